@@ -1,0 +1,27 @@
+"""How bad: pure functions of a query, its positives and its negatives, one file a paper.
+
+Every loss is `loss(query (N, d), positives (N, K, d), negatives, *, ..., present=None, reduction="mean", gather=alone)`.
+"""
+
+from manyview.losses.align_uniform import align_uniform, alignment, uniformity
+from manyview.losses.cacr import attraction, cacr, repulsion
+from manyview.losses.dcl import dcl
+from manyview.losses.hard_negative import hard_negative
+from manyview.losses.info_nce import info_nce
+from manyview.losses.jcl import jcl
+from manyview.losses.nce import nce, nce_partition
+from manyview.losses.streaming import bfloat16_matmul
+
+LOSSES = {
+    "info_nce": info_nce,
+    "dcl": dcl,
+    "jcl": jcl,
+    "cacr": cacr,
+    "attraction": attraction,
+    "repulsion": repulsion,
+    "hard_negative": hard_negative,
+    "nce": nce,
+    "align_uniform": align_uniform,
+}
+
+__all__ = [*LOSSES, "LOSSES", "alignment", "bfloat16_matmul", "nce_partition", "uniformity"]

@@ -1,0 +1,180 @@
+"""Contrastive attraction and contrastive repulsion: contrast inside the positives, and inside the negatives."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from manyview.contract import Gather, Negatives, alone
+from manyview.losses.inputs import (
+    Inputs,
+    Reduction,
+    average,
+    check_choice,
+    check_inputs,
+    check_pooled,
+    check_positive,
+    log_average_exp,
+)
+from manyview.losses.streaming import Stream
+
+Cost = Literal["euclidean", "rbf", "inner"]
+Weighing = Literal["far", "near", "uniform"]
+Detach = bool | Literal["positives"]
+
+_SIGN = {"far": 1.0, "near": -1.0, "uniform": 0.0}  # of the distance, in the exponent of a weight
+_SQUARED_DISTANCE = (-2.0, 1.0)  # |q - k|^2 as (a, b) of a <q, k> + b (|q|^2 + |k|^2)
+_NEGATIVE_INNER = (-1.0, 0.0)
+
+
+def attraction(
+    query: Tensor,
+    positives: Tensor,
+    negatives: Negatives | None = None,
+    *,
+    t_pos: float = 1.0,
+    cost: Cost = "euclidean",
+    attract: Weighing = "far",
+    detach_weights: Detach = False,
+    present: Tensor | None = None,
+    reduction: Reduction = "mean",
+    gather: Gather = alone,
+) -> Tensor:
+    r"""CACR's L_CA (section 3.2, from Eq. 3): the cost of moving a query to its positives, the distant ones first.
+
+    L_i = sum_k  softmax_k( t_pos |q_i - p_ik|^2 )  c(q_i, p_ik)
+
+    query (N, d), positives (N, K, d), t_pos = t^+. Mean over the N queries. `attract` is the sign of the distance in the
+    weights (Table 10): "far" is the paper's, "near" the opposite, "uniform" the plain mean (Table 11, w/o pi^+).
+    `cost`: "euclidean" c = |q - p|^2; "inner" c = -q.p (Lemma 4.1), the weights still Euclidean; "rbf" changes only the
+    repulsion (Eq. 14), so it is Euclidean here. Negatives play no part.
+    """
+    given = check_inputs(query, positives, negatives, present, reduction)
+    check_choice("detach_weights", detach_weights, (False, True, "positives"))
+    return average(_attraction(given, t_pos, cost, attract, bool(detach_weights)), present, reduction, gather)
+
+
+def repulsion(
+    query: Tensor,
+    positives: Tensor,
+    negatives: Negatives,
+    *,
+    t_neg: float = 2.0,
+    cost: Cost = "euclidean",
+    t_rbf: float = 2.0,
+    repel: Weighing = "near",
+    detach_weights: Detach = False,
+    present: Tensor | None = None,
+    reduction: Reduction = "mean",
+    gather: Gather = alone,
+) -> Tensor:
+    r"""CACR's L_CR (section 3.2, from Eq. 4): minus the cost of moving a query to its negatives, the near ones first.
+
+    L_i = - sum_j  softmax_j( -t_neg |q_i - n_ij|^2 )  c(q_i, n_ij)
+
+    query (N, d), t_neg = t^-. Mean over the N queries. `repel` is the sign of the distance in the weights (Table 10): "near"
+    is the paper's, "far" the opposite, "uniform" the plain mean (Table 11, w/o pi^-). `cost`: "euclidean", "inner", or
+    "rbf" with precision t_rbf = t, the second line of Eq. 14, which pools over the queries before the logarithm:
+
+    L = ln 1/N sum_i sum_j softmax_j( -t_neg |q_i - n_ij|^2 ) exp( -t_rbf |q_i - n_ij|^2 )
+
+    Distances are right for keys of any length; Algorithm 3's 2 - 2 q.k is not. Positives only say, through `present`,
+    which queries count.
+    """
+    check_inputs(query, positives, negatives, present, reduction)
+    check_choice("detach_weights", detach_weights, (False, True, "positives"))
+    if cost == "rbf":
+        check_pooled(reduction, "the RBF cost takes the logarithm of a mean over all queries (Eq. 14)")
+        logs = _rbf(query, negatives, t_neg, t_rbf, repel, detach_weights is True)
+        return log_average_exp(logs, torch.ones_like(logs), present, gather)
+    losses = -_negative_cost(query, negatives, t_neg, cost, repel, detach_weights is True)
+    return average(losses, present, reduction, gather)
+
+
+def cacr(
+    query: Tensor,
+    positives: Tensor,
+    negatives: Negatives,
+    *,
+    t_pos: float = 1.0,
+    t_neg: float = 2.0,
+    cost: Cost = "euclidean",
+    t_rbf: float = 2.0,
+    attract: Weighing = "far",
+    repel: Weighing = "near",
+    detach_weights: Detach = False,
+    margin: float | None = None,
+    present: Tensor | None = None,
+    reduction: Reduction = "mean",
+    gather: Gather = alone,
+) -> Tensor:
+    r"""CACR (section 3.2): `attraction` plus `repulsion`, see there for the arguments.
+
+    attract = repel = "uniform" is UAUR (Eq. 11). `margin` gives the triplet form of appendix B.5, per query
+    [ L_CA,i + L_CR,i + margin ]_+, which with large t_pos and t_neg is hard mining. detach_weights: False lets gradient
+    through both softmaxes as section 3.2 does, "positives" stops it in the attraction as Algorithm 3 does, True in both.
+
+    The three losses that the authors released differ from section 3.2 and from one another; this follows the paper.
+    """
+    if cost == "rbf":
+        if margin is not None:
+            raise ValueError("margin: is per query, but the RBF cost pools over queries (Eq. 14); use another cost")
+        pushed = repulsion(
+            query, positives, negatives, t_neg=t_neg, cost=cost, t_rbf=t_rbf, repel=repel,
+            detach_weights=detach_weights, present=present, reduction=reduction, gather=gather,
+        )  # fmt: skip
+        return pushed + attraction(
+            query, positives, t_pos=t_pos, cost=cost, attract=attract, detach_weights=detach_weights,
+            present=present, reduction=reduction, gather=gather,
+        )  # fmt: skip
+    given = check_inputs(query, positives, negatives, present, reduction)
+    check_choice("detach_weights", detach_weights, (False, True, "positives"))
+    losses = _attraction(given, t_pos, cost, attract, bool(detach_weights))
+    losses = losses - _negative_cost(query, negatives, t_neg, cost, repel, detach_weights is True)
+    if margin is not None:
+        losses = (losses + margin).relu()
+    return average(losses, present, reduction, gather)
+
+
+def _attraction(given: Inputs, t_pos: float, cost: str, attract: str, detach: bool) -> Tensor:
+    """(N,)"""
+    check_positive("t_pos", t_pos)
+    check_choice("attract", attract, tuple(_SIGN))
+    check_choice("cost", cost, ("euclidean", "rbf", "inner"))
+    distances = given.distances()
+    logits = _SIGN[attract] * t_pos * distances
+    if given.present is not None:
+        logits = logits.masked_fill(~given.present, torch.finfo(logits.dtype).min)
+    weights = logits.softmax(1)
+    weights = weights.detach() if detach else weights
+    return (weights * (-given.similarities() if cost == "inner" else distances)).sum(1)
+
+
+def _negative_cost(query: Tensor, negatives: Negatives, t_neg: float, cost: str, repel: str, detach: bool) -> Tensor:
+    """(N,)"""
+    scale = _precision(t_neg, repel)
+    check_choice("cost", cost, ("euclidean", "rbf", "inner"))
+    value = _NEGATIVE_INNER if cost == "inner" else _SQUARED_DISTANCE
+    return Stream(query, negatives).softmax(2 * scale, -scale, value=value, detach=detach).mean
+
+
+def _rbf(query: Tensor, negatives: Negatives, t_neg: float, t_rbf: float, repel: str, detach: bool) -> Tensor:
+    """ln sum_j w_ij exp(-t_rbf d_ij), (N,): a difference of two log-sum-exps."""
+    scale = _precision(t_neg, repel)
+    check_positive("t_rbf", t_rbf)
+    stream = Stream(query, negatives)
+    both = stream.softmax(2 * (scale + t_rbf), -(scale + t_rbf), value=_SQUARED_DISTANCE, detach=True)
+    logs = both.log_sum_exp - stream.softmax(2 * scale, -scale).log_sum_exp
+    if not detach:
+        return logs
+    kernel = -t_rbf * both.mean  # its gradient is that of the kernel alone
+    return logs.detach() + kernel - kernel.detach()
+
+
+def _precision(t_neg: float, repel: str) -> float:
+    """s = -precision * distance."""
+    check_positive("t_neg", t_neg)
+    check_choice("repel", repel, tuple(_SIGN))
+    return -_SIGN[repel] * t_neg

@@ -1,0 +1,118 @@
+"""What every loss does first and last: check what it was given, and average what it found."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from manyview.contract import Gather, Negatives
+
+Reduction = Literal["mean", "none"]
+
+
+class Inputs(NamedTuple):
+    """Checked, in float32 or wider."""
+
+    query: Tensor  # (N, d)
+    positives: Tensor  # (N, K, d)
+    present: Tensor | None  # (N, K)
+
+    def similarities(self) -> Tensor:
+        """<q_i, k_im>, (N, K)."""
+        return (self.query[:, None] * self.positives).sum(-1)  # not a matmul, which autocast would round
+
+    def distances(self) -> Tensor:
+        """|q_i - k_im|^2, (N, K); by difference, so that coinciding points have distance and gradient zero."""
+        return (self.query[:, None] - self.positives).square().sum(-1)
+
+    def over_positives(self, values: Tensor) -> Tensor:
+        """The mean (N,) of values (N, K) over the positives that are there; 0 where there are none."""
+        if self.present is None:
+            return values.mean(1)
+        here = self.present
+        return values.masked_fill(~here, 0).sum(1) / here.sum(1).clamp_min(1)
+
+
+def check_inputs(
+    query: Tensor, positives: Tensor, negatives: Negatives | None, present: Tensor | None, reduction: str
+) -> Inputs:
+    if query.dim() != 2 or not query.is_floating_point():
+        raise ValueError(f"query: expected floats (N, d), got {query.dtype} {tuple(query.shape)}")
+    n, d = query.shape
+    if positives.dim() != 3 or positives.shape[0] != n or positives.shape[2] != d:
+        raise ValueError(f"positives: expected ({n}, K, {d}) for query {(n, d)}, got {tuple(positives.shape)}")
+    if positives.shape[1] == 0:
+        raise ValueError(f"positives: a query needs at least one, got K = 0 in {tuple(positives.shape)}")
+    if present is not None and (present.shape != positives.shape[:2] or present.dtype != torch.bool):
+        raise ValueError(
+            f"present: expected bool {tuple(positives.shape[:2])} for positives {tuple(positives.shape)}, "
+            f"got {present.dtype} {tuple(present.shape)}"
+        )
+    if reduction not in ("mean", "none"):
+        raise ValueError(f"reduction: expected 'mean' or 'none', got {reduction!r}")
+    if present is not None and reduction == "none":
+        raise ValueError("reduction: 'none' has no meaning with `present`, whose mean is over what is there; use 'mean'")
+    if negatives is not None:
+        check_negatives(query, negatives)
+    wide = torch.promote_types(torch.promote_types(query.dtype, positives.dtype), torch.float32)
+    here = None if present is None else positives.masked_fill(~present[:, :, None], 0)  # what is absent may be NaN
+    return Inputs(query.to(wide), (positives if here is None else here).to(wide), present)
+
+
+def check_negatives(query: Tensor, negatives: Negatives) -> None:
+    if not isinstance(negatives, Negatives):
+        raise ValueError(f"negatives: expected Negatives(keys, ...), got {type(negatives).__name__}")
+    n, d = query.shape
+    for source in negatives.sources:
+        if source.keys.shape[-1] != d:
+            raise ValueError(f"negatives: keys {tuple(source.keys.shape)} do not have the query's d = {d}")
+        if source.keys.device != query.device:
+            raise ValueError(f"negatives: keys are on {source.keys.device}, the query is on {query.device}")
+        if source.keys.dim() == 3 and len(source.keys) != n:
+            raise ValueError(f"negatives: keys {tuple(source.keys.shape)} are for another number of queries than {n}")
+        for name, rows in (("index", source.index), ("query_ids", source.query_ids)):
+            if rows is not None and len(rows) != n:
+                raise ValueError(f"negatives: {name} {tuple(rows.shape)} is for another number of queries than {n}")
+
+
+def check_positive(name: str, value: float | Tensor) -> None:
+    if isinstance(value, Tensor) and value.numel() != 1:
+        raise ValueError(f"{name}: expected one number, got shape {tuple(value.shape)}")
+    if not float(value) > 0:
+        raise ValueError(f"{name}: expected a positive number, got {float(value)}")
+
+
+def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}")
+
+
+def check_pooled(reduction: str, why: str) -> None:
+    if reduction == "none":
+        raise ValueError(f"reduction: 'none' is not possible, {why}; use 'mean'")
+
+
+def average(values: Tensor, present: Tensor | None, reduction: str, gather: Gather) -> Tensor:
+    """The mean over the queries of all processes, leaving out those without any positive; or one value each."""
+    if reduction == "none":
+        return values
+    values, here = gathered(values, present, gather)
+    return values.masked_fill(~here, 0).sum() / here.sum().clamp_min(1)
+
+
+def log_average_exp(logs: Tensor, counts: Tensor, present: Tensor | None, gather: Gather) -> Tensor:
+    """ln( sum_i exp(log_i) / sum_i count_i ) over the queries of all processes, leaving out as `average` does."""
+    logs, here = gathered(logs, present, gather)
+    counts = gather(counts).masked_fill(~here, 0)
+    return logs.masked_fill(~here, -torch.inf).logsumexp(0) - counts.sum().log()
+
+
+def gathered(values: Tensor, present: Tensor | None, gather: Gather) -> tuple[Tensor, Tensor]:
+    """Per-query values of all processes, and whether the query has any positive."""
+    here = torch.ones_like(values, dtype=torch.bool) if present is None else present.any(1)
+    values, here = gather(values), gather(here)
+    if not here.any():
+        raise ValueError(f"query: expected at least one with a positive, got {len(here)} queries, none with a positive")
+    return values, here

@@ -1,0 +1,132 @@
+"""The engine's short cut where the keys are the queries: each pair is multiplied once and serves both its ends.
+
+Two cases share the code. A batch against itself: tiles on and above the diagonal. Two halves against one another (two
+views, image and text): tiles between the halves, which gives both directions in one pass.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from manyview.losses.exclusion import Exclusion
+from manyview.losses.forms import LOWEST, Pair, Softmax, Tile
+from manyview.losses.tiles import Buffers, add_product, exact, multiply, steps, tile_entries
+
+# Scores in a band this narrow need no running maximum: exp() of their differences does not underflow.
+_BAND = {torch.float32: 80.0, torch.float64: 600.0}
+
+
+class Mirror:
+    """The tiles of x (N, d) against itself; `half` is where the second half starts, None for a whole batch."""
+
+    def __init__(self, x: Tensor, half: int | None, exclusion: Exclusion | None, dtype: torch.dtype | None) -> None:
+        self.exclusion, self.dtype, self.buffers = exclusion, dtype, Buffers()
+        side = int(tile_entries(x) ** 0.5)
+        first = steps(0, len(x) if half is None else half, side)
+        if half is None:
+            self.spans = [(a, b) for i, a in enumerate(first) for b in first[i:]]
+        else:
+            self.spans = [(a, b) for a in first for b in steps(half, len(x), side)]
+
+    def tile(self, x: Tensor, norms: Tensor | None, a: slice, b: slice) -> Tile:
+        """Rows a against rows b, with the norms of both ends so that scores are symmetric."""
+        rows, cols = x[a], x[b]
+        g, spare = (self.room(i, len(rows), len(cols), x) for i in range(2))
+        both = None if norms is None else torch.add(norms[a, None], norms[b], out=self.room(2, len(rows), len(cols), x))
+        return Tile(a, multiply(rows, cols.T, g, self.dtype), spare, both, lambda scores: self._fill(scores, a, b))
+
+    def room(self, number: int, rows: int, cols: int, like: Tensor) -> Tensor:
+        return self.buffers.get(number, (rows, cols), like)
+
+    def _fill(self, scores: Tensor, a: slice, b: slice) -> None:
+        if self.exclusion is not None:
+            self.exclusion.fill(scores, a, b)
+
+
+class MirrorFunction(torch.autograd.Function):
+    """Log-sum-exp and mean value for every row of x; see `Softmax`."""
+
+    @staticmethod
+    @exact
+    def forward(ctx: Any, x: Tensor, pairs: Mirror, form: Softmax) -> Pair:
+        norms = x.square().sum(-1) if form.uses_norms else None
+        shift = _constant_shift(x, form)
+        state = form.start(len(x), x)
+        if shift is not None:
+            state[0].fill_(shift)
+        for a, b in pairs.spans:
+            scores, values = form.scores(pairs.tile(x, norms, a, b))
+            if shift is None:
+                if a != b:
+                    turned = scores.T.clone(), None if values is None else values.T.clone()
+                    form.absorb_scores([s[b] for s in state], *turned)
+                form.absorb_scores([s[a] for s in state], scores, values)
+            else:
+                p = scores.sub_(shift).exp_()
+                _add_to_both(state[1], p, a, b)
+                if values is not None:
+                    _add_to_both(state[2], values.mul_(p), a, b)
+        lse, mean = form.finish(state)  # of the symmetric scores
+        ctx.save_for_backward(x, lse, mean)
+        ctx.pairs, ctx.form, ctx.shift = pairs, form, shift
+        own = torch.zeros_like(lse) if norms is None else norms
+        return lse - own * form.beta, mean - own * (form.value[1] if form.value else 0.0)
+
+    @staticmethod
+    @exact
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        x, lse, mean = ctx.saved_tensors
+        pairs, form, shift = ctx.pairs, ctx.form, ctx.shift
+        norms = x.square().sum(-1) if form.uses_norms else None
+        lse = lse.clamp_min(LOWEST)
+        by_dot, by_norm = form.coefficients((lse, mean), (grads[0], grads[1]))
+        if shift is not None:  # one tile of exp(s - shift) serves both ends, so the rest goes to the coefficients
+            rest = (shift - lse).exp()
+            by_dot, by_norm = [c * rest for c in by_dot], [c * rest for c in by_norm]
+        grad, norm_grad = torch.zeros_like(x), torch.zeros_like(lse)
+        for a, b in pairs.spans:
+            scores, values = form.scores(pairs.tile(x, norms, a, b))
+            slope, spare = (pairs.room(i, *scores.shape, x) for i in (2, 3))
+            if shift is not None:
+                down = up = form.weights_of(scores.sub_(shift).exp_(), values)
+            else:
+                up = form.weights_of((scores - lse[b]).exp_(), None if values is None else values.clone())
+                down = form.weights_of(scores.sub_(lse[a, None]).exp_(), values)
+            _slope(down, up, [(c[a, None], c[b]) for c in by_dot], slope, spare)
+            add_product(grad[a], slope, x[b], pairs.dtype)
+            if a != b:
+                add_product(grad[b], slope.T, x[a], pairs.dtype)
+            if norms is not None:
+                norm_grad[b] += sum(w.T @ c[a] for w, c in zip(down, by_norm, strict=True))
+                if a != b:
+                    norm_grad[a] += sum(w @ c[b] for w, c in zip(up, by_norm, strict=True))
+        if norms is not None:
+            grad += x * (2 * norm_grad[:, None])
+        return grad, None, None
+
+
+def _slope(down: list[Tensor], up: list[Tensor], coefficients: list[Pair], out: Tensor, spare: Tensor) -> None:
+    """The sum of both ends' slopes: weights times coefficients, of the rows (r, 1) and of the columns (c,)."""
+    out.zero_()
+    for rows, cols, (by_row, by_col) in zip(down, up, coefficients, strict=True):
+        if rows is cols:
+            out.addcmul_(rows, torch.add(by_row, by_col, out=spare))
+        else:
+            out.addcmul_(rows, by_row).addcmul_(cols, by_col)
+
+
+def _add_to_both(sums: Tensor, tile: Tensor, a: slice, b: slice) -> None:
+    sums[a] += tile.sum(1)
+    if a != b:
+        sums[b] += tile.sum(0)
+
+
+def _constant_shift(x: Tensor, form: Softmax) -> float | None:
+    """An upper bound of all symmetric scores, by Cauchy-Schwarz, if it can stand for each row's maximum."""
+    square = float(x.square().sum(-1).max()) if len(x) else 0.0
+    reach, offset = abs(form.alpha) * square, 2 * form.beta * square
+    top, bottom = reach + max(offset, 0.0), -reach + min(offset, 0.0)
+    return top if top - bottom <= _BAND[x.dtype] else None

@@ -1,0 +1,242 @@
+"""The engine under every loss: sums over all negatives, exactly, without ever holding the N x M matrix.
+
+Tiles of the score matrix are made, summed and dropped. The backward pass makes them again; where the keys carry no
+gradient (a queue, a bank) the query's gradient is gathered on the way forward instead. Memory is linear in N and in M.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from manyview.contract import Negatives, Source
+from manyview.losses.exclusion import Exclusion
+from manyview.losses.forms import Form, Pair, Softmax, Softplus, Tile
+from manyview.losses.mirror import Mirror, MirrorFunction
+from manyview.losses.tiles import Keys, exact, tiles_of
+
+_matmul_dtype: ContextVar[torch.dtype | None] = ContextVar("matmul_dtype", default=None)
+
+
+@contextmanager
+def bfloat16_matmul() -> Iterator[None]:
+    """Losses inside multiply in bfloat16 and sum in float32: faster, and good to about two digits.
+
+    Refused below a temperature of 0.05, where rounding a similarity moves the loss visibly.
+    """
+    token = _matmul_dtype.set(torch.bfloat16)
+    try:
+        yield
+    finally:
+        _matmul_dtype.reset(token)
+
+
+class Softmaxed(NamedTuple):
+    """One number per query, over the negatives that count."""
+
+    log_sum_exp: Tensor  # (N,)
+    mean: Tensor  # (N,)  sum softmax(s) v; zeros where no value was asked for
+
+
+class Stream:
+    """Queries (N, d) and their negatives, made ready to be summed over.
+
+    Scores are s = alpha <q, k> + beta (|q|^2 + |k|^2), values v = a <q, k> + b (|q|^2 + |k|^2) with value = (a, b): so
+    (2t, -t) is -t |q - k|^2 and (-2, 1) is |q - k|^2.
+
+    >>> stream = Stream(query, negatives)
+    >>> stream.softmax(1 / temperature).log_sum_exp   # (N,)
+    """
+
+    count: Tensor  # (N,) how many negatives each query has, by weight
+
+    def __init__(self, query: Tensor, negatives: Negatives) -> None:
+        self.query = at_least_float32(query)
+        self.parts = [_Part(query, source) for source in negatives.sources]
+        self.count = torch.stack([part.count * part.source.weight for part in self.parts]).sum(0)
+        self.count = self.count.to(self.query.dtype)
+        if len(query) and not bool((self.count > 0).all()):
+            row = int((self.count <= 0).nonzero()[0])
+            raise ValueError(
+                f"negatives: none is left for query {row} of query {tuple(query.shape)} against {negatives}: every key "
+                "shows the query's own image, or there is no key. Give a batch of two images or more, or a queue."
+            )
+
+    def softmax(
+        self,
+        alpha: float | Tensor,
+        beta: float = 0.0,
+        *,
+        value: tuple[float, float] | None = None,
+        detach: bool = False,
+    ) -> Softmaxed:
+        """Log-sum-exp of s, and the mean of v under softmax(s); `detach` stops the gradient through the softmax.
+
+        alpha may be a tensor that learns, for scores without norms and values.
+        """
+        results = [part.sums(self.query, Softmax(1.0, beta, value, detach), alpha) for part in self.parts]
+        weights = [math.log(part.source.weight) for part in self.parts]
+        log_sum_exp, mean = results[0][0] + weights[0], results[0][1]
+        if len(results) > 1:
+            each = torch.stack([lse + weight for (lse, _), weight in zip(results, weights, strict=True)])
+            share = each.softmax(0)
+            mean = torch.stack([m for _, m in results]).mul(share.detach() if detach else share).sum(0)
+            log_sum_exp = each.logsumexp(0)
+        if beta or (value and value[1]):
+            norms = self.query.square().sum(-1)
+            return Softmaxed(log_sum_exp + beta * norms, mean + (value[1] if value else 0.0) * norms)
+        return Softmaxed(log_sum_exp, mean)
+
+    def softplus(self, alpha: float | Tensor, shift: Tensor) -> Tensor:
+        """Sum over the negatives of softplus(alpha <q, k> + shift), the shift (N,) without gradient."""
+        form = Softplus(1.0, shift.detach().to(self.query.dtype))
+        return torch.stack([part.sums(self.query, form, alpha)[0] * part.source.weight for part in self.parts]).sum(0)
+
+
+class _Part:
+    """One source, with the pairs that do not count found once for all sums over it."""
+
+    def __init__(self, query: Tensor, source: Source) -> None:
+        self.source = source
+        self.mirrored = source.keys is query and _same(source.key_ids, source.query_ids)
+        self.exclusion: Exclusion | None = None
+        self.halves: list[tuple[slice, _Part]] = []
+        if source.split is not None:
+            self._split(query, source.split)
+        elif source.index is None and source.keys.dim() == 2 and source.key_ids is not None:
+            assert source.query_ids is not None
+            self.exclusion = Exclusion(source.query_ids, source.key_ids)
+        self.count = self._count(query)
+
+    def _split(self, query: Tensor, split: tuple[int, int]) -> None:
+        at, key_at = split
+        for rows, cols in ((slice(0, at), slice(key_at, None)), (slice(at, None), slice(0, key_at))):
+            ids = self.source.key_ids, self.source.query_ids
+            half = Source(
+                self.source.keys[cols],
+                key_ids=None if ids[0] is None else ids[0][cols],
+                query_ids=None if ids[1] is None else ids[1][rows],
+            )
+            self.halves.append((rows, _Part(query[rows], half)))
+        self.mirrored = self.mirrored and at == key_at
+        if self.mirrored and self.source.key_ids is not None:
+            self.exclusion = Exclusion(self.source.key_ids, self.source.key_ids)
+
+    def _count(self, query: Tensor) -> Tensor:
+        if self.halves:
+            return torch.cat([half.count for _, half in self.halves])
+        source = self.source
+        width = source.keys.shape[-2] if source.index is None else source.index.shape[1]
+        count = torch.full((len(query),), width, device=query.device)
+        if self.exclusion is not None:
+            return count - self.exclusion.count
+        if source.key_ids is not None and source.query_ids is not None:
+            met = source.key_ids if source.index is None else source.key_ids[source.index]
+            return count - (met == source.query_ids[:, None]).sum(1)
+        return count
+
+    def sums(self, query: Tensor, form: Softmax | Softplus, alpha: float | Tensor) -> Pair:
+        mirrored = self.mirrored and isinstance(form, Softmax)
+        if self.halves and not mirrored:
+            parts = [half.sums(query[rows], _of_rows(form, rows), alpha) for rows, half in self.halves]
+            return torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts])
+        dtype = _multiply_in(alpha)
+        if isinstance(alpha, Tensor):  # a learnt scale goes into the vectors, so that autograd sees it
+            query = query * (alpha.sqrt() if mirrored else alpha)
+        else:
+            form = replace(form, alpha=alpha)
+        if mirrored:
+            half = None if self.source.split is None else self.source.split[0]
+            return MirrorFunction.apply(query, Mirror(query, half, self.exclusion, dtype), form)
+        tiles = tiles_of(query, self.source, self.exclusion, dtype)
+        forward_only = torch.is_grad_enabled() and query.requires_grad and not self.source.keys.requires_grad
+        return StreamFunction.apply(query, self.source.keys, tiles, form, forward_only)
+
+
+class StreamFunction(torch.autograd.Function):
+    """A form's two results per query, summed over the keys tile by tile."""
+
+    @staticmethod
+    @exact
+    def forward(ctx: Any, query: Tensor, keys: Tensor, tiles: Keys, form: Form, forward_only: bool) -> Pair:
+        state = form.start(len(query), query)
+        sums: list[Tensor] = []  # keys under the weights so far, for the query's gradient
+        for rows, cols in tiles.spans():
+            scale, weights = form.absorb(state, _tile(tiles, form, query[rows], rows, cols))
+            if forward_only:
+                sums = sums or [torch.zeros_like(query) for _ in weights]
+                for total, weight in zip(sums, weights, strict=True):
+                    if scale is not None:
+                        total[rows] *= scale[:, None]
+                    tiles.weigh(weight, total[rows], rows, cols)
+        results = form.finish(state)
+        if forward_only:
+            ctx.save_for_backward(*results, *form.normalise(sums, state))
+        else:
+            ctx.save_for_backward(*results, query, keys)
+        ctx.tiles, ctx.form, ctx.forward_only = tiles, form, forward_only
+        return results
+
+    @staticmethod
+    @exact
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        form, tiles = ctx.form, ctx.tiles
+        lse, mean, *saved = ctx.saved_tensors
+        by_dot, by_norm = form.coefficients((lse, mean), (grads[0], grads[1]))
+        if ctx.forward_only:
+            parts = [total * c[:, None] for total, c in zip(saved, by_dot, strict=False)]
+            return (sum(parts) if parts else None), None, None, None, None
+        query, keys = saved
+        grad = torch.zeros_like(query)
+        for rows, cols in tiles.spans():
+            weights = form.weights(_tile(tiles, form, query[rows], rows, cols), (lse, mean))
+            slope = _combine(weights, by_dot, rows)
+            tiles.weigh(slope, grad[rows], rows, cols)
+            if ctx.needs_input_grad[1]:
+                norm_slope = _combine(weights, by_norm, rows) if form.uses_norms else None
+                tiles.spread(slope, norm_slope, query[rows], rows, cols)
+        by_keys = tiles.gradient
+        return grad, None if by_keys is None else by_keys.to(keys.dtype), None, None, None
+
+
+def _tile(tiles: Keys, form: Form, query: Tensor, rows: slice, cols: slice) -> Tile:
+    g, spare = tiles.dot(query, rows, cols)
+    norms = tiles.norms(rows, cols) if form.uses_norms else None
+    return Tile(rows, g, spare, norms, partial(tiles.fill, rows=rows, cols=cols))
+
+
+def _combine(weights: list[Tensor], coefficients: list[Tensor], rows: slice) -> Tensor:
+    slope = weights[0] * coefficients[0][rows, None]
+    for weight, coefficient in zip(weights[1:], coefficients[1:], strict=True):
+        slope.addcmul_(weight, coefficient[rows, None])
+    return slope
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def _of_rows(form: Softmax | Softplus, rows: slice) -> Softmax | Softplus:
+    return replace(form, shift=form.shift[rows]) if isinstance(form, Softplus) else form
+
+
+def _same(a: Tensor | None, b: Tensor | None) -> bool:
+    return a is b or (a is not None and b is not None and torch.equal(a, b))
+
+
+def _multiply_in(alpha: float | Tensor) -> torch.dtype | None:
+    dtype = _matmul_dtype.get()
+    if dtype is not None and abs(float(alpha)) > 20:
+        raise ValueError(
+            f"temperature: {1 / abs(float(alpha)):.4g} is below 0.05, where bfloat16 multiplies are too coarse; "
+            "leave bfloat16_matmul() or raise the temperature"
+        )
+    return dtype
