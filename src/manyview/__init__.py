@@ -1,0 +1,7 @@
+"""manyview: image representations without labels, from many views and many positives."""
+
+from manyview.contract import Negatives, Triple
+from manyview.pairs import contrast
+
+__version__ = "0.1.0"
+__all__ = ["Negatives", "Triple", "__version__", "contrast"]

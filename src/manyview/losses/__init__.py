@@ -1,7 +1,12 @@
 """How bad: pure functions of a query, its positives and its negatives, one file a paper.
 
-Every loss is `loss(query (N, d), positives (N, K, d), negatives, *, ..., present=None, reduction="mean", gather=alone)`.
+Every loss is `loss(query, positives, negatives, *, ..., present=None, reduction="mean", gather=alone)` of a query
+(N, d), positives (N, K, d) and `Negatives`; `LOSSES` names them.
 """
+
+from collections.abc import Callable
+
+from torch import Tensor
 
 from manyview.losses.align_uniform import align_uniform, alignment, uniformity
 from manyview.losses.cacr import attraction, cacr, repulsion
@@ -12,7 +17,7 @@ from manyview.losses.jcl import jcl
 from manyview.losses.nce import nce, nce_partition
 from manyview.losses.streaming import bfloat16_matmul
 
-LOSSES = {
+LOSSES: dict[str, Callable[..., Tensor]] = {
     "info_nce": info_nce,
     "dcl": dcl,
     "jcl": jcl,
@@ -24,4 +29,19 @@ LOSSES = {
     "align_uniform": align_uniform,
 }
 
-__all__ = [*LOSSES, "LOSSES", "alignment", "bfloat16_matmul", "nce_partition", "uniformity"]
+__all__ = [
+    "LOSSES",
+    "align_uniform",
+    "alignment",
+    "attraction",
+    "bfloat16_matmul",
+    "cacr",
+    "dcl",
+    "hard_negative",
+    "info_nce",
+    "jcl",
+    "nce",
+    "nce_partition",
+    "repulsion",
+    "uniformity",
+]

@@ -6,7 +6,15 @@ import torch
 from torch import Tensor
 
 from manyview.contract import Gather, Negatives, alone
-from manyview.losses.inputs import Inputs, Reduction, average, check_inputs, check_pooled, check_positive, log_average_exp
+from manyview.losses.inputs import (
+    Inputs,
+    Reduction,
+    average,
+    check_inputs,
+    check_pooled,
+    check_positive,
+    log_average_exp,
+)
 from manyview.losses.streaming import Stream
 
 
@@ -28,9 +36,9 @@ def align_uniform(
     L = align_weight mean |q_i - k_im|^alpha + uniform_weight ln mean exp( -t |q_i - n_ij|^2 )
 
     query (N, d), positives (N, K, d). The second mean runs over all pairs of all queries and all sources before the
-    logarithm, each pair counting by its source's weight: a batch against itself meets every pair twice, so beside a queue
-    its source has weight one half (as in the authors' MoCo version). Positives never enter the second term. Defaults are
-    those of STL-10; the MoCo version has align_weight=3, t=3.
+    logarithm, each pair counting by its source's weight: a batch against itself meets every pair twice, so beside a
+    queue its source has weight one half (as in the authors' MoCo version). Positives never enter the second term.
+    Defaults are those of STL-10; the MoCo version has align_weight=3, t=3.
     """
     check_pooled(reduction, "uniformity takes the logarithm of a mean over all queries")
     given = check_inputs(query, positives, negatives, present, reduction)
@@ -46,7 +54,9 @@ def alignment(x: Tensor, y: Tensor, *, alpha: float = 2) -> Tensor:
     """mean_i |x_i - y_i|^alpha for two views (N, d) of the same images: 0 if the encoder ignores what differs."""
     check_positive("alpha", alpha)
     if x.shape != y.shape or x.dim() != 2 or not len(x):
-        raise ValueError(f"x and y: expected equal shapes (N, d) with N >= 1, got {tuple(x.shape)} and {tuple(y.shape)}")
+        raise ValueError(
+            f"x and y: expected equal shapes (N, d) with N >= 1, got {tuple(x.shape)} and {tuple(y.shape)}"
+        )
     wide = torch.promote_types(torch.promote_types(x.dtype, y.dtype), torch.float32)
     return _powers(Inputs(x.to(wide), y.to(wide)[:, None], None), alpha).mean()
 
@@ -63,4 +73,5 @@ def uniformity(x: Tensor, *, t: float = 2) -> Tensor:
 
 def _powers(given: Inputs, alpha: float) -> Tensor:
     """|q_i - k_im|^alpha, (N, K); by the norm, whose gradient at coinciding points is zero and not NaN."""
-    return (given.query[:, None] - given.positives).norm(dim=-1).pow(alpha)
+    norms: Tensor = torch.linalg.vector_norm(given.query[:, None] - given.positives, dim=-1)
+    return norms.pow(alpha)

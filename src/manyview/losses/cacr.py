@@ -46,8 +46,8 @@ def attraction(
 
     L_i = sum_k  softmax_k( t_pos |q_i - p_ik|^2 )  c(q_i, p_ik)
 
-    query (N, d), positives (N, K, d), t_pos = t^+. Mean over the N queries. `attract` is the sign of the distance in the
-    weights (Table 10): "far" is the paper's, "near" the opposite, "uniform" the plain mean (Table 11, w/o pi^+).
+    query (N, d), positives (N, K, d), t_pos = t^+. Mean over the N queries. `attract` is the sign of the distance in
+    the weights (Table 10): "far" is the paper's, "near" the opposite, "uniform" the plain mean (Table 11, w/o pi^+).
     `cost`: "euclidean" c = |q - p|^2; "inner" c = -q.p (Lemma 4.1), the weights still Euclidean; "rbf" changes only the
     repulsion (Eq. 14), so it is Euclidean here. Negatives play no part.
     """
@@ -74,9 +74,10 @@ def repulsion(
 
     L_i = - sum_j  softmax_j( -t_neg |q_i - n_ij|^2 )  c(q_i, n_ij)
 
-    query (N, d), t_neg = t^-. Mean over the N queries. `repel` is the sign of the distance in the weights (Table 10): "near"
-    is the paper's, "far" the opposite, "uniform" the plain mean (Table 11, w/o pi^-). `cost`: "euclidean", "inner", or
-    "rbf" with precision t_rbf = t, the second line of Eq. 14, which pools over the queries before the logarithm:
+    query (N, d), t_neg = t^-. Mean over the N queries. `repel` is the sign of the distance in the weights (Table 10):
+    "near" is the paper's, "far" the opposite, "uniform" the plain mean (Table 11, w/o pi^-). `cost`: "euclidean",
+    "inner", or "rbf" with precision t_rbf = t, the second line of Eq. 14, which pools over the queries before the
+    logarithm:
 
     L = ln 1/N sum_i sum_j softmax_j( -t_neg |q_i - n_ij|^2 ) exp( -t_rbf |q_i - n_ij|^2 )
 
@@ -114,7 +115,8 @@ def cacr(
 
     attract = repel = "uniform" is UAUR (Eq. 11). `margin` gives the triplet form of appendix B.5, per query
     [ L_CA,i + L_CR,i + margin ]_+, which with large t_pos and t_neg is hard mining. detach_weights: False lets gradient
-    through both softmaxes as section 3.2 does, "positives" stops it in the attraction as Algorithm 3 does, True in both.
+    through both softmaxes as section 3.2 does, "positives" stops it in the attraction as Algorithm 3 does, True in
+    both.
 
     The three losses that the authors released differ from section 3.2 and from one another; this follows the paper.
     """

@@ -26,8 +26,8 @@ def dcl(
 
     L_i = 1/K sum_m - w_im q_i.k_im / t + log sum_j exp(q_i.n_ij / t)
 
-    w_im = 1, or with `sigma`: 2 - exp(q_i.k_im / sigma) / mean exp(q.k / sigma), the mean over all pairs of the batch; it
-    averages to 1 and may be negative. query (N, d) = z^(k), positives (N, K, d), temperature = tau. Mean over the N
+    w_im = 1, or with `sigma`: 2 - exp(q_i.k_im / sigma) / mean exp(q.k / sigma), the mean over all pairs of the batch;
+    it averages to 1 and may be negative. query (N, d) = z^(k), positives (N, K, d), temperature = tau. Mean over the N
     queries; the paper sums, and the public code adds the two directions, which is twice this. May be negative.
 
     The paper is silent on whether w carries gradient: it does here, as in the public DCL code; `detach_weights=True` is

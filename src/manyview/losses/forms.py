@@ -1,7 +1,7 @@
 """What the engine sums over the keys: two formulas of a pair's inner product, and their slopes.
 
-A form sees a tile of inner products G = <q, k> (and of |k|^2 where it uses them), never how the tile came about, and may
-write over it. `absorb` adds the tile to the running sums of its queries. The slope of the result is, for each pair,
+A form sees a tile of inner products G = <q, k> (and of |k|^2 where it uses them), never how the tile came about, and
+may write over it. `absorb` adds the tile to the running sums of its queries. The slope of the result is, for each pair,
 
     by G:      x u + y w        x, y: one or two weights of the pair, made again by `weights`
     by |k|^2:  x U + y W        u, w, U, W: one number per query, from `coefficients`

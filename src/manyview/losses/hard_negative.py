@@ -30,10 +30,10 @@ def hard_negative(
     L_i = 1/K sum_m log( 1 + g_im / exp(q_i.k_im / t) )
     g   = max( [ M sum_j w_ij exp(q_i.n_ij / t) - tau_plus M exp(q_i.k_im / t) ] / (1 - tau_plus),  M exp(-1 / t) )
 
-    with w_ij = softmax_j( beta q_i.n_ij / t ) and M the number of negatives. query (N, d), positives (N, K, d), temperature =
-    t. Mean over the N queries. beta multiplies q.n / t, so the concentration is beta / t; gradient passes through w. A query
-    at the lower bound has no gradient by its negatives. beta = 0 is debiased contrastive learning; beta = tau_plus = 0 is
-    InfoNCE.
+    with w_ij = softmax_j( beta q_i.n_ij / t ) and M the number of negatives. query (N, d), positives (N, K, d),
+    temperature = t. Mean over the N queries. beta multiplies q.n / t, so the concentration is beta / t; gradient passes
+    through w. A query at the lower bound has no gradient by its negatives. beta = 0 is debiased contrastive learning;
+    beta = tau_plus = 0 is InfoNCE.
     """
     given = check_inputs(query, positives, negatives, present, reduction)
     check_positive("temperature", temperature)

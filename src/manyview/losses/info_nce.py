@@ -26,8 +26,8 @@ def info_nce(
 
     query (N, d) = q, positives (N, K, d) = k, negatives n, temperature = tau. Mean over the N queries. Each positive
     competes with the negatives only, never with another positive (solo-learn's multi-crop loss sums them instead).
-    In-batch with two views this is NT-Xent, the mean over 2N anchors; google-research/simclr's is twice that. MoCo v3 is
-    2 tau times this, summed over both directions; CMC Eq. 2 is this for one ordered pair of views.
+    In-batch with two views this is NT-Xent, the mean over 2N anchors; google-research/simclr's is twice that. MoCo v3
+    is 2 tau times this, summed over both directions; CMC Eq. 2 is this for one ordered pair of views.
 
     >>> info_nce(q, k[:, None], Negatives(queue), temperature=0.07)
     """

@@ -53,7 +53,9 @@ def check_inputs(
     if reduction not in ("mean", "none"):
         raise ValueError(f"reduction: expected 'mean' or 'none', got {reduction!r}")
     if present is not None and reduction == "none":
-        raise ValueError("reduction: 'none' has no meaning with `present`, whose mean is over what is there; use 'mean'")
+        raise ValueError(
+            "reduction: 'none' has no meaning with `present`, whose mean is over what is there; use 'mean'"
+        )
     if negatives is not None:
         check_negatives(query, negatives)
     wide = torch.promote_types(torch.promote_types(query.dtype, positives.dtype), torch.float32)

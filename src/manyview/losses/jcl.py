@@ -25,9 +25,9 @@ def jcl(
 
     L_i = log [ exp(q_i.mu_i / t + strength / (2 t^2) q_i' Sigma_i q_i) + sum_j exp(q_i.n_ij / t) ] - q_i.mu_i / t
 
-    query (N, d) = q, positives (N, K, d) = k^+ with K = M', temperature = tau, strength = lambda. Mean over the N queries
-    (Eq. 9). mu and Sigma are the mean and the covariance (divisor K) of a query's positives. Neither is formed: q.mu is
-    the mean of the similarities q.k_m, and q' Sigma q their variance.
+    query (N, d) = q, positives (N, K, d) = k^+ with K = M', temperature = tau, strength = lambda. Mean over the N
+    queries (Eq. 9). mu and Sigma are the mean and the covariance (divisor K) of a query's positives. Neither is formed:
+    q.mu is the mean of the similarities q.k_m, and q' Sigma q their variance.
 
     strength = 0 is InfoNCE against mu; K = 1 is InfoNCE. As in Eq. 8, lambda is constant; the authors' code ramps it up
     over the epochs. Positives receive gradient if they require it; in the published method none do.

@@ -31,10 +31,11 @@ def nce(
 
     L_i = 1/K sum_k -log P(D=1 | p_ik) - sum_j log P(D=0 | n_ij),    P(D=1 | v) = h / (h + m Z / population)
 
-    with h = exp(q_i.v / t) and m the number of negatives. query (N, d), positives (N, K, d), temperature = tau, population =
-    the number of images, so that noise is uniform with 1 / population; partition = Z, the constant that `nce_partition`
-    estimates. Mean over the N queries. noise="sum" adds the m noise terms, as standard NCE and the authors' code do;
-    "mean" is the expectation that Eq. 11 prints. The authors' code adds 1e-7 to each denominator; this does not.
+    with h = exp(q_i.v / t) and m the number of negatives. query (N, d), positives (N, K, d), temperature = tau,
+    population = the number of images, so that noise is uniform with 1 / population; partition = Z, the constant that
+    `nce_partition` estimates. Mean over the N queries. noise="sum" adds the m noise terms, as standard NCE and the
+    authors' code do; "mean" is the expectation that Eq. 11 prints. The authors' code adds 1e-7 to each denominator;
+    this does not.
     """
     given = check_inputs(query, positives, negatives, present, reduction)
     check_positive("temperature", temperature)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -82,6 +82,8 @@ class Stream:
 
         alpha may be a tensor that learns, for scores without norms and values.
         """
+        if isinstance(alpha, Tensor) and (beta or value):
+            raise ValueError("alpha: a tensor goes with beta = 0 and without values only")
         results = [part.sums(self.query, Softmax(1.0, beta, value, detach), alpha) for part in self.parts]
         weights = [math.log(part.source.weight) for part in self.parts]
         log_sum_exp, mean = results[0][0] + weights[0], results[0][1]
@@ -155,10 +157,10 @@ class _Part:
             form = replace(form, alpha=alpha)
         if mirrored:
             half = None if self.source.split is None else self.source.split[0]
-            return MirrorFunction.apply(query, Mirror(query, half, self.exclusion, dtype), form)
+            return cast(Pair, MirrorFunction.apply(query, Mirror(query, half, self.exclusion, dtype), form))
         tiles = tiles_of(query, self.source, self.exclusion, dtype)
         forward_only = torch.is_grad_enabled() and query.requires_grad and not self.source.keys.requires_grad
-        return StreamFunction.apply(query, self.source.keys, tiles, form, forward_only)
+        return cast(Pair, StreamFunction.apply(query, self.source.keys, tiles, form, forward_only))
 
 
 class StreamFunction(torch.autograd.Function):
@@ -196,14 +198,14 @@ class StreamFunction(torch.autograd.Function):
             return (sum(parts) if parts else None), None, None, None, None
         query, keys = saved
         grad = torch.zeros_like(query)
+        by_keys = query.new_zeros(keys.shape) if ctx.needs_input_grad[1] else None
         for rows, cols in tiles.spans():
             weights = form.weights(_tile(tiles, form, query[rows], rows, cols), (lse, mean))
             slope = _combine(weights, by_dot, rows)
             tiles.weigh(slope, grad[rows], rows, cols)
-            if ctx.needs_input_grad[1]:
+            if by_keys is not None:
                 norm_slope = _combine(weights, by_norm, rows) if form.uses_norms else None
-                tiles.spread(slope, norm_slope, query[rows], rows, cols)
-        by_keys = tiles.gradient
+                tiles.spread(by_keys, slope, norm_slope, query[rows], rows, cols)
         return grad, None if by_keys is None else by_keys.to(keys.dtype), None, None, None
 
 

@@ -2,7 +2,8 @@
 
 Every class offers the engine the same steps: `spans` walks the pairs, `dot` multiplies, `weigh` sums keys by weights,
 `spread` gives keys their gradient, `fill` marks pairs that do not count. Keys may be stored in half precision: they are
-widened a tile at a time. Tiles live in buffers that are used again, since touching fresh memory costs more than filling it.
+widened a tile at a time. Tiles live in buffers that are used again, since touching fresh memory costs more than filling
+it.
 """
 
 from __future__ import annotations
@@ -25,8 +26,6 @@ WHOLE_BANK = 32  # drawing more than one row in so many, multiplying the whole b
 class Keys(Protocol):
     """(rows, cols) are slices of the queries and of the keys that each of those queries meets."""
 
-    gradient: Tensor | None  # of the keys, once `spread` was called
-
     def spans(self) -> Iterator[tuple[slice, slice]]: ...
 
     def dot(self, query: Tensor, rows: slice, cols: slice) -> tuple[Tensor, Tensor]:
@@ -38,8 +37,10 @@ class Keys(Protocol):
     def weigh(self, weights: Tensor, total: Tensor, rows: slice, cols: slice) -> None:
         """total (r, d) += weights (r, c) times the keys."""
 
-    def spread(self, by_dot: Tensor, by_norm: Tensor | None, query: Tensor, rows: slice, cols: slice) -> None:
-        """Adds to the keys' gradient."""
+    def spread(
+        self, into: Tensor, by_dot: Tensor, by_norm: Tensor | None, query: Tensor, rows: slice, cols: slice
+    ) -> None:
+        """Adds to the gradient of all keys."""
 
     def fill(self, scores: Tensor, rows: slice, cols: slice) -> None: ...
 
@@ -101,7 +102,6 @@ class SharedKeys:
 
     def __init__(self, query: Tensor, source: Source, exclusion: Exclusion | None, dtype: torch.dtype | None) -> None:
         self.query, self.keys, self.exclusion, self.dtype = query, source.keys, exclusion, dtype
-        self.gradient: Tensor | None = None
         self.buffers = Buffers()
         rows = min(max(len(query), 1), 1024)
         self.shape = rows, max(tile_entries(query) // rows, 256)
@@ -125,12 +125,12 @@ class SharedKeys:
     def weigh(self, weights: Tensor, total: Tensor, rows: slice, cols: slice) -> None:
         add_product(total, weights, self._tile(cols), self.dtype)
 
-    def spread(self, by_dot: Tensor, by_norm: Tensor | None, query: Tensor, rows: slice, cols: slice) -> None:
-        if self.gradient is None:
-            self.gradient = query.new_zeros(self.keys.shape)
-        add_product(self.gradient[cols], by_dot.T, query, self.dtype)
+    def spread(
+        self, into: Tensor, by_dot: Tensor, by_norm: Tensor | None, query: Tensor, rows: slice, cols: slice
+    ) -> None:
+        add_product(into[cols], by_dot.T, query, self.dtype)
         if by_norm is not None:
-            self.gradient[cols] += self._tile(cols) * (2 * by_norm.sum(0))[:, None]
+            into[cols] += self._tile(cols) * (2 * by_norm.sum(0))[:, None]
 
     def fill(self, scores: Tensor, rows: slice, cols: slice) -> None:
         if self.exclusion is not None:
@@ -138,11 +138,11 @@ class SharedKeys:
 
 
 class OwnKeys:
-    """One set of keys per query: given as (N, M, d), or rows of a bank drawn by `index` and gathered a tile at a time."""
+    """One set of keys per query: given as (N, M, d), or rows of a bank drawn by `index` and gathered a tile at a
+    time."""
 
     def __init__(self, query: Tensor, source: Source) -> None:
         self.query, self.source = query, source
-        self.gradient: Tensor | None = None
         self.buffers = Buffers()
         self.width = source.keys.shape[1] if source.index is None else source.index.shape[1]
         budget = max(tile_entries(query) // 4 // query.shape[1], 1)  # gathered vectors that stay in a core's own cache
@@ -176,16 +176,16 @@ class OwnKeys:
     def weigh(self, weights: Tensor, total: Tensor, rows: slice, cols: slice) -> None:
         total += torch.bmm(weights[:, None], self._keys)[:, 0]
 
-    def spread(self, by_dot: Tensor, by_norm: Tensor | None, query: Tensor, rows: slice, cols: slice) -> None:
-        if self.gradient is None:
-            self.gradient = query.new_zeros(self.source.keys.shape)
+    def spread(
+        self, into: Tensor, by_dot: Tensor, by_norm: Tensor | None, query: Tensor, rows: slice, cols: slice
+    ) -> None:
         grad = by_dot[:, :, None] * query[:, None]
         if by_norm is not None:
             grad += self._keys * (2 * by_norm)[:, :, None]
         if self.source.index is None:
-            self.gradient[rows, cols] += grad
+            into[rows, cols] += grad
         else:
-            self.gradient.index_add_(0, self.source.index[rows, cols].flatten(), grad.flatten(0, 1))
+            into.index_add_(0, self.source.index[rows, cols].flatten(), grad.flatten(0, 1))
 
     def fill(self, scores: Tensor, rows: slice, cols: slice) -> None:
         key_ids, query_ids, index = self.source.key_ids, self.source.query_ids, self.source.index
@@ -227,12 +227,12 @@ class DrawnKeys(OwnKeys):
     def weigh(self, weights: Tensor, total: Tensor, rows: slice, cols: slice) -> None:
         add_product(total, self._drawn(weights, rows), self._bank(), self.dtype)
 
-    def spread(self, by_dot: Tensor, by_norm: Tensor | None, query: Tensor, rows: slice, cols: slice) -> None:
-        if self.gradient is None:
-            self.gradient = query.new_zeros(self.source.keys.shape)
-        add_product(self.gradient, self._drawn(by_dot, rows).T, query, self.dtype)
+    def spread(
+        self, into: Tensor, by_dot: Tensor, by_norm: Tensor | None, query: Tensor, rows: slice, cols: slice
+    ) -> None:
+        add_product(into, self._drawn(by_dot, rows).T, query, self.dtype)
         if by_norm is not None:
-            self.gradient += self._bank() * (2 * self._drawn(by_norm, rows).sum(0))[:, None]
+            into += self._bank() * (2 * self._drawn(by_norm, rows).sum(0))[:, None]
 
 
 def tiles_of(query: Tensor, source: Source, exclusion: Exclusion | None, dtype: torch.dtype | None) -> Keys:

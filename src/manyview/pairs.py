@@ -1,0 +1,196 @@
+"""Who meets whom: topologies that turn embedded views into query, positives and negatives.
+
+Views are a list of V tensors (N, d), or one tensor (V, N, d), of the same N images in the same order. `ids` (N,) name
+the images; without them each row is its own image. `gather` joins the rows of all processes
+(`manyview.distributed.gather`). Every topology gives a list of triples; the objective is the sum of weight *
+loss(*triple) (`total`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import combinations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from manyview.contract import Gather, Negatives, Triple, alone
+from manyview.losses import LOSSES, info_nce
+
+Views = Tensor | Sequence[Tensor]
+Loss = Callable[..., Tensor]
+Edge = tuple[int, int]
+
+
+def every_view(views: Views, ids: Tensor | None = None, *, gather: Gather = alone) -> list[Triple]:
+    """Every view of every image is a query, its other views are the positives, all views of other images the negatives.
+
+    SimCLR and DCL with two views; any number V >= 2 works. One triple of V N queries with V - 1 positives each.
+    """
+    views, ids = _check(views, ids, gather, least=2)
+    query, keys = _joined(views, gather)
+    negatives = Negatives(keys, gather(ids).repeat(len(views)), ids.repeat(len(views)))
+    return [Triple(query, torch.cat([_others(views, v) for v in range(len(views))]), negatives)]
+
+
+def each_view(views: Views, ids: Tensor | None = None, *, gather: Gather = alone) -> list[Triple]:
+    """Each view in turn is the query; its positives are the other views, its negatives the same view of other images.
+
+    CACR section 3.2 (which makes one view the query; this averages over the choice) and AU-CL. V triples of weight 1/V.
+    """
+    views, ids = _check(views, ids, gather, least=2)
+    key_ids = gather(ids)
+    return [
+        Triple(view, _others(views, v), Negatives(gather(view), key_ids, ids), weight=1 / len(views))
+        for v, view in enumerate(views)
+    ]
+
+
+def query_against_keys(query: Tensor, keys: Views, negatives: Negatives) -> list[Triple]:
+    """One query per image against its K keys; the negatives come from elsewhere, such as a queue. MoCo (K = 1) and
+    JCL."""
+    return [Triple(query, torch.stack(list(keys), 1), negatives)]
+
+
+def each_view_against_keys(
+    views: Views,
+    keys: Views,
+    negatives: Negatives,
+    ids: Tensor | None = None,
+    *,
+    within_batch: float = 0.0,
+    gather: Gather = alone,
+) -> list[Triple]:
+    """Each view in turn is the query; its positives are the momentum keys of the other views. CACR Algorithm 3.
+
+    `negatives` come from elsewhere, such as a queue. `within_batch` is the weight of the same view's other queries
+    among them: 0 for none, 1 in Algorithm 3, 1/2 in AU-CL's MoCo version, whose batch pairs are unordered. V triples of
+    weight 1/V.
+    """
+    views, ids = _check(views, ids, gather, least=2)
+    keys, key_ids = list(keys), gather(ids)
+    if len(keys) != len(views):
+        raise ValueError(f"keys: expected one view of keys per view, got {len(keys)} for {len(views)} views")
+    triples = []
+    for v, view in enumerate(views):
+        met = negatives
+        if within_batch:
+            met = met + Negatives(gather(view), key_ids, ids, weight=within_batch)
+        triples.append(Triple(view, _others(keys, v), met, weight=1 / len(views)))
+    return triples
+
+
+def core_view(views: int, core: int = 0) -> list[Edge]:
+    """The core with each other view: the edges of CMC Eq. 7."""
+    return [(core, v) for v in range(views) if v != core]
+
+
+def full_graph(views: int) -> list[Edge]:
+    """Each two views: the edges of CMC Eq. 8."""
+    return list(combinations(range(views), 2))
+
+
+def view_pairs(
+    views: Views,
+    ids: Tensor | None = None,
+    *,
+    edges: Iterable[Edge] | None = None,
+    present: Tensor | None = None,
+    gather: Gather = alone,
+) -> list[Triple]:
+    """Two views at a time, in both directions: a view of an image against the other view of all images. CMC Eq. 7-8.
+
+    `edges` defaults to the full graph. Both directions of an edge are one triple of weight 2, so that the objective is
+    the sum over edges and directions of the mean over images, as in CMC; the engine multiplies each pair once for both.
+    `present` (V, N): an image that lacks a view takes no part in that view's edges, as query or as key, and what stands
+    in its place is never read. An edge that fewer than two images have contributes nothing.
+    """
+    views, ids = _check(views, ids, gather, least=2)
+    triples = []
+    for i, j in full_graph(len(views)) if edges is None else edges:
+        first, second, own = views[i], views[j], ids
+        if present is not None:
+            has = present[i] & present[j]
+            first, second, own = first[has], second[has], own[has]
+        query, keys = _joined([first, second], gather)
+        key_ids = gather(own)
+        if len(key_ids) >= 2 or present is None:
+            negatives = Negatives(keys, key_ids.repeat(2), own.repeat(2), split=(len(own), len(key_ids)))
+            triples.append(Triple(query, torch.cat([second, first])[:, None], negatives, weight=2.0))
+    return triples
+
+
+def views_against_keys(
+    views: Views, keys: Views, ids: Tensor | None = None, *, edges: Iterable[Edge], gather: Gather = alone
+) -> list[Triple]:
+    """Queries of view i against the keys of view j for each ordered pair (i, j); keys from another tower. MoCo v3.
+
+    The other images' keys of view j are the negatives. One triple of weight 1 per pair: MoCo v3 has (0, 1) and (1, 0).
+    """
+    views, ids = _check(views, ids, gather, least=1)
+    keys, key_ids = list(keys), gather(ids)
+    return [Triple(views[i], keys[j][:, None], Negatives(gather(keys[j]), key_ids, ids)) for i, j in edges]
+
+
+def total(triples: Iterable[Triple], loss: Loss, **options: object) -> Tensor:
+    """The sum of weight * loss over the triples; 0 if there are none."""
+    parts = []
+    for query, positives, negatives, present, weight in triples:
+        more = options if present is None else {**options, "present": present}
+        parts.append(weight * loss(query, positives, negatives, **more))
+    return torch.stack(parts).sum() if parts else torch.zeros((), requires_grad=True)
+
+
+def contrast(
+    views: Views,
+    *,
+    loss: Loss | str = info_nce,
+    ids: Tensor | None = None,
+    pairs: Callable[..., list[Triple]] = every_view,
+    gather: Gather = alone,
+    normalize: bool = True,
+    **options: object,
+) -> Tensor:
+    """A contrastive loss in one call, for your own training loop.
+
+    views: a list of V embeddings (N, d) of the same N images, or a tensor (V, N, d); made unit length unless
+    normalize=False. loss: a function of `manyview.losses` or its name, with its own arguments as `options`. pairs: who
+    meets whom; `every_view` is SimCLR's and DCL's way, `each_view` CACR's, `view_pairs` CMC's.
+
+    >>> contrast([z1, z2], loss="dcl", temperature=0.1)
+    >>> contrast([z1, z2, z3], loss="cacr", pairs=each_view, t_neg=0.9)
+    """
+    if isinstance(loss, str):
+        if loss not in LOSSES:
+            raise ValueError(f"loss: expected one of {', '.join(LOSSES)}, got {loss!r}")
+        loss = LOSSES[loss]
+    views = [F.normalize(view, dim=-1) for view in views] if normalize else views
+    return total(pairs(views, ids, gather=gather), loss, gather=gather, **options)
+
+
+def _check(views: Views, ids: Tensor | None, gather: Gather, *, least: int) -> tuple[list[Tensor], Tensor]:
+    views = list(views)
+    shapes = [tuple(view.shape) for view in views]
+    if len(views) < least or any(view.dim() != 2 for view in views) or len(set(shapes)) != 1:
+        raise ValueError(f"views: expected {least} or more of one shape (N, d), got {len(views)} of shapes {shapes}")
+    if ids is None:
+        ids = torch.arange(shapes[0][0], device=views[0].device)
+        if gather(ids) is not ids:
+            raise ValueError("ids: needed with several processes, whose rows would otherwise pass for the same images")
+    if ids.shape != (shapes[0][0],):
+        raise ValueError(f"ids: expected ({shapes[0][0]},) for views {shapes[0]}, got {tuple(ids.shape)}")
+    return views, ids
+
+
+def _joined(views: list[Tensor], gather: Gather) -> tuple[Tensor, Tensor]:
+    """The views below one another, here and from all processes; in one process the same tensor, which costs half."""
+    everywhere = [gather(view) for view in views]
+    query = torch.cat(views)
+    alike = all(far is near for far, near in zip(everywhere, views, strict=True))
+    return query, query if alike else torch.cat(everywhere)
+
+
+def _others(views: list[Tensor], v: int) -> Tensor:
+    """(N, V - 1, d)"""
+    return torch.stack(views[:v] + views[v + 1 :], 1)
