@@ -101,8 +101,11 @@ def _check(source: Source) -> None:
         raise ValueError("key_ids and query_ids: give both or neither; an id is only ever compared with another id")
     if source.key_ids is not None and source.query_ids is not None:
         _check_ids(keys, source.key_ids, source.query_ids)
-    if source.split is not None and (keys.dim() != 2 or index is not None):
-        raise ValueError(f"split: needs shared keys (M, d) without index, got keys of shape {tuple(keys.shape)}")
+    if source.split is not None:
+        if keys.dim() != 2 or index is not None:
+            raise ValueError(f"split: needs shared keys (M, d) without index, got keys of shape {tuple(keys.shape)}")
+        if not 0 <= source.split[1] <= len(keys) or source.split[0] < 0:
+            raise ValueError(f"split: {source.split} is not a place among queries and {len(keys)} keys")
 
 
 def _check_index(keys: Tensor, index: Tensor) -> None:

@@ -74,6 +74,8 @@ def check_negatives(query: Tensor, negatives: Negatives) -> None:
             raise ValueError(f"negatives: keys are on {source.keys.device}, the query is on {query.device}")
         if source.keys.dim() == 3 and len(source.keys) != n:
             raise ValueError(f"negatives: keys {tuple(source.keys.shape)} are for another number of queries than {n}")
+        if source.split is not None and source.split[0] > n:
+            raise ValueError(f"negatives: split: {source.split[0]} is beyond the {n} queries")
         for name, rows in (("index", source.index), ("query_ids", source.query_ids)):
             if rows is not None and len(rows) != n:
                 raise ValueError(f"negatives: {name} {tuple(rows.shape)} is for another number of queries than {n}")
