@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import argparse
 import math
-import subprocess
-import sys
+import multiprocessing
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatch
+from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import literal
@@ -36,6 +37,10 @@ JCL_TEMPERATURE, JCL_STRENGTH = 0.2, 4.0  # JCL section 4.1
 CACR_T_POS, CACR_T_NEG = 1.0, 2.0
 BANK_TEMPERATURE = 0.07  # CMC
 RTOL = 1e-4
+LONG = 16384  # images from which a warm-up at full size is a waste
+
+FRESH = multiprocessing.get_context("forkserver")  # its processes have torch imported, and have computed nothing
+FRESH.set_forkserver_preload(["torch", "manyview.pairs"])
 
 
 @dataclass(frozen=True)
@@ -314,7 +319,7 @@ def step(loss: Loss, inputs: Inputs) -> float:
         view.grad = None
     value = loss(inputs)
     value.backward()  # type: ignore[no-untyped-call]
-    return float(value)
+    return float(value.detach())
 
 
 def compare(case: Case) -> str:
@@ -332,15 +337,179 @@ def compare(case: Case) -> str:
     return found
 
 
-def median_seconds(case: Case, size: Size, sides: dict[str, Loss], quick: bool) -> list[float]:
+def median_seconds(make: Make, size: Size, sides: dict[str, Loss], quick: bool, at_most: dict[str, int]) -> list[float]:
     torch.manual_seed(0)
-    inputs, tiny = case.make(size), case.make(size.tiny)
-    long = case.their_rounds is not None
+    inputs, tiny = make(size), make(size.tiny)
+    warm_up = tiny if at_most or size.images >= LONG else inputs
     for loss in sides.values():
-        step(loss, tiny if long else inputs)
-    return interleaved(
-        {name: lambda loss=loss: step(loss, inputs) for name, loss in sides.items()},
-        budget=0.5 if quick else 15,
-        rounds=(3, 101),
-        at_most={} if case.their_rounds is None else {"theirs": case.their_rounds},
-    )
+        step(loss, warm_up)
+    runs = {name: partial(step, loss, inputs) for name, loss in sides.items()}
+    return interleaved(runs, budget=0.5 if quick else 15, rounds=(3, 101), at_most=at_most)
+
+
+def workloads(quick: bool) -> dict[str, Workload]:
+    """Everything whose memory can be asked for, by name."""
+    named = {}
+    for case in CASES:
+        named[f"{case.name}/theirs"] = Workload(case.make, case.theirs, case.size(quick))
+        named[f"{case.name}/ours"] = Workload(case.make, case.ours, case.size(quick))
+    for curve in CURVES:
+        named |= {curve.row_name(size): Workload(two_views, curve.ours, size) for size in curve.sizes(quick)}
+    return named
+
+
+def tell_peak(name: str, quick: bool, answer: Connection) -> None:
+    """For a process that does nothing else. What runs first is tiny: it loads libraries and leaves no memory to reuse."""
+    torch.manual_seed(0)
+    workload = workloads(quick)[name]
+    inputs = workload.make(workload.size)
+    step(workload.loss, workload.make(workload.size.tiny))
+    answer.send(peak_extra_bytes(partial(step, workload.loss, inputs)))
+
+
+def peak_megabytes(names: Iterable[str], quick: bool) -> list[float]:
+    """One fresh process for each name, all at once, since memory does not mind company; infinite for one that died."""
+    answers = []
+    for name in names:
+        here, there = FRESH.Pipe(duplex=False)
+        FRESH.Process(target=tell_peak, args=(name, quick, there)).start()
+        there.close()
+        answers.append(here)
+    return [received(answer) / MB for answer in answers]
+
+
+def received(answer: Connection) -> float:
+    try:
+        return float(answer.recv())
+    except EOFError:
+        return math.inf
+
+
+# Reporting
+
+
+class Report:
+    """Markdown, shown as it comes and kept in a file, so that a long run that is stopped has not been in vain."""
+
+    def __init__(self, out: Path | None) -> None:
+        self.out = out
+        if out is not None:
+            out.write_text("")
+
+    def line(self, text: str = "") -> None:
+        print(text, flush=True)
+        if self.out is not None:
+            with self.out.open("a") as file:
+                file.write(text + "\n")
+
+    def row(self, *cells: str) -> None:
+        self.line(f"| {' | '.join(cells)} |")
+
+    def header(self, *cells: str) -> None:
+        self.row(*cells)
+        self.row(*("---" for _ in cells))
+
+
+def digits(number: float) -> str:
+    """Three figures, or all before the point."""
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+
+
+def report_agreement(report: Report, cases: list[Case]) -> None:
+    report.line(f"Both sides give the same loss (rtol {RTOL:g}) on the same inputs, at these sizes:")
+    report.line()
+    for case in cases:
+        lacking = case.lacks(quick=True)
+        report.line(f"* {case.label(case.small) + ': ' + lacking if lacking else compare(case)}")
+    report.line()
+
+
+def report_peers(report: Report, cases: list[Case], quick: bool) -> None:
+    report.line("## Against peers")
+    report.line()
+    report.header(
+        "case", "against", "theirs ms", "ours ms", "time ratio (bar)",
+        "theirs MB", "ours MB", "memory ratio (bar)", "ok?",
+    )  # fmt: skip
+    for case in cases:
+        report.row(*peer_row(case, quick))
+    report.line()
+
+
+def peer_row(case: Case, quick: bool) -> list[str]:
+    size, lacking = case.size(quick), case.lacks(quick)
+    sides = {"ours": case.ours} if lacking else {"theirs": case.theirs, "ours": case.ours}
+    at_most = {} if case.their_rounds is None or quick else {"theirs": case.their_rounds}
+    times = [1e3 * t for t in median_seconds(case.make, size, sides, quick, at_most)]
+    peaks = peak_megabytes([f"{case.name}/{side}" for side in sides], quick)
+    if lacking:
+        return [case.label(size), lacking, "-", digits(times[0]), "-", "-", digits(peaks[0]), "-", "-"]
+    slow, large = times[1] / times[0], peaks[1] / peaks[0]
+    fine = "yes" if slow <= case.time_bar and large <= case.memory_bar else "no"
+    return [
+        case.label(size), case.against,
+        *map(digits, times), f"{slow:.2f}x ({case.time_bar:g}x)",
+        *map(digits, peaks), f"{large:.3f}x ({case.memory_bar:g}x)",
+        "-" if quick else fine,
+    ]  # fmt: skip
+
+
+def report_scaling(report: Report, rows: list[tuple[Curve, Size]], quick: bool) -> None:
+    report.line("## Scaling")
+    report.line()
+    report.line(SCALING_NOTE)
+    report.line()
+    report.header("loss", "N", "ms", "extra peak MB", "MB per image", "limit GFLOP/s", "fraction of the limit")
+    for curve, size in rows:
+        report.row(*scaling_row(curve, size, quick))
+    report.line()
+
+
+def scaling_row(curve: Curve, size: Size, quick: bool) -> list[str]:
+    limit = matmul_gflops()
+    [time] = median_seconds(two_views, size, {"ours": curve.ours}, quick, {})
+    [peak] = peak_megabytes([curve.row_name(size)], quick)
+    limit = (limit + matmul_gflops()) / 2
+    fraction = curve.flop(size.images) / time / 1e9 / limit
+    n = size.images
+    return [f"`{curve.name}`", f"{n:,}", digits(1e3 * time), digits(peak), f"{peak / n:.4f}", digits(limit), f"{fraction:.2f}"]
+
+
+def run(only: list[str], quick: bool, out: Path | None) -> None:
+    def wanted(name: str) -> bool:
+        return not only or any(fnmatch(name, pattern) for pattern in only)
+
+    cases = [case for case in CASES if wanted(case.name)]
+    rows = [(curve, size) for curve in CURVES for size in curve.sizes(quick) if wanted(curve.row_name(size))]
+    if not cases and not rows:
+        raise SystemExit(f"--only: nothing is named {' or '.join(only)}; there are {', '.join(row_names(quick))}")
+    report = Report(out)
+    report.line("# Losses: time and memory, forward + backward")
+    report.line()
+    for fact in machine_facts():
+        report.line(fact)
+    report.line(f"* float32, d = {D}, 1 MB = 10^6 bytes{'; --quick: shrunken sizes, for which the bars do not hold' if quick else ''}")
+    report.line()
+    if cases:
+        report_agreement(report, cases)
+        report_peers(report, cases, quick)
+    if rows:
+        report_scaling(report, rows, quick)
+
+
+def row_names(quick: bool) -> list[str]:
+    return list(dict.fromkeys(name.split("/")[0] for name in workloads(quick)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.epilog = "names: " + ", ".join(row_names(quick=False))
+    parser.add_argument("--quick", action="store_true", help="shrunken sizes")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these rows; * stands for anything")
+    parser.add_argument("--out", type=Path, metavar="FILE.md", help="also write the tables there")
+    asked = parser.parse_args()
+    run(asked.only, asked.quick, asked.out)
+
+
+if __name__ == "__main__":
+    main()

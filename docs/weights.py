@@ -25,19 +25,22 @@ from manyview.contract import Negatives
 from manyview.losses import align_uniform, cacr, dcl, hard_negative, info_nce, jcl, nce, nce_partition
 
 Loss = Callable[[Tensor, Tensor, Negatives], Tensor]
-Curve = tuple[str, Tensor, str, str]  # label, values over the grid, colour, line style
+Line = str | tuple[int, tuple[int, int]]
+Curve = tuple[str, Tensor, str, Line]  # label, values over the grid, colour, line style
 
 torch.set_default_dtype(torch.float64)
 
 COUNT = 256
 CROWD = 0.2 * torch.special.ndtri((torch.arange(COUNT) + 0.5) / COUNT)  # the quantiles of a normal distribution
-POSITIVES = torch.linspace(-0.2, 0.98, 60)  # where the probe goes, as a positive
+POSITIVES = torch.linspace(-0.2, 0.98, 119)  # where the probe goes, as a positive
 NEGATIVES = torch.linspace(-0.8, 0.95, 71)  # and as a negative
-USUAL = 0.7  # the similarity of the positive while a negative is moved
+USUAL = 0.5  # the similarity of the positive while a negative is moved
 
-# Okabe and Ito's colours, which stay apart for colour-blind readers; the line styles differ as well.
-BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#AA4499", "#555555"
-SOLID, DASHED, DOTTED, MIXED = "-", "--", ":", "-."
+# Okabe and Ito's colours and a grey, which stay apart for colour-blind readers; the line styles differ as well.
+BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#555555"
+PULL, PUSH = "pull \u00d7 temperature", "push \u00d7 temperature"
+SHARE = f"{PUSH} \u00d7 {COUNT}"  # 1 if all negatives are pushed alike
+SOLID, DASHED, DOTTED, MIXED, DENSE = "-", "--", ":", "-.", (0, (6, 1))
 
 
 def on_circle(similarity: Tensor) -> Tensor:
@@ -81,9 +84,9 @@ def draw_info_nce() -> Figure:
     styles = [(0.07, BLUE, SOLID), (0.2, ORANGE, DASHED), (0.5, GREEN, MIXED)]
     losses = [(partial(info_nce, temperature=t), t, f"temperature {t}", colour, line) for t, colour, line in styles]
     draw(left, POSITIVES, [(label, t * pull(loss), colour, line) for loss, t, label, colour, line in losses])
-    draw(right, NEGATIVES, [(label, relative_push(loss), colour, line) for loss, _, label, colour, line in losses])
-    left.set(ylabel="pull × temperature", ylim=(-0.05, 1.1))
-    logarithmic(right, "push (1 = average negative)")
+    draw(right, NEGATIVES, [(label, COUNT * t * push(loss), colour, line) for loss, t, label, colour, line in losses])
+    left.set(ylabel=PULL, ylim=(-0.05, 1.1))
+    right.set(ylabel=SHARE, yscale="log")
     return figure
 
 
@@ -100,54 +103,65 @@ def draw_dcl() -> Figure:
         ("the same, detach_weights", pull(partial(weighted, detach_weights=True), batch=batch), GREEN, MIXED),
     ]
     draw(left, POSITIVES, [(label, t * values, colour, line) for label, values, colour, line in curves])
-    left.set(ylabel="pull × temperature")
+    left.set(ylabel=PULL, ylim=(-1.3, 3.6))
+    shade(left, "pushed away")
     curves = [
         ("DCL, any positive", push(plain), BLUE, SOLID),
-        ("InfoNCE, positive at 0.3", push(coupled, [0.3]), GREY, DASHED),
+        ("InfoNCE, positive at 0.7", push(coupled, [0.7]), GREY, DASHED),
         ("InfoNCE, positive at 0.9", push(coupled, [0.9]), GREY, DOTTED),
     ]
     draw(right, NEGATIVES, [(label, t * COUNT * values, colour, line) for label, values, colour, line in curves])
-    logarithmic(right, "push × temperature × 256")
+    right.set(ylabel=SHARE, yscale="log")
     return figure
 
 
 def draw_jcl() -> Figure:
     figure, (left, right) = panels("JCL")
     t, beside = 0.2, [0.5, 0.6, 0.7, 0.8]
-    styles = [(0.0, GREEN, MIXED), (1.0, ORANGE, DASHED), (4.0, BLUE, SOLID)]
-    losses: list[tuple[Loss, str, str, str]] = [
-        (partial(jcl, temperature=t, strength=s), f"strength {s:.0f}", colour, line) for s, colour, line in styles
+    strengths = [(0.0, GREEN, MIXED), (1.0, ORANGE, DASHED), (4.0, BLUE, SOLID)]
+    curves = [
+        (f"strength {s:.0f}", pull(partial(jcl, temperature=t, strength=s), beside), colour, line)
+        for s, colour, line in strengths
     ]
-    losses.append((partial(info_nce, temperature=t), "InfoNCE, mean over keys", GREY, DOTTED))
-    keys = len(beside) + 1
-    draw(left, POSITIVES, [(label, keys * t * pull(loss, beside), c, line) for loss, label, c, line in losses])
-    left.set(ylabel="pull × temperature × 5")
-    spread = [0.3, *beside]
-    draw(right, NEGATIVES, [(label, COUNT * t * push(loss, spread), c, line) for loss, label, c, line in losses])
-    logarithmic(right, "push × temperature × 256")
+    curves.append(("InfoNCE, mean over keys", pull(partial(info_nce, temperature=t), beside), GREY, DOTTED))
+    draw(left, POSITIVES, [(label, 5 * t * values, colour, line) for label, values, colour, line in curves])
+    left.set(ylabel=f"{PULL} \u00d7 5", xlim=(0.15, 1.02), ylim=(-0.8, 4))
+    shade(left, "pushed away")
+    spreads = [
+        ("positives all at 0.6", [0.6] * 5, GREEN, MIXED),
+        ("positives from 0.4 to 0.8", [0.4, 0.5, 0.6, 0.7, 0.8], ORANGE, DASHED),
+        ("positives from 0.2 to 0.99", [0.2, 0.4, 0.6, 0.8, 0.99], BLUE, SOLID),
+    ]
+    curves = [
+        (name, COUNT * t * push(partial(jcl, temperature=t), positives), colour, line)
+        for name, positives, colour, line in spreads
+    ]
+    draw(right, NEGATIVES, curves)
+    right.set(ylabel=SHARE, yscale="log", title="Push on a negative (strength 4)")
     return figure
 
 
 def draw_cacr() -> Figure:
     figure, (left, right) = panels("CACR")
     beside = [0.4, 0.6, 0.8]
-    both: list[tuple[str, Loss, str, str]] = [
+    both: list[tuple[str, Loss, str, Line]] = [
         ("t_pos 1", partial(cacr, t_pos=1.0), BLUE, SOLID),
         ("t_pos 3", partial(cacr, t_pos=3.0), ORANGE, DASHED),
         ("t_pos 1, detach_weights", partial(cacr, t_pos=1.0, detach_weights=True), GREEN, MIXED),
         ("uniform", partial(cacr, attract="uniform", repel="uniform"), GREY, DOTTED),
     ]
     draw(left, POSITIVES, [(label, pull(loss, beside) * 2, colour, line) for label, loss, colour, line in both])
-    left.set(ylabel="pull (1 = uniform)")
+    left.set(ylabel="pull (1 = uniform)", ylim=(-0.8, 5))
+    shade(left, "pushed away")
     both = [
         ("t_neg 0.9", partial(cacr, t_neg=0.9), ORANGE, DASHED),
         ("t_neg 2", partial(cacr, t_neg=2.0), BLUE, SOLID),
         ("t_neg 2, detach_weights", partial(cacr, t_neg=2.0, detach_weights=True), GREEN, MIXED),
-        ("t_neg 2, cost rbf", partial(cacr, t_neg=2.0, cost="rbf"), PURPLE, (DASHED)),
+        ("t_neg 2, cost rbf", partial(cacr, t_neg=2.0, cost="rbf"), PURPLE, DENSE),
         ("uniform", partial(cacr, repel="uniform"), GREY, DOTTED),
     ]
     draw(right, NEGATIVES, [(label, relative_push(loss), colour, line) for label, loss, colour, line in both])
-    right.set(ylabel="push (1 = average negative)", ylim=(-3, 20))
+    signed_logarithmic(right)
     return figure
 
 
@@ -160,14 +174,14 @@ def draw_hard_negative() -> Figure:
         for share, colour, line in styles
     ]
     draw(left, POSITIVES, curves)
-    left.set(ylabel="pull × temperature")
+    left.set(ylabel=PULL)
     styles = [(0.0, GREY, DOTTED), (0.5, GREEN, MIXED), (1.0, BLUE, SOLID), (2.0, ORANGE, DASHED)]
     curves = [
         (f"beta {beta}", relative_push(partial(hard_negative, temperature=t, beta=beta)), colour, line)
         for beta, colour, line in styles
     ]
     draw(right, NEGATIVES, curves)
-    right.set(ylabel="push (1 = average negative)")
+    signed_logarithmic(right)
     return figure
 
 
@@ -184,8 +198,8 @@ def draw_nce() -> Figure:
     ]
     draw(left, POSITIVES, [(label, t * pull(loss), colour, line) for loss, label, colour, line in losses])
     draw(right, NEGATIVES, [(label, t * push(loss), colour, line) for loss, label, colour, line in losses])
-    left.set(ylabel="pull × temperature", ylim=(-0.05, 1.1))
-    right.set(ylabel="push × temperature", ylim=(-0.05, 1.1))
+    left.set(ylabel=PULL, ylim=(-0.05, 1.1))
+    right.set(ylabel=PUSH, ylim=(-0.05, 1.1))
     return figure
 
 
@@ -194,11 +208,11 @@ def draw_align_uniform() -> Figure:
     styles = [(1.0, ORANGE, DASHED), (2.0, BLUE, SOLID), (4.0, GREEN, MIXED)]
     curves = [(f"alpha {a:.0f}", pull(partial(align_uniform, alpha=a)), colour, line) for a, colour, line in styles]
     draw(left, POSITIVES, curves)
-    left.set(ylabel="pull", ylim=(0, 6))
+    left.set(ylabel="pull", ylim=(0, 10))
     styles = [(1.0, GREEN, MIXED), (2.0, BLUE, SOLID), (3.0, ORANGE, DASHED)]
     curves = [(f"t {t:.0f}", relative_push(partial(align_uniform, t=t)), colour, line) for t, colour, line in styles]
     draw(right, NEGATIVES, curves)
-    logarithmic(right, "push (1 = average negative)")
+    right.set(ylabel="push (1 = average negative)", yscale="log")
     return figure
 
 
@@ -226,21 +240,35 @@ def panels(title: str) -> tuple[Figure, tuple[Axes, Axes]]:
 def draw(axes: Axes, grid: Tensor, curves: Sequence[Curve]) -> None:
     axes.axhline(0, color="#999999", linewidth=0.8, zorder=0)
     for label, values, colour, line in curves:
-        axes.plot(grid.tolist(), values.tolist(), line, color=colour, linewidth=2, label=label)
+        axes.plot(grid.tolist(), values.tolist(), linestyle=line, color=colour, linewidth=2, label=label)
     axes.grid(color="#e5e5e5", linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=9)
 
 
-def logarithmic(axes: Axes, label: str) -> None:
-    axes.set(yscale="log", ylabel=label)
+def signed_logarithmic(axes: Axes) -> None:
+    """Linear around zero, logarithmic beyond 0.1, for pushes that become pulls."""
+    ticks = [-1, -0.1, 0, 0.1, 1, 10, 100]
+    axes.set_yscale("symlog", linthresh=0.1, linscale=0.6)
+    axes.set(ylabel="push (1 = average negative)", ylim=(-1, 2000))
+    axes.set_yticks(ticks, labels=[str(tick) for tick in ticks])
+    axes.minorticks_off()
+    shade(axes, "drawn closer")
+
+
+def shade(axes: Axes, meaning: str) -> None:
+    """Where a force has the other sign."""
+    bottom, _ = axes.get_ylim()
+    axes.set_ylim(bottom=bottom)
+    axes.axhspan(bottom, 0, color="#f0f0f0", zorder=-1)
+    axes.text(0.02, 0.03, meaning, transform=axes.transAxes, fontsize=9, color="#555555")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Draw how each loss weighs its positives and negatives.")
     parser.add_argument("--png", type=Path, help="write png files into this folder instead")
     folder: Path | None = parser.parse_args().png
-    plt.rcParams.update({"font.size": 10, "svg.hashsalt": "manyview", "figure.facecolor": "white", "path.simplify": True})
+    plt.rcParams.update({"font.size": 10, "svg.hashsalt": "manyview", "figure.facecolor": "white"})
     for name, figure in FIGURES.items():
         if folder is None:
             target = Path(__file__).parent / "img" / f"weights-{name}.svg"

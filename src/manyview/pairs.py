@@ -30,7 +30,8 @@ def every_view(views: Views, ids: Tensor | None = None, *, gather: Gather = alon
     """
     views, ids = _check(views, ids, gather, least=2)
     query, keys = _joined(views, gather)
-    negatives = Negatives(keys, gather(ids).repeat(len(views)), ids.repeat(len(views)))
+    query_ids, key_ids = _joined([ids] * len(views), gather)
+    negatives = Negatives(keys, key_ids, query_ids)
     return [Triple(query, torch.cat([_others(views, v) for v in range(len(views))]), negatives)]
 
 
@@ -114,9 +115,9 @@ def view_pairs(
             has = present[i] & present[j]
             first, second, own = first[has], second[has], own[has]
         query, keys = _joined([first, second], gather)
-        key_ids = gather(own)
-        if len(key_ids) >= 2 or present is None:
-            negatives = Negatives(keys, key_ids.repeat(2), own.repeat(2), split=(len(own), len(key_ids)))
+        query_ids, key_ids = _joined([own, own], gather)
+        if len(key_ids) >= 4 or present is None:
+            negatives = Negatives(keys, key_ids, query_ids, split=(len(own), len(key_ids) // 2))
             triples.append(Triple(query, torch.cat([second, first])[:, None], negatives, weight=2.0))
     return triples
 
@@ -183,12 +184,12 @@ def _check(views: Views, ids: Tensor | None, gather: Gather, *, least: int) -> t
     return views, ids
 
 
-def _joined(views: list[Tensor], gather: Gather) -> tuple[Tensor, Tensor]:
-    """The views below one another, here and from all processes; in one process the same tensor, which costs half."""
-    everywhere = [gather(view) for view in views]
-    query = torch.cat(views)
-    alike = all(far is near for far, near in zip(everywhere, views, strict=True))
-    return query, query if alike else torch.cat(everywhere)
+def _joined(rows: list[Tensor], gather: Gather) -> tuple[Tensor, Tensor]:
+    """Views or ids below one another, here and from all processes; in one process the same tensor, which costs half."""
+    everywhere = [gather(each) for each in rows]
+    here = torch.cat(rows)
+    alike = all(far is near for far, near in zip(everywhere, rows, strict=True))
+    return here, here if alike else torch.cat(everywhere)
 
 
 def _others(views: list[Tensor], v: int) -> Tensor:

@@ -52,10 +52,7 @@ def _is_own(source: Source, i: int, key_id: int | None) -> bool:
 
 
 def dot(a: Tensor, b: Tensor) -> Tensor:
-    total = torch.zeros((), dtype=torch.float64)
-    for x, y in zip(a, b, strict=True):
-        total = total + x * y
-    return total
+    return (a * b).sum()
 
 
 def distance(a: Tensor, b: Tensor) -> Tensor:

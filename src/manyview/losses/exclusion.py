@@ -5,38 +5,43 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-Span = slice  # a run of rows or columns, with start and stop given
+_SMALL = 2**18  # pairs that are compared at once
 
 
 class Exclusion:
-    """Equal ids between N queries and M shared keys, found once by sorting.
+    """Equal ids between N queries and M shared keys.
 
-    Comparing ids inside every tile would cost as much as half the matrix multiply. On a CPU the equal
-    pairs are therefore listed (a handful per query) and only those entries of a tile are touched. Where
-    ids repeat so often that the list would outgrow the embeddings, and on a GPU, tiles compare.
+    Comparing ids inside every tile would cost as much as half the matrix multiply. On a CPU the equal pairs are
+    therefore found once by sorting and listed (a handful per query), and only those entries of a tile are touched.
+    Small problems compare at once; where ids repeat so often that the list would outgrow the embeddings, and on a GPU,
+    each tile compares.
     """
+
+    count: Tensor  # (N,) how many keys do not count for each query
 
     def __init__(self, query_ids: Tensor, key_ids: Tensor) -> None:
         self.query_ids, self.key_ids = query_ids, key_ids
-        ordered, self._order = key_ids.sort()
-        self._first = torch.searchsorted(ordered, query_ids)
-        self.count = torch.searchsorted(ordered, query_ids, right=True) - self._first  # (N,)
+        self._same: Tensor | None = None
+        self._ends: list[int] | None = None
+        if len(query_ids) * len(key_ids) <= _SMALL:
+            self._same = query_ids[:, None] == key_ids
+            self.count = self._same.sum(1)
+            return
+        ordered, order = key_ids.sort()
+        first = torch.searchsorted(ordered, query_ids)
+        self.count = torch.searchsorted(ordered, query_ids, right=True) - first
         pairs = int(self.count.sum())
-        self._listed = query_ids.device.type == "cpu" and pairs <= 16 * (len(query_ids) + len(key_ids))
-        if self._listed:
-            self._list(pairs)
+        if query_ids.device.type == "cpu" and pairs <= 16 * (len(query_ids) + len(key_ids)):
+            ends = self.count.cumsum(0)
+            within = torch.arange(pairs) - (ends - self.count).repeat_interleave(self.count)
+            self._rows = torch.arange(len(query_ids)).repeat_interleave(self.count)
+            self._cols = order[first.repeat_interleave(self.count) + within]
+            self._ends = [0, *ends.tolist()]
 
-    def _list(self, pairs: int) -> None:
-        ends = self.count.cumsum(0)
-        within = torch.arange(pairs) - (ends - self.count).repeat_interleave(self.count)
-        self._rows = torch.arange(len(self.count)).repeat_interleave(self.count)
-        self._cols = self._order[self._first.repeat_interleave(self.count) + within]
-        self._ends = [0, *ends.tolist()]
-
-    def fill(self, scores: Tensor, rows: Span, cols: Span) -> None:
-        """Sets the excluded entries of one tile, in place, to minus infinity."""
-        if not self._listed:
-            same = self.query_ids[rows, None] == self.key_ids[cols]
+    def fill(self, scores: Tensor, rows: slice, cols: slice) -> None:
+        """Sets the excluded entries of one tile to minus infinity, in place."""
+        if self._ends is None:
+            same = self.query_ids[rows, None] == self.key_ids[cols] if self._same is None else self._same[rows, cols]
             scores.masked_fill_(same, -torch.inf)
             return
         listed = slice(self._ends[rows.start], self._ends[rows.stop])

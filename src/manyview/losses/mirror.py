@@ -55,6 +55,7 @@ class MirrorFunction(torch.autograd.Function):
         norms = x.square().sum(-1) if form.uses_norms else None
         shift = _constant_shift(x, form)
         state = form.start(len(x), x)
+        kept: list[Tensor] | None = None
         if shift is not None:
             state[0].fill_(shift)
         for a, b in pairs.spans:
@@ -69,9 +70,11 @@ class MirrorFunction(torch.autograd.Function):
                 _add_to_both(state[1], p, a, b)
                 if values is not None:
                     _add_to_both(state[2], values.mul_(p), a, b)
+                if len(pairs.spans) == 1:  # a small problem keeps its one tile
+                    kept = [p] if values is None or form.detach else [p, values]
         lse, mean = form.finish(state)  # of the symmetric scores
         ctx.save_for_backward(x, lse, mean)
-        ctx.pairs, ctx.form, ctx.shift = pairs, form, shift
+        ctx.pairs, ctx.form, ctx.shift, ctx.kept = pairs, form, shift, kept
         own = torch.zeros_like(lse) if norms is None else norms
         return lse - own * form.beta, mean - own * (form.value[1] if form.value else 0.0)
 
@@ -88,13 +91,8 @@ class MirrorFunction(torch.autograd.Function):
             by_dot, by_norm = [c * rest for c in by_dot], [c * rest for c in by_norm]
         grad, norm_grad = torch.zeros_like(x), torch.zeros_like(lse)
         for a, b in pairs.spans:
-            scores, values = form.scores(pairs.tile(x, norms, a, b))
-            slope, spare = (pairs.room(i, *scores.shape, x) for i in (2, 3))
-            if shift is not None:
-                down = up = form.weights_of(scores.sub_(shift).exp_(), values)
-            else:
-                up = form.weights_of((scores - lse[b]).exp_(), None if values is None else values.clone())
-                down = form.weights_of(scores.sub_(lse[a, None]).exp_(), values)
+            down, up = (ctx.kept, ctx.kept) if ctx.kept else _weights(pairs.tile(x, norms, a, b), b, form, shift, lse)
+            slope, spare = (pairs.room(i, *down[0].shape, x) for i in (2, 3))
             _slope(down, up, [(c[a, None], c[b]) for c in by_dot], slope, spare)
             add_product(grad[a], slope, x[b], pairs.dtype)
             if a != b:
@@ -106,6 +104,18 @@ class MirrorFunction(torch.autograd.Function):
         if norms is not None:
             grad += x * (2 * norm_grad[:, None])
         return grad, None, None
+
+
+def _weights(
+    tile: Tile, cols: slice, form: Softmax, shift: float | None, lse: Tensor
+) -> tuple[list[Tensor], list[Tensor]]:
+    """The weights of a tile's pairs for its rows and for its columns; with a constant shift they are the same."""
+    scores, values = form.scores(tile)
+    if shift is not None:
+        both = form.weights_of(scores.sub_(shift).exp_(), values)
+        return both, both
+    up = form.weights_of((scores - lse[cols]).exp_(), None if values is None else values.clone())
+    return form.weights_of(scores.sub_(lse[tile.rows, None]).exp_(), values), up
 
 
 def _slope(down: list[Tensor], up: list[Tensor], coefficients: list[Pair], out: Tensor, spare: Tensor) -> None:

@@ -61,9 +61,9 @@ class Stream:
     def __init__(self, query: Tensor, negatives: Negatives) -> None:
         self.query = at_least_float32(query)
         self.parts = [_Part(query, source) for source in negatives.sources]
-        self.count = torch.stack([part.count * part.source.weight for part in self.parts]).sum(0)
-        self.count = self.count.to(self.query.dtype)
-        if len(query) and not bool((self.count > 0).all()):
+        counts = [part.count.to(self.query.dtype) * part.source.weight for part in self.parts]
+        self.count = torch.stack(counts).sum(0) if len(counts) > 1 else counts[0]
+        if len(query) and not self.count.min() > 0:
             row = int((self.count <= 0).nonzero()[0])
             raise ValueError(
                 f"negatives: none is left for query {row} of query {tuple(query.shape)} against {negatives}: every key "

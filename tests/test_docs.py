@@ -1,0 +1,32 @@
+"""What the documents show is true: their code runs, their links lead somewhere, the map of the tree is complete."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_code_of_a_page_runs_from_top_to_bottom(page: Path) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    namespace: dict[str, object] = {"__name__": "page"}
+    for block in blocks:
+        exec(compile(block, page.name, "exec"), namespace)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+        assert target.startswith("http") or (page.parent / target).exists(), target
+
+
+def test_the_map_of_the_tree_names_every_file() -> None:
+    tree = (ROOT / "README.md").read_text().split("## The tree")[1]
+    for file in (ROOT / "src" / "manyview").rglob("*.py"):
+        if file.name != "__init__.py":
+            assert re.search(rf"\b{re.escape(file.name)} ", tree), file
