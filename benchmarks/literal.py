@@ -61,9 +61,7 @@ def bank_softmax(query: Tensor, bank: Tensor, own: Tensor, drawn: Tensor, temper
     return F.cross_entropy(scores, torch.zeros(len(query), dtype=torch.long))
 
 
-def bank_nce(
-    query: Tensor, bank: Tensor, own: Tensor, drawn: Tensor, temperature: float, partition: float
-) -> Tensor:
+def bank_nce(query: Tensor, bank: Tensor, own: Tensor, drawn: Tensor, temperature: float, partition: float) -> Tensor:
     """CMC Eq. 10-11 with noise uniform over the bank's rows, the noise terms summed; `partition` is Z."""
     h = torch.exp(_bank_scores(query, bank, own, drawn) / temperature)
     noise = drawn.shape[1] * partition / len(bank)

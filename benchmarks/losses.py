@@ -14,17 +14,19 @@ from __future__ import annotations
 import argparse
 import math
 import multiprocessing
-from collections.abc import Callable, Iterable
+import statistics
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatch
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import NamedTuple
 
 import literal
 import torch
 import torch.nn.functional as F
-from measure import MB, available_bytes, interleaved, machine_facts, matmul_gflops, peak_extra_bytes, version
+from measure import MB, Run, available_bytes, interleaved, machine_facts, matmul_gflops, peak_extra_bytes, version
 from torch import Tensor
 
 from manyview.contract import Negatives
@@ -37,6 +39,7 @@ JCL_TEMPERATURE, JCL_STRENGTH = 0.2, 4.0  # JCL section 4.1
 CACR_T_POS, CACR_T_NEG = 1.0, 2.0
 BANK_TEMPERATURE = 0.07  # CMC
 RTOL = 1e-4
+LARGEST = 65536  # images, in less than 1 GB
 LONG = 16384  # images from which a warm-up at full size is a waste
 
 FRESH = multiprocessing.get_context("forkserver")  # its processes have torch imported, and have computed nothing
@@ -55,15 +58,18 @@ class Size:
         return Size(4, 4 * self.keys // self.drawn if self.drawn else min(self.keys, 64), min(self.drawn, 4))
 
 
+NOTHING = torch.empty(0)
+
+
 @dataclass(frozen=True)
 class Inputs:
     """What both sides are given. Gradient ends in `raw`; the rest is unit vectors without gradient."""
 
     raw: list[Tensor]  # (N, d) each, one a view
     keys: list[Tensor] = field(default_factory=list)  # (N, d) each, from a momentum encoder
-    rows: Tensor = torch.empty(0, D)  # (M, d) of the queue or of the bank
-    own: Tensor = torch.empty(0, dtype=torch.long)  # (N,) each query's row of the bank
-    drawn: Tensor = torch.empty(0, 0, dtype=torch.long)  # (N, m) rows of the bank
+    rows: Tensor = NOTHING  # (M, d) of the queue or of the bank
+    own: Tensor = NOTHING  # (N,) each query's row of the bank
+    drawn: Tensor = NOTHING  # (N, m) rows of the bank
 
     def units(self) -> list[Tensor]:
         return [F.normalize(view, dim=1) for view in self.raw]
@@ -116,6 +122,11 @@ class Case:
         return None
 
 
+class Timed(NamedTuple):
+    ms: float
+    loss: float
+
+
 @dataclass(frozen=True)
 class Curve:
     """A loss of ours over the size of the batch, and the multiplications that it cannot do without."""
@@ -123,7 +134,7 @@ class Curve:
     name: str
     ours: Loss
     flop: Callable[[int], float]  # of N images
-    images: tuple[int, ...] = (256, 1024, 4096, 16384, 65536)
+    images: tuple[int, ...] = (256, 1024, 4096, 16384, LARGEST)
     quick_images: tuple[int, ...] = (256, 1024)
 
     def sizes(self, quick: bool) -> list[Size]:
@@ -337,14 +348,20 @@ def compare(case: Case) -> str:
     return found
 
 
-def median_seconds(make: Make, size: Size, sides: dict[str, Loss], quick: bool, at_most: dict[str, int]) -> list[float]:
+def timed(make: Make, size: Size, sides: dict[str, Loss], quick: bool, at_most: dict[str, int]) -> list[Timed]:
+    """Each side's median time, and the loss that it gave."""
     torch.manual_seed(0)
     inputs, tiny = make(size), make(size.tiny)
-    warm_up = tiny if at_most or size.images >= LONG else inputs
     for loss in sides.values():
-        step(loss, warm_up)
-    runs = {name: partial(step, loss, inputs) for name, loss in sides.items()}
-    return interleaved(runs, budget=0.5 if quick else 15, rounds=(3, 101), at_most=at_most)
+        step(loss, tiny if size.images >= LONG else inputs)
+    values: dict[str, float] = {}
+
+    def run(side: str) -> None:
+        values[side] = step(sides[side], inputs)
+
+    runs: dict[str, Run] = {side: partial(run, side) for side in sides}
+    medians = interleaved(runs, budget=0.5 if quick else 15, rounds=(3, 101), at_most=at_most)
+    return [Timed(1e3 * median, values[side]) for side, median in medians.items()]
 
 
 def workloads(quick: bool) -> dict[str, Workload]:
@@ -359,7 +376,7 @@ def workloads(quick: bool) -> dict[str, Workload]:
 
 
 def tell_peak(name: str, quick: bool, answer: Connection) -> None:
-    """For a process that does nothing else. What runs first is tiny: it loads libraries and leaves no memory to reuse."""
+    """For a process that does nothing else. What runs first is tiny: it loads libraries and leaves nothing to reuse."""
     torch.manual_seed(0)
     workload = workloads(quick)[name]
     inputs = workload.make(workload.size)
@@ -367,18 +384,25 @@ def tell_peak(name: str, quick: bool, answer: Connection) -> None:
     answer.send(peak_extra_bytes(partial(step, workload.loss, inputs)))
 
 
-def peak_megabytes(names: Iterable[str], quick: bool) -> list[float]:
-    """One fresh process for each name, all at once, since memory does not mind company; infinite for one that died."""
+def peak_megabytes(names: list[str], size: Size, quick: bool) -> list[float]:
+    """The median over fresh processes; one is enough where the run is long, and memory far above the noise."""
+    rounds = [one_peak_each(names, quick) for _ in range(1 if quick or size.images >= LONG else 3)]
+    return [statistics.median(peaks) / MB for peaks in zip(*rounds, strict=True)]
+
+
+def one_peak_each(names: list[str], quick: bool) -> list[float]:
+    """Bytes, one fresh process for each name, all at once since memory does not mind company."""
     answers = []
     for name in names:
         here, there = FRESH.Pipe(duplex=False)
-        FRESH.Process(target=tell_peak, args=(name, quick, there)).start()
+        FRESH.Process(target=tell_peak, args=(name, quick, there), daemon=True).start()
         there.close()
         answers.append(here)
-    return [received(answer) / MB for answer in answers]
+    return [received(answer) for answer in answers]
 
 
 def received(answer: Connection) -> float:
+    """Infinite from a process that died, as one does that runs out of memory."""
     try:
         return float(answer.recv())
     except EOFError:
@@ -440,18 +464,24 @@ def peer_row(case: Case, quick: bool) -> list[str]:
     size, lacking = case.size(quick), case.lacks(quick)
     sides = {"ours": case.ours} if lacking else {"theirs": case.theirs, "ours": case.ours}
     at_most = {} if case.their_rounds is None or quick else {"theirs": case.their_rounds}
-    times = [1e3 * t for t in median_seconds(case.make, size, sides, quick, at_most)]
-    peaks = peak_megabytes([f"{case.name}/{side}" for side in sides], quick)
+    times = timed(case.make, size, sides, quick, at_most)
+    peaks = peak_megabytes([f"{case.name}/{side}" for side in sides], size, quick)
     if lacking:
-        return [case.label(size), lacking, "-", digits(times[0]), "-", "-", digits(peaks[0]), "-", "-"]
-    slow, large = times[1] / times[0], peaks[1] / peaks[0]
-    fine = "yes" if slow <= case.time_bar and large <= case.memory_bar else "no"
+        return [case.label(size), lacking, "-", digits(times[0].ms), "-", "-", digits(peaks[0]), "-", "-"]
+    slow, large = times[1].ms / times[0].ms, peaks[1] / peaks[0]
+    reached = slow <= case.time_bar and large <= case.memory_bar
     return [
         case.label(size), case.against,
-        *map(digits, times), f"{slow:.2f}x ({case.time_bar:g}x)",
-        *map(digits, peaks), f"{large:.3f}x ({case.memory_bar:g}x)",
-        "-" if quick else fine,
+        digits(times[0].ms), digits(times[1].ms), f"{slow:.2f}x ({case.time_bar:g}x)",
+        digits(peaks[0]), digits(peaks[1]), f"{large:.3f}x ({case.memory_bar:g}x)",
+        verdict(reached, same_loss=math.isclose(times[0].loss, times[1].loss, rel_tol=RTOL), quick=quick),
     ]  # fmt: skip
+
+
+def verdict(reached: bool, same_loss: bool, quick: bool) -> str:
+    if not same_loss:
+        return "no: the losses differ"
+    return "-" if quick else "yes" if reached else "no"
 
 
 def report_scaling(report: Report, rows: list[tuple[Curve, Size]], quick: bool) -> None:
@@ -459,7 +489,9 @@ def report_scaling(report: Report, rows: list[tuple[Curve, Size]], quick: bool) 
     report.line()
     report.line(SCALING_NOTE)
     report.line()
-    report.header("loss", "N", "ms", "extra peak MB", "MB per image", "limit GFLOP/s", "fraction of the limit")
+    report.header(
+        "loss", "N", "ms", "extra peak MB", "MB per image", "limit GFLOP/s", "fraction of limit", "under 1 GB?"
+    )
     for curve, size in rows:
         report.row(*scaling_row(curve, size, quick))
     report.line()
@@ -467,12 +499,15 @@ def report_scaling(report: Report, rows: list[tuple[Curve, Size]], quick: bool) 
 
 def scaling_row(curve: Curve, size: Size, quick: bool) -> list[str]:
     limit = matmul_gflops()
-    [time] = median_seconds(two_views, size, {"ours": curve.ours}, quick, {})
-    [peak] = peak_megabytes([curve.row_name(size)], quick)
+    [time] = timed(two_views, size, {"ours": curve.ours}, quick, {})
+    [peak] = peak_megabytes([curve.row_name(size)], size, quick)
     limit = (limit + matmul_gflops()) / 2
-    fraction = curve.flop(size.images) / time / 1e9 / limit
-    n = size.images
-    return [f"`{curve.name}`", f"{n:,}", digits(1e3 * time), digits(peak), f"{peak / n:.4f}", digits(limit), f"{fraction:.2f}"]
+    fraction = curve.flop(size.images) / (time.ms * 1e6) / limit
+    return [
+        f"`{curve.name}`", f"{size.images:,}", digits(time.ms), digits(peak), f"{peak / size.images:.4f}",
+        digits(limit), f"{fraction:.2f}",
+        ("yes" if peak < 1000 else "no") if size.images == LARGEST else "-",
+    ]  # fmt: skip
 
 
 def run(only: list[str], quick: bool, out: Path | None) -> None:
@@ -488,7 +523,9 @@ def run(only: list[str], quick: bool, out: Path | None) -> None:
     report.line()
     for fact in machine_facts():
         report.line(fact)
-    report.line(f"* float32, d = {D}, 1 MB = 10^6 bytes{'; --quick: shrunken sizes, for which the bars do not hold' if quick else ''}")
+    report.line(f"* float32, d = {D}; 1 MB is 10^6 bytes")
+    if quick:
+        report.line("* --quick: shrunken sizes, to which the bars do not apply")
     report.line()
     if cases:
         report_agreement(report, cases)

@@ -25,8 +25,10 @@ def seconds(run: Run) -> float:
     return time.perf_counter() - start
 
 
-def interleaved(runs: dict[str, Run], *, budget: float, rounds: tuple[int, int], at_most: dict[str, int]) -> list[float]:
-    """The median seconds of each run, in the given order.
+def interleaved(
+    runs: dict[str, Run], *, budget: float, rounds: tuple[int, int], at_most: dict[str, int]
+) -> dict[str, float]:
+    """The median seconds of each run.
 
     The runs take turns, A B A B, so that what else the machine does falls on all of them alike. As many rounds as fit
     into `budget` seconds within the bounds `rounds`; a run named in `at_most` sits out the rounds after that many.
@@ -40,7 +42,7 @@ def interleaved(runs: dict[str, Run], *, budget: float, rounds: tuple[int, int],
             if done < at_most.get(name, rounds[1]):
                 times[name].append(seconds(run))
                 spent += times[name][-1]
-    return [statistics.median(each) for each in times.values()]
+    return {name: statistics.median(each) for name, each in times.items()}
 
 
 def matmul_gflops(size: int = 2048, rounds: int = 7) -> float:
@@ -118,7 +120,8 @@ def machine_facts() -> list[str]:
     size = f", {1024 * int(memory.split()[0]) / 1e9:.0f} GB of memory" if memory else ""
     return [
         f"* CPU: {_field('/proc/cpuinfo', 'model name') or platform.processor()}, {os.cpu_count()} cores{size}",
-        f"* torch {torch.__version__} with {torch.get_num_threads()} threads ({torch.backends.cpu.get_cpu_capability()})",
+        f"* torch {torch.__version__} with {torch.get_num_threads()} threads "
+        f"({torch.backends.cpu.get_cpu_capability()})",
         f"* lightly {version('lightly') or 'not installed'}, manyview {version('manyview')}, "
         f"Python {platform.python_version()}",
     ]

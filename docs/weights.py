@@ -86,7 +86,7 @@ def draw_info_nce() -> Figure:
     draw(left, POSITIVES, [(label, t * pull(loss), colour, line) for loss, t, label, colour, line in losses])
     draw(right, NEGATIVES, [(label, COUNT * t * push(loss), colour, line) for loss, t, label, colour, line in losses])
     left.set(ylabel=PULL, ylim=(-0.05, 1.1))
-    right.set(ylabel=SHARE, yscale="log")
+    logarithmic(right, SHARE)
     return figure
 
 
@@ -111,7 +111,7 @@ def draw_dcl() -> Figure:
         ("InfoNCE, positive at 0.9", push(coupled, [0.9]), GREY, DOTTED),
     ]
     draw(right, NEGATIVES, [(label, t * COUNT * values, colour, line) for label, values, colour, line in curves])
-    right.set(ylabel=SHARE, yscale="log")
+    logarithmic(right, SHARE)
     return figure
 
 
@@ -137,7 +137,8 @@ def draw_jcl() -> Figure:
         for name, positives, colour, line in spreads
     ]
     draw(right, NEGATIVES, curves)
-    right.set(ylabel=SHARE, yscale="log", title="Push on a negative (strength 4)")
+    logarithmic(right, SHARE)
+    right.set_title("Push on a negative (strength 4)")
     return figure
 
 
@@ -212,7 +213,7 @@ def draw_align_uniform() -> Figure:
     styles = [(1.0, GREEN, MIXED), (2.0, BLUE, SOLID), (3.0, ORANGE, DASHED)]
     curves = [(f"t {t:.0f}", relative_push(partial(align_uniform, t=t)), colour, line) for t, colour, line in styles]
     draw(right, NEGATIVES, curves)
-    right.set(ylabel="push (1 = average negative)", yscale="log")
+    logarithmic(right, "push (1 = average negative)")
     return figure
 
 
@@ -246,6 +247,11 @@ def draw(axes: Axes, grid: Tensor, curves: Sequence[Curve]) -> None:
     axes.legend(frameon=False, fontsize=9)
 
 
+def logarithmic(axes: Axes, label: str) -> None:
+    axes.set(ylabel=label, yscale="log")
+    axes.minorticks_off()
+
+
 def signed_logarithmic(axes: Axes) -> None:
     """Linear around zero, logarithmic beyond 0.1, for pushes that become pulls."""
     ticks = [-1, -0.1, 0, 0.1, 1, 10, 100]
@@ -268,11 +274,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Draw how each loss weighs its positives and negatives.")
     parser.add_argument("--png", type=Path, help="write png files into this folder instead")
     folder: Path | None = parser.parse_args().png
-    plt.rcParams.update({"font.size": 10, "svg.hashsalt": "manyview", "figure.facecolor": "white"})
+    plt.rcParams.update({"font.size": 10, "font.sans-serif": ["DejaVu Sans", "Verdana"]})
+    plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "manyview"})  # text as text: small, and the same files
     for name, figure in FIGURES.items():
         if folder is None:
             target = Path(__file__).parent / "img" / f"weights-{name}.svg"
-            figure().savefig(target, metadata={"Date": None})
+            figure().savefig(target, metadata={"Date": None}, facecolor="white")
         else:
             figure().savefig(folder / f"weights-{name}.png", dpi=90)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,6 +62,12 @@ def unit(x: Tensor) -> Tensor:
     return F.normalize(x, dim=-1)
 
 
+def two_views(precision: Precision) -> tuple[Tensor, Tensor]:
+    """v1_raw and v2_raw."""
+    first, second = precision.given("views_raw")[:2]
+    return first.clone().requires_grad_(), second.clone().requires_grad_()
+
+
 def assert_value(entry: str, actual: Tensor, precision: Precision, name: str = "loss") -> None:
     expected = golden(f"{entry}/{name}")
     torch.testing.assert_close(actual.detach().double(), expected, rtol=precision.loss, atol=precision.absolute)
@@ -72,12 +78,9 @@ def assert_gradients(entry: str, loss: Tensor, leaves: Leaves, precision: Precis
     gradients = torch.autograd.grad(loss, list(leaves.values()))
     for name, gradient in zip(leaves, gradients, strict=True):
         expected = golden(f"{entry}/grad_{name}")
+        difference = partial("gradient by {}: {}".format, name)
         torch.testing.assert_close(
-            gradient.double(),
-            expected,
-            rtol=precision.grad,
-            atol=precision.absolute,
-            msg=lambda text, name=name: f"gradient by {name}: {text}",
+            gradient.double(), expected, rtol=precision.grad, atol=precision.absolute, msg=difference
         )
 
 

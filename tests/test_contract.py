@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-import manyview
 from manyview.contract import Negatives
 from manyview.losses import info_nce
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import multiprocessing
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,6 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -62,17 +62,13 @@ TOPOLOGIES: dict[str, Topology] = {
     "each_view": lambda b, z, k, g: each_view(z, b.ids, gather=g),
     "query_against_keys": lambda b, z, k, g: query_against_keys(z[0], k[1:], b.in_queue()),
     "queue": lambda b, z, k, g: each_view_against_keys(z, k, b.in_queue(), b.ids, gather=g),
-    "queue and batch": lambda b, z, k, g: each_view_against_keys(
-        z, k, b.in_queue(), b.ids, within_batch=0.5, gather=g
-    ),
+    "queue and batch": lambda b, z, k, g: each_view_against_keys(z, k, b.in_queue(), b.ids, within_batch=0.5, gather=g),
     "core_view": lambda b, z, k, g: view_pairs(z, b.ids, edges=core_view(VIEWS), gather=g),
     "full_graph": lambda b, z, k, g: view_pairs(z, b.ids, edges=full_graph(VIEWS), gather=g),
     "missing views": lambda b, z, k, g: view_pairs(_torn(z, b), b.ids, present=b.present, gather=g),
     "views_against_keys": lambda b, z, k, g: views_against_keys(z, k, b.ids, edges=[(0, 1), (1, 0)], gather=g),
     "bank": lambda b, z, k, g: query_against_keys(z[0], [z[1]], Negatives(b.bank, index=b.drawn)),
-    "missing positives": lambda b, z, k, g: [
-        t._replace(present=b.present[1:].T) for t in query_against_keys(z[0], z[1:], b.in_queue())
-    ],
+    "missing positives": lambda b, z, k, g: query_against_keys(z[0], z[1:], b.in_queue(), present=b.present[1:]),
 }
 LOSSES: dict[str, Callable[..., Tensor]] = {
     "info_nce": losses.info_nce,
@@ -106,7 +102,7 @@ def gradients(rows: slice, join: Gather) -> dict[str, Tensor]:
             z = [F.normalize(raw @ weight, dim=1) for raw in batch.raw]
             k = [F.normalize(raw @ batch.weights[1], dim=1) for raw in batch.raw]
             value = total(topology(batch, z, k, join), loss, gather=join)
-            value.backward()
+            torch.autograd.backward(value)
             assert weight.grad is not None
             if world_size() > 1:
                 dist.all_reduce(weight.grad)
@@ -155,12 +151,18 @@ def test_two_processes_have_the_gradient_of_one(shares: tuple[int, int], tmp_pat
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    mp.spawn(work, (shares, str(tmp_path), port), nprocs=2)
+    spawn = multiprocessing.get_context("spawn")
+    processes = [spawn.Process(target=work, args=(rank, shares, str(tmp_path), port)) for rank in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(timeout=240)
+        assert process.exitcode == 0
     for rank in range(2):
         found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
         assert found.keys() == whole().keys()
         for name, expected in whole().items():
-            torch.testing.assert_close(found[name], expected, rtol=1e-9, atol=1e-9, msg=lambda m, n=name: f"{n}: {m}")
+            torch.testing.assert_close(found[name], expected, rtol=1e-9, atol=1e-9, msg=f"{name}, rank {rank}")
 
 
 def test_every_case_has_a_gradient_to_compare() -> None:

@@ -48,10 +48,14 @@ def each_view(views: Views, ids: Tensor | None = None, *, gather: Gather = alone
     ]
 
 
-def query_against_keys(query: Tensor, keys: Views, negatives: Negatives) -> list[Triple]:
-    """One query per image against its K keys; the negatives come from elsewhere, such as a queue. MoCo (K = 1) and
-    JCL."""
-    return [Triple(query, torch.stack(list(keys), 1), negatives)]
+def query_against_keys(
+    query: Tensor, keys: Views, negatives: Negatives, *, present: Tensor | None = None
+) -> list[Triple]:
+    """One query (N, d) per image against its K keys; the negatives come from elsewhere, such as a queue. MoCo, JCL.
+
+    `present` (K, N) says which keys exist.
+    """
+    return [Triple(query, torch.stack(list(keys), 1), negatives, None if present is None else present.T)]
 
 
 def each_view_against_keys(
@@ -69,7 +73,7 @@ def each_view_against_keys(
     among them: 0 for none, 1 in Algorithm 3, 1/2 in AU-CL's MoCo version, whose batch pairs are unordered. V triples of
     weight 1/V.
     """
-    views, ids = _check(views, ids, gather, least=2)
+    views, ids = _check(views, ids, gather if within_batch else alone, least=2)
     keys, key_ids = list(keys), gather(ids)
     if len(keys) != len(views):
         raise ValueError(f"keys: expected one view of keys per view, got {len(keys)} for {len(views)} views")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import pytest
@@ -29,12 +30,13 @@ class Batch(NamedTuple):
         return oracle.met(self.query, self.negatives)
 
 
+Options = dict[str, Any]  # of a loss
 Layout = Callable[[Tensor, torch.Generator], Negatives]
 
 
 def normal(generator: torch.Generator, *shape: int, grad: bool = False) -> Tensor:
     """Vectors of about unit length, none of exactly that."""
-    x = torch.randn(*shape, dtype=torch.float64, generator=generator) / shape[-1] ** 0.5
+    x = torch.randn(*shape, dtype=torch.float64, generator=generator).div(math.sqrt(shape[-1]))
     return x.requires_grad_(grad)
 
 
@@ -184,8 +186,8 @@ def gradients(loss: Tensor, leaves: dict[str, Tensor]) -> dict[str, Tensor]:
 
 @contextmanager
 def many_tiles() -> Iterator[None]:
-    """Tiles of a few entries, so that a small batch needs several."""
-    with patch("manyview.losses.tiles.TILE", TINY):
+    """Tiles of a few entries and equal ids found by sorting, as in batches many times as large."""
+    with patch("manyview.losses.tiles.TILE", TINY), patch("manyview.losses.exclusion._SMALL", 0):
         yield
 
 

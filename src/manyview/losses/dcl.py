@@ -6,7 +6,15 @@ import torch
 from torch import Tensor
 
 from manyview.contract import Gather, Negatives, alone
-from manyview.losses.inputs import Inputs, Reduction, average, check_inputs, check_pooled, check_positive
+from manyview.losses.inputs import (
+    Inputs,
+    Reduction,
+    average,
+    check_inputs,
+    check_pooled,
+    check_positive,
+    check_temperature,
+)
 from manyview.losses.streaming import Stream
 
 
@@ -34,7 +42,7 @@ def dcl(
     lightly's choice. lightly's own DCL before June 2025 is another loss: it summed one logarithm per view.
     """
     given = check_inputs(query, positives, negatives, present, reduction)
-    check_positive("temperature", temperature)
+    check_temperature(temperature)
     scores = given.similarities()
     weights: float | Tensor = 1.0
     if sigma is not None:

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyview.contract import Gather, Negatives, alone
-from manyview.losses.inputs import Reduction, average, check_inputs, check_positive
+from manyview.losses.inputs import Reduction, average, check_inputs, check_temperature
 from manyview.losses.streaming import Stream
 
 
@@ -36,7 +36,7 @@ def hard_negative(
     beta = tau_plus = 0 is InfoNCE.
     """
     given = check_inputs(query, positives, negatives, present, reduction)
-    check_positive("temperature", temperature)
+    check_temperature(temperature)
     if not beta >= 0:
         raise ValueError(f"beta: expected a number of at least 0, got {beta}")
     if not 0 <= tau_plus < 1:

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyview.contract import Gather, Negatives, alone
-from manyview.losses.inputs import Reduction, average, check_inputs, check_positive
+from manyview.losses.inputs import Reduction, average, check_inputs, check_temperature
 from manyview.losses.streaming import Stream
 
 
@@ -32,7 +32,7 @@ def info_nce(
     >>> info_nce(q, k[:, None], Negatives(queue), temperature=0.07)
     """
     given = check_inputs(query, positives, negatives, present, reduction)
-    check_positive("temperature", temperature)
+    check_temperature(temperature)
     scores = given.similarities() / temperature
     denominator = Stream(query, negatives).softmax(1 / temperature).log_sum_exp
     losses = -F.logsigmoid(scores - denominator[:, None])  # (N, K)

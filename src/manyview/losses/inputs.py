@@ -81,11 +81,24 @@ def check_negatives(query: Tensor, negatives: Negatives) -> None:
                 raise ValueError(f"negatives: {name} {tuple(rows.shape)} is for another number of queries than {n}")
 
 
-def check_positive(name: str, value: float | Tensor) -> None:
-    if isinstance(value, Tensor) and value.numel() != 1:
-        raise ValueError(f"{name}: expected one number, got shape {tuple(value.shape)}")
-    if not float(value) > 0:
-        raise ValueError(f"{name}: expected a positive number, got {float(value)}")
+def check_temperature(temperature: float | Tensor) -> None:
+    """A temperature may be a tensor that learns."""
+    if isinstance(temperature, Tensor) and temperature.numel() != 1:
+        raise ValueError(f"temperature: expected one number, got shape {tuple(temperature.shape)}")
+    check_positive("temperature", number(temperature))
+
+
+def check_positive(name: str, value: float) -> None:
+    if isinstance(value, Tensor) and value.requires_grad:
+        raise ValueError(
+            f"{name}: expected a number, got a tensor that requires gradient; only a temperature can learn"
+        )
+    if not value > 0:
+        raise ValueError(f"{name}: expected a positive number, got {value}")
+
+
+def number(value: float | Tensor) -> float:
+    return float(value.detach()) if isinstance(value, Tensor) else value
 
 
 def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:

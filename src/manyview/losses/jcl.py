@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from manyview.contract import Gather, Negatives, alone
-from manyview.losses.inputs import Reduction, average, check_inputs, check_positive
+from manyview.losses.inputs import Reduction, average, check_inputs, check_temperature
 from manyview.losses.streaming import Stream
 
 
@@ -33,7 +33,7 @@ def jcl(
     over the epochs. Positives receive gradient if they require it; in the published method none do.
     """
     given = check_inputs(query, positives, negatives, present, reduction)
-    check_positive("temperature", temperature)
+    check_temperature(temperature)
     if not strength >= 0:
         raise ValueError(f"strength: expected a number of at least 0, got {strength}")
     scores = given.similarities() / temperature

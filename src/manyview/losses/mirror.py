@@ -15,8 +15,9 @@ from manyview.losses.exclusion import Exclusion
 from manyview.losses.forms import LOWEST, Pair, Softmax, Tile
 from manyview.losses.tiles import Buffers, add_product, exact, multiply, steps, tile_entries
 
-# Scores in a band this narrow need no running maximum: exp() of their differences does not underflow.
-_BAND = {torch.float32: 80.0, torch.float64: 600.0}
+# Scores in a band this narrow need no running maximum: exp() of their differences neither underflows nor, turned round
+# and multiplied with a loss scale of mixed precision, overflows.
+_BAND = {torch.float32: 60.0, torch.float64: 600.0}
 
 
 class Mirror:

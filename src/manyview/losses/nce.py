@@ -10,7 +10,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyview.contract import Gather, Negatives, alone
-from manyview.losses.inputs import Reduction, average, check_choice, check_inputs, check_positive
+from manyview.losses.inputs import (
+    Reduction,
+    average,
+    check_choice,
+    check_inputs,
+    check_positive,
+    check_temperature,
+    number,
+)
 from manyview.losses.streaming import Stream
 
 
@@ -38,12 +46,12 @@ def nce(
     this does not.
     """
     given = check_inputs(query, positives, negatives, present, reduction)
-    check_positive("temperature", temperature)
+    check_temperature(temperature)
     check_positive("population", population)
-    check_positive("partition", partition)
+    check_positive("partition", number(partition))
     check_choice("noise", noise, ("sum", "mean"))
     stream = Stream(query, negatives)
-    shift = math.log(population) - math.log(float(partition)) - stream.count.log()  # (N,)
+    shift = math.log(population) - math.log(number(partition)) - stream.count.log()  # (N,)
     data = -F.logsigmoid(given.similarities() / temperature + shift[:, None])
     mistaken = stream.softplus(1 / temperature, shift)
     if noise == "mean":
@@ -67,7 +75,7 @@ def nce_partition(
     CMC appendix B.1 (Z_0) and the authors' code. A float64 number, since exp(1 / tau) overflows float32 below 0.012.
     """
     given = check_inputs(query, positives, negatives, present, "mean")
-    check_positive("temperature", temperature)
+    check_temperature(temperature)
     check_positive("population", population)
     stream = Stream(query, negatives)
     scores = (given.similarities() / temperature).double()

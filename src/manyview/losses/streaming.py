@@ -20,6 +20,7 @@ from torch import Tensor
 from manyview.contract import Negatives, Source
 from manyview.losses.exclusion import Exclusion
 from manyview.losses.forms import Form, Pair, Softmax, Softplus, Tile
+from manyview.losses.inputs import number
 from manyview.losses.mirror import Mirror, MirrorFunction
 from manyview.losses.tiles import Keys, exact, tiles_of
 
@@ -108,7 +109,8 @@ class _Part:
 
     def __init__(self, query: Tensor, source: Source) -> None:
         self.source = source
-        self.mirrored = source.keys is query and _same(source.key_ids, source.query_ids)
+        whole = source.keys is query and source.index is None
+        self.mirrored = whole and _same(source.key_ids, source.query_ids)
         self.exclusion: Exclusion | None = None
         self.halves: list[tuple[slice, _Part]] = []
         if source.split is not None:
@@ -235,10 +237,10 @@ def _same(a: Tensor | None, b: Tensor | None) -> bool:
 
 
 def _multiply_in(alpha: float | Tensor) -> torch.dtype | None:
-    dtype = _matmul_dtype.get()
-    if dtype is not None and abs(float(alpha)) > 20:
+    dtype, scale = _matmul_dtype.get(), abs(number(alpha))
+    if dtype is not None and scale > 20:
         raise ValueError(
-            f"temperature: {1 / abs(float(alpha)):.4g} is below 0.05, where bfloat16 multiplies are too coarse; "
-            "leave bfloat16_matmul() or raise the temperature"
+            f"bfloat16_matmul: too coarse for similarities multiplied by {scale:.4g}; the most is 20, as with "
+            "temperature = 0.05 or t = 10"
         )
     return dtype
