@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -22,7 +23,7 @@ from manyview.pairs import each_view, every_view, view_pairs
 
 CLASSES, SIGNAL, NUISANCE, VIEWS, BATCH, STEPS = 10, 12, 24, 4, 256, 200
 
-RUNS: list[tuple[str, str, Callable[..., list[Triple]], dict[str, float]]] = [
+RUNS: list[tuple[str, str, Callable[..., list[Triple]], dict[str, Any]]] = [
     ("InfoNCE (SimCLR)", "info_nce", every_view, {"temperature": 0.2}),
     ("DCL", "dcl", every_view, {"temperature": 0.2}),
     ("JCL", "jcl", every_view, {"temperature": 0.2, "strength": 0.1}),

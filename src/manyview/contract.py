@@ -5,6 +5,7 @@ This is the one file that everybody may import. It knows no loss, no queue and n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -93,7 +94,7 @@ def _check(source: Source) -> None:
         raise ValueError(
             f"keys: expected floats of shape (M, d) or (N, M, d), got {keys.dtype} of shape {tuple(keys.shape)}"
         )
-    if not source.weight > 0:
+    if not 0 < source.weight < math.inf:
         raise ValueError(f"weight: expected a positive number, got {source.weight}")
     if index is not None:
         _check_index(keys, index)

@@ -85,6 +85,11 @@ def halves(query: Tensor, g: torch.Generator) -> Negatives:
     return Negatives(query, ids, ids, split=(4, 4))
 
 
+def halves_cut_at_two_places(query: Tensor, g: torch.Generator) -> Negatives:
+    ids = torch.arange(N) % 5
+    return Negatives(query, ids, ids, split=(4, 6))
+
+
 def halves_without_ids(query: Tensor, g: torch.Generator) -> Negatives:
     return Negatives(query, split=(4, 4))
 
@@ -133,9 +138,9 @@ def drawn_from_the_batch(query: Tensor, g: torch.Generator) -> Negatives:
 
 
 def joined(query: Tensor, g: torch.Generator) -> Negatives:
-    """A batch, a queue that leaves nothing for one query, and keys of their own, each counting differently."""
-    ids = torch.arange(N) % 5
-    stale = Negatives(normal(g, 3, D), torch.tensor([4, 4, 4]), ids, weight=2.5)
+    """A batch, shared keys that leave nothing for one query, and keys of their own, each counting differently."""
+    ids, same = torch.arange(N) % 5, torch.tensor([4, 4, 4])
+    stale = Negatives(normal(g, 3, D), same, ids, weight=2.5) + Negatives(normal(g, 3, D, grad=True), same, ids)
     return Negatives(query, ids, ids, weight=0.3) + stale + Negatives(normal(g, N, 2, D, grad=True), weight=0.7)
 
 
@@ -144,9 +149,9 @@ def _own() -> Tensor:
 
 
 LAYOUTS: list[Layout] = [
-    queue, shared_keys, shared_keys_with_ids, batch, batch_with_itself, batch_under_other_ids, copied_batch,
-    halves, halves_without_ids, split_keys, own_keys, own_keys_with_ids, small_bank, small_bank_with_ids, large_bank,
-    large_bank_with_ids, drawn_from_the_batch, joined,
+    queue, shared_keys, shared_keys_with_ids, batch, batch_with_itself, batch_under_other_ids, copied_batch, halves,
+    halves_without_ids, halves_cut_at_two_places, split_keys, own_keys, own_keys_with_ids, small_bank,
+    small_bank_with_ids, large_bank, large_bank_with_ids, drawn_from_the_batch, joined,
 ]  # fmt: skip
 SOME: list[Layout] = [shared_keys_with_ids, batch, halves, own_keys, small_bank_with_ids, large_bank_with_ids, joined]
 

@@ -69,9 +69,15 @@ def test_a_query_of_another_kind_is_refused(call: Call, query: Tensor, says: str
 @for_every_call
 @pytest.mark.parametrize("shape", [(3, 4), (2, 2, 4), (3, 2, 5), (3, 2, 4, 1)])
 def test_positives_of_another_shape_are_refused(call: Call, shape: tuple[int, ...]) -> None:
-    says = rf"positives: expected \(3, K, 4\) for query \(3, 4\), got \({', '.join(map(str, shape))}\)"
+    says = rf"positives: expected floats \(3, K, 4\) for query \(3, 4\), got torch.float32 \({', '.join(map(str, shape))}\)"
     with pytest.raises(ValueError, match=says):
         call(QUERY, torch.ones(shape), QUEUE)
+
+
+@for_every_call
+def test_positives_that_are_no_floats_are_refused(call: Call) -> None:
+    with pytest.raises(ValueError, match=r"positives: expected floats .*torch.int64 \(3, 2, 4\)"):
+        call(QUERY, torch.ones(3, 2, 4, dtype=torch.long), QUEUE)
 
 
 @for_every_call
@@ -213,6 +219,24 @@ def test_a_number_that_must_be_positive_is_checked(call: Call, name: str) -> Non
 
 
 @pytest.mark.parametrize(
+    ("name", "options", "argument"),
+    [
+        ("attraction", {}, "t_pos"),
+        ("repulsion", {}, "t_neg"),
+        ("repulsion", {"cost": "rbf"}, "t_rbf"),
+        ("cacr", {}, "t_neg"),
+        ("dcl", {}, "sigma"),
+        ("align_uniform", {}, "alpha"),
+        ("align_uniform", {}, "t"),
+    ],
+)
+def test_only_a_temperature_can_learn(name: str, options: dict[str, str], argument: str) -> None:
+    learnt = {argument: torch.tensor(1.0, requires_grad=True)}
+    with pytest.raises(ValueError, match=rf"^{argument}: expected a number, got a tensor that requires gradient"):
+        CALLS[name](QUERY, POSITIVES, QUEUE, **options, **learnt)
+
+
+@pytest.mark.parametrize(
     ("call", "says"),
     [
         (partial(jcl, strength=-0.1), "strength: expected a number of at least 0, got -0.1"),
@@ -317,3 +341,21 @@ def test_a_learnt_temperature_gives_no_warning_in_bfloat16() -> None:
     temperature = torch.tensor(0.25, requires_grad=True)
     with every_warning_is_an_error(), bfloat16_matmul():
         info_nce(QUERY, POSITIVES, QUEUE, temperature=temperature)
+
+
+@pytest.mark.parametrize("alpha", [0.5, 0.999])
+def test_an_alpha_without_a_bounded_gradient_is_refused(alpha: float) -> None:
+    with pytest.raises(ValueError, match=rf"^alpha: expected a number of at least 1, .*got {alpha}"):
+        alignment(QUERY, QUERY, alpha=alpha)
+
+
+def test_a_partition_needs_a_query() -> None:
+    with pytest.raises(ValueError, match=r"^query: expected at least one, got \(0, 4\)"):
+        nce_partition(QUERY[:0], torch.ones(0, 1, 4), QUEUE, population=5)
+
+
+def test_infinite_numbers_are_refused() -> None:
+    with pytest.raises(ValueError, match="^temperature: expected a positive number, got inf"):
+        info_nce(QUERY, QUERY[:, None], QUEUE, temperature=float("inf"))
+    with pytest.raises(ValueError, match="^weight: expected a positive number, got inf"):
+        Negatives(QUERY, weight=float("inf"))

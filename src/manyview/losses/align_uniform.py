@@ -42,7 +42,7 @@ def align_uniform(
     """
     check_pooled(reduction, "uniformity takes the logarithm of a mean over all queries")
     given = check_inputs(query, positives, negatives, present, reduction)
-    check_positive("alpha", alpha)
+    _check_alpha(alpha)
     check_positive("t", t)
     aligned = average(given.over_positives(_powers(given, alpha)), present, reduction, gather)
     stream = Stream(query, negatives)
@@ -52,7 +52,7 @@ def align_uniform(
 
 def alignment(x: Tensor, y: Tensor, *, alpha: float = 2) -> Tensor:
     """mean_i |x_i - y_i|^alpha for two views (N, d) of the same images: 0 if the encoder ignores what differs."""
-    check_positive("alpha", alpha)
+    _check_alpha(alpha)
     if x.shape != y.shape or x.dim() != 2 or not len(x):
         raise ValueError(
             f"x and y: expected equal shapes (N, d) with N >= 1, got {tuple(x.shape)} and {tuple(y.shape)}"
@@ -69,6 +69,12 @@ def uniformity(x: Tensor, *, t: float = 2) -> Tensor:
     ids = torch.arange(len(x), device=x.device)
     stream = Stream(x, Negatives(x, ids, ids))
     return stream.softmax(2 * t, -t).log_sum_exp.logsumexp(0) - stream.count.sum().log()
+
+
+def _check_alpha(alpha: float) -> None:
+    check_positive("alpha", alpha)
+    if alpha < 1:
+        raise ValueError(f"alpha: expected a number of at least 1, below which the gradient has no bound, got {alpha}")
 
 
 def _powers(given: Inputs, alpha: float) -> Tensor:

@@ -20,6 +20,7 @@ class Exclusion:
     count: Tensor  # (N,) how many keys do not count for each query
 
     def __init__(self, query_ids: Tensor, key_ids: Tensor) -> None:
+        query_ids, key_ids = query_ids.long(), key_ids.long()
         self.query_ids, self.key_ids = query_ids, key_ids
         self._same: Tensor | None = None
         self._ends: list[int] | None = None

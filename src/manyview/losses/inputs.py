@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal, NamedTuple
 
 import torch
@@ -41,8 +42,10 @@ def check_inputs(
     if query.dim() != 2 or not query.is_floating_point():
         raise ValueError(f"query: expected floats (N, d), got {query.dtype} {tuple(query.shape)}")
     n, d = query.shape
-    if positives.dim() != 3 or positives.shape[0] != n or positives.shape[2] != d:
-        raise ValueError(f"positives: expected ({n}, K, {d}) for query {(n, d)}, got {tuple(positives.shape)}")
+    fits = positives.dim() == 3 and positives.shape[0] == n and positives.shape[2] == d
+    if not fits or not positives.is_floating_point():
+        got = f"{positives.dtype} {tuple(positives.shape)}"
+        raise ValueError(f"positives: expected floats ({n}, K, {d}) for query {(n, d)}, got {got}")
     if positives.shape[1] == 0:
         raise ValueError(f"positives: a query needs at least one, got K = 0 in {tuple(positives.shape)}")
     if present is not None and (present.shape != positives.shape[:2] or present.dtype != torch.bool):
@@ -93,7 +96,7 @@ def check_positive(name: str, value: float) -> None:
         raise ValueError(
             f"{name}: expected a number, got a tensor that requires gradient; only a temperature can learn"
         )
-    if not value > 0:
+    if not 0 < value < math.inf:
         raise ValueError(f"{name}: expected a positive number, got {value}")
 
 

@@ -82,5 +82,7 @@ def nce_partition(
     here = torch.ones_like(scores) if present is None else present.to(scores.dtype)
     negative = stream.softmax(1 / temperature).log_sum_exp.double()[:, None]
     logs = gather(torch.cat([scores + here.log(), negative], 1)).flatten()
+    if not len(logs):
+        raise ValueError(f"query: expected at least one, got {tuple(query.shape)}")
     terms = gather(here.sum(1) + stream.count).sum()
     return (logs.logsumexp(0) - terms.log() + math.log(population)).exp()
