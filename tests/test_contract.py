@@ -46,6 +46,7 @@ def test_joining_copies_nothing_and_keeps_the_order() -> None:
         ({"keys": KEYS, "index": IDS}, "index: expected int64"),
         ({"keys": KEYS, "index": IDS[None].int()}, "index: expected int64"),
         ({"keys": KEYS[None], "index": IDS[None]}, "index: expected int64"),
+        ({"keys": KEYS, "index": IDS[None] + 1}, "index: expected rows 0 to 4 of the keys, got 1 to 5"),
         ({"keys": KEYS, "weight": 0.0}, "weight: expected a positive number, got 0.0"),
         ({"keys": KEYS[None], "split": (1, 1)}, "split: needs shared keys"),
         ({"keys": KEYS, "split": (1, 6)}, "split: .*6"),
@@ -66,3 +67,8 @@ def test_keys_on_another_device_are_refused() -> None:
 def test_a_split_is_for_the_queries_it_names() -> None:
     with pytest.raises(ValueError, match="split: 9 is beyond the 5 queries"):
         info_nce(KEYS, KEYS[:, None], Negatives(KEYS, split=(9, 2)))
+
+
+def test_keys_that_are_the_queries_need_ids() -> None:
+    with pytest.raises(ValueError, match="negatives: the keys are the queries; give ids"):
+        info_nce(KEYS, KEYS[:, None], Negatives(KEYS))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import datetime
 import functools
 import multiprocessing
+import os
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -135,10 +137,14 @@ def work(rank: int, shares: tuple[int, int], folder: str, port: int) -> None:
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2, timeout=wait)
     start = sum(shares[:rank])
     rows = slice(start, start + shares[rank])
-    torch.save({**gradients(rows, gather), **parts(rows, gather)}, f"{folder}/{rank}.pt")
+    found = {**gradients(rows, gather), **parts(rows, gather)}
     with pytest.raises(ValueError, match="ids: needed with several processes"):
         contrast([torch.randn(2, 3)] * 2, gather=gather)
-    dist.barrier()  # the group ends with the process: destroying it can deadlock in PyTorch 2.4
+    torch.save(found, f"{folder}/{rank}.part")
+    os.replace(f"{folder}/{rank}.part", f"{folder}/{rank}.pt")
+    while not os.path.exists(f"{folder}/{1 - rank}.pt"):
+        time.sleep(0.05)
+    os._exit(0)  # destroying the group can deadlock in PyTorch 2.4, and leaving it to the interpreter can abort
 
 
 @functools.cache

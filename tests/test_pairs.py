@@ -164,9 +164,53 @@ def test_contrast_arranges_views_as_it_is_told() -> None:
         (lambda: contrast(views(2), ids=torch.arange(4)), r"ids: expected \(5,\)"),
         (lambda: contrast(views(2), loss="infonce"), "loss: expected one of info_nce, .*'infonce'"),
         (lambda: contrast([v[:1] for v in views(2)]), "negatives: none is left for query 0"),
-        (lambda: each_view_against_keys(views(2), views(3), Negatives(torch.randn(2, D))), "keys: .*3 for 2 views"),
+        (
+            lambda: each_view_against_keys(views(2), views(3), Negatives(torch.randn(2, D))),
+            r"keys: expected 2 views of shape \(5, 4\)",
+        ),
+        (lambda: query_against_keys(views(1)[0], views(2)[0], Negatives(torch.randn(2, D))), r"keys: .*\(5, 4\)"),
+        (lambda: views_against_keys(views(2), views(1), edges=[(0, 1)]), r"keys: expected 2 views of shape \(5, 4\)"),
+        (lambda: view_pairs(views(2), present=torch.ones(2, N)), r"present: expected bool \(V, N\) = \(2, 5\)"),
+        (lambda: view_pairs(views(2), present=torch.ones(N, 2).bool()), r"present: .*got torch.bool \(5, 2\)"),
+        (lambda: contrast(views(2), reduction="none"), "reduction: .*'none'"),
     ],
 )
 def test_bad_arguments_are_named(call: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()  # type: ignore[operator]
+
+
+def test_two_rows_of_one_image_are_one_image() -> None:
+    present = torch.tensor([[1, 1, 0, 0, 1], [1, 1, 1, 1, 0]], dtype=torch.bool)
+    ids = torch.tensor([4, 4, 1, 2, 3])
+    assert view_pairs(views(2), ids, present=present) == []
+    assert views_against_keys(views(2), views(2), ids, edges=[(0, 1)], present=present) == []
+
+
+def test_missing_views_drop_out_against_another_towers_keys() -> None:
+    z, keys = views(2), views(3)[:2]
+    present = torch.tensor([[1, 1, 1, 1, 0], [1, 1, 0, 1, 1]], dtype=torch.bool)
+    both = present[0] & present[1]
+    expected = total(views_against_keys([v[both] for v in z], [k[both] for k in keys], edges=[(0, 1)]), losses.dcl)
+    actual = total(views_against_keys(z, keys, edges=[(0, 1)], present=present), losses.dcl)
+    torch.testing.assert_close(actual, expected)
+
+
+def test_a_pooled_loss_pools_both_directions_of_an_edge() -> None:
+    a, b = views(2)
+    values = [losses.cacr(x, y[:, None], Negatives(y, torch.arange(N), torch.arange(N))) for x, y in ((a, b), (b, a))]
+    torch.testing.assert_close(total(view_pairs([a, b]), losses.cacr), values[0] + values[1])
+    logs = [
+        losses.repulsion(x, y[:, None], Negatives(y, torch.arange(N), torch.arange(N)), cost="rbf")
+        for x, y in ((a, b), (b, a))
+    ]
+    pooled = 2 * (torch.stack(logs).exp().mean()).log()
+    torch.testing.assert_close(total(view_pairs([a, b]), losses.repulsion, cost="rbf"), pooled)
+
+
+def test_contrast_makes_unit_length_in_float32() -> None:
+    half = [view.to(torch.float16) for view in views(2)]
+    half[0][0] = 0
+    assert contrast(half, temperature=0.1).isfinite()
+    wide = [view.float() for view in half]
+    torch.testing.assert_close(contrast(half, temperature=0.005), contrast(wide, temperature=0.005))

@@ -117,6 +117,10 @@ def _check_index(keys: Tensor, index: Tensor) -> None:
         )
     if index.device != keys.device:
         raise ValueError(f"index: is on {index.device}, the keys are on {keys.device}")
+    if index.numel() and index.device.type == "cpu":  # a GPU would have to wait for the answer
+        low, high = (int(end) for end in index.aminmax())
+        if low < 0 or high >= len(keys):
+            raise ValueError(f"index: expected rows 0 to {len(keys) - 1} of the keys, got {low} to {high}")
 
 
 def _check_ids(keys: Tensor, key_ids: Tensor, query_ids: Tensor) -> None:

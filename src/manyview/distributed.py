@@ -32,7 +32,7 @@ class _Gather(torch.autograd.Function):
     def forward(ctx: Any, rows: Tensor) -> Tensor:
         lengths = [torch.zeros(1, dtype=torch.long, device=rows.device) for _ in range(world_size())]
         dist.all_gather(lengths, torch.tensor([len(rows)], device=rows.device))
-        sizes = [int(length) for length in lengths]
+        sizes = torch.cat(lengths).tolist()
         padded = rows.new_zeros(max(sizes), *rows.shape[1:])
         padded[: len(rows)] = rows
         blocks = [torch.empty_like(padded) for _ in sizes]

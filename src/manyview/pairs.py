@@ -55,7 +55,11 @@ def query_against_keys(
 
     `present` (K, N) says which keys exist.
     """
-    return [Triple(query, torch.stack(list(keys), 1), negatives, None if present is None else present.T)]
+    keys = list(keys)
+    if not keys or any(key.shape != query.shape for key in keys):
+        shapes = [tuple(key.shape) for key in keys]
+        raise ValueError(f"keys: expected one or more views of the query's shape {tuple(query.shape)}, got {shapes}")
+    return [Triple(query, torch.stack(keys, 1), negatives, None if present is None else present.T)]
 
 
 def each_view_against_keys(
@@ -74,9 +78,7 @@ def each_view_against_keys(
     weight 1/V.
     """
     views, ids = _check(views, ids, gather if within_batch else alone, least=2)
-    keys, key_ids = list(keys), gather(ids)
-    if len(keys) != len(views):
-        raise ValueError(f"keys: expected one view of keys per view, got {len(keys)} for {len(views)} views")
+    keys, key_ids = _check_keys(keys, views), gather(ids) if within_batch else ids
     triples = []
     for v, view in enumerate(views):
         met = negatives
@@ -108,38 +110,52 @@ def view_pairs(
 
     `edges` defaults to the full graph. Both directions of an edge are one triple of weight 2, so that the objective is
     the sum over edges and directions of the mean over images, as in CMC; the engine multiplies each pair once for both.
+    (A loss that takes the logarithm of a mean over queries pools both directions before it.)
+
     `present` (V, N): an image that lacks a view takes no part in that view's edges, as query or as key, and what stands
     in its place is never read. An edge that fewer than two images have contributes nothing.
     """
-    views, ids = _check(views, ids, gather, least=2)
+    views, ids = _check(views, ids, gather, least=2, present=present)
     triples = []
     for i, j in full_graph(len(views)) if edges is None else edges:
-        first, second, own = views[i], views[j], ids
-        if present is not None:
-            has = present[i] & present[j]
-            first, second, own = first[has], second[has], own[has]
+        first, second, own = _having(present, i, j, [views[i], views[j], ids])
         query, keys = _joined([first, second], gather)
         query_ids, key_ids = _joined([own, own], gather)
-        if len(key_ids) >= 4 or present is None:
+        if present is None or len(key_ids.unique()) > 1:
             negatives = Negatives(keys, key_ids, query_ids, split=(len(own), len(key_ids) // 2))
             triples.append(Triple(query, torch.cat([second, first])[:, None], negatives, weight=2.0))
     return triples
 
 
 def views_against_keys(
-    views: Views, keys: Views, ids: Tensor | None = None, *, edges: Iterable[Edge], gather: Gather = alone
+    views: Views,
+    keys: Views,
+    ids: Tensor | None = None,
+    *,
+    edges: Iterable[Edge],
+    present: Tensor | None = None,
+    gather: Gather = alone,
 ) -> list[Triple]:
     """Queries of view i against the keys of view j for each ordered pair (i, j); keys from another tower. MoCo v3.
 
     The other images' keys of view j are the negatives. One triple of weight 1 per pair: MoCo v3 has (0, 1) and (1, 0).
+    `present` as in `view_pairs`.
     """
-    views, ids = _check(views, ids, gather, least=1)
-    keys, key_ids = list(keys), gather(ids)
-    return [Triple(views[i], keys[j][:, None], Negatives(gather(keys[j]), key_ids, ids)) for i, j in edges]
+    views, ids = _check(views, ids, gather, least=1, present=present)
+    keys, triples = _check_keys(keys, views), []
+    for i, j in edges:
+        query, key, own = _having(present, i, j, [views[i], keys[j], ids])
+        key_ids = gather(own)
+        met = gather(key)
+        if present is None or len(key_ids.unique()) > 1:
+            triples.append(Triple(query, key[:, None], Negatives(met, key_ids, own)))
+    return triples
 
 
 def total(triples: Iterable[Triple], loss: Loss, **options: object) -> Tensor:
     """The sum of weight * loss over the triples; 0 if there are none."""
+    if options.get("reduction", "mean") != "mean":
+        raise ValueError(f"reduction: a sum over triples has 'mean' only, got {options['reduction']!r}")
     parts = []
     for query, positives, negatives, present, weight in triples:
         more = options if present is None else {**options, "present": present}
@@ -170,15 +186,20 @@ def contrast(
         if loss not in LOSSES:
             raise ValueError(f"loss: expected one of {', '.join(LOSSES)}, got {loss!r}")
         loss = LOSSES[loss]
-    views = [F.normalize(view, dim=-1) for view in views] if normalize else views
+    views = [F.normalize(_wide(view), dim=-1) for view in views] if normalize else views
     return total(pairs(views, ids, gather=gather), loss, gather=gather, **options)
 
 
-def _check(views: Views, ids: Tensor | None, gather: Gather, *, least: int) -> tuple[list[Tensor], Tensor]:
+def _check(
+    views: Views, ids: Tensor | None, gather: Gather, *, least: int, present: Tensor | None = None
+) -> tuple[list[Tensor], Tensor]:
     views = list(views)
     shapes = [tuple(view.shape) for view in views]
     if len(views) < least or any(view.dim() != 2 for view in views) or len(set(shapes)) != 1:
         raise ValueError(f"views: expected {least} or more of one shape (N, d), got {len(views)} of shapes {shapes}")
+    if present is not None and (present.dtype != torch.bool or present.shape != (len(views), shapes[0][0])):
+        expected, got = (len(views), shapes[0][0]), tuple(present.shape)
+        raise ValueError(f"present: expected bool (V, N) = {expected}, got {present.dtype} {got}")
     if ids is None:
         ids = torch.arange(shapes[0][0], device=views[0].device)
         if gather(ids) is not ids:
@@ -186,6 +207,24 @@ def _check(views: Views, ids: Tensor | None, gather: Gather, *, least: int) -> t
     if ids.shape != (shapes[0][0],):
         raise ValueError(f"ids: expected ({shapes[0][0]},) for views {shapes[0]}, got {tuple(ids.shape)}")
     return views, ids
+
+
+def _check_keys(keys: Views, views: list[Tensor]) -> list[Tensor]:
+    keys = list(keys)
+    if [key.shape for key in keys] != [view.shape for view in views]:
+        shapes = [tuple(key.shape) for key in keys]
+        raise ValueError(f"keys: expected {len(views)} views of shape {tuple(views[0].shape)}, got {shapes}")
+    return keys
+
+
+def _having(present: Tensor | None, i: int, j: int, rows: list[Tensor]) -> list[Tensor]:
+    """The rows of images that have views i and j."""
+    return rows if present is None else [each[present[i] & present[j]] for each in rows]
+
+
+def _wide(view: Tensor) -> Tensor:
+    """Made unit length in float32 at least: half precision would round, and lose the guard against a zero vector."""
+    return view.to(torch.promote_types(view.dtype, torch.float32))
 
 
 def _joined(rows: list[Tensor], gather: Gather) -> tuple[Tensor, Tensor]:

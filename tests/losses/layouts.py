@@ -66,9 +66,10 @@ def batch(query: Tensor, g: torch.Generator) -> Negatives:
     return Negatives(query, ids, ids)
 
 
-def batch_with_itself(query: Tensor, g: torch.Generator) -> Negatives:
-    """Without ids nothing is skipped, not even the query."""
-    return Negatives(query)
+def batch_of_one_image(query: Tensor, g: torch.Generator) -> Negatives:
+    """No key of the batch counts, for any query: what is left comes from elsewhere."""
+    ids = torch.zeros(N, dtype=torch.long)
+    return Negatives(query, ids, ids) + queue(query, g)
 
 
 def batch_under_other_ids(query: Tensor, g: torch.Generator) -> Negatives:
@@ -149,7 +150,7 @@ def _own() -> Tensor:
 
 
 LAYOUTS: list[Layout] = [
-    queue, shared_keys, shared_keys_with_ids, batch, batch_with_itself, batch_under_other_ids, copied_batch, halves,
+    queue, shared_keys, shared_keys_with_ids, batch, batch_of_one_image, batch_under_other_ids, copied_batch, halves,
     halves_without_ids, halves_cut_at_two_places, split_keys, own_keys, own_keys_with_ids, small_bank,
     small_bank_with_ids, large_bank, large_bank_with_ids, drawn_from_the_batch, joined,
 ]  # fmt: skip

@@ -69,7 +69,8 @@ def test_a_query_of_another_kind_is_refused(call: Call, query: Tensor, says: str
 @for_every_call
 @pytest.mark.parametrize("shape", [(3, 4), (2, 2, 4), (3, 2, 5), (3, 2, 4, 1)])
 def test_positives_of_another_shape_are_refused(call: Call, shape: tuple[int, ...]) -> None:
-    says = rf"positives: expected floats \(3, K, 4\) for query \(3, 4\), got torch.float32 \({', '.join(map(str, shape))}\)"
+    got = ", ".join(map(str, shape))
+    says = rf"positives: expected floats \(3, K, 4\) for query \(3, 4\), got torch.float32 \({got}\)"
     with pytest.raises(ValueError, match=says):
         call(QUERY, torch.ones(shape), QUEUE)
 
@@ -355,7 +356,7 @@ def test_a_partition_needs_a_query() -> None:
 
 
 def test_infinite_numbers_are_refused() -> None:
-    with pytest.raises(ValueError, match="^temperature: expected a positive number, got inf"):
+    with pytest.raises(ValueError, match=r"^temperature: expected a positive number, got inf"):
         info_nce(QUERY, QUERY[:, None], QUEUE, temperature=float("inf"))
-    with pytest.raises(ValueError, match="^weight: expected a positive number, got inf"):
+    with pytest.raises(ValueError, match=r"^weight: expected a positive number, got inf"):
         Negatives(QUERY, weight=float("inf"))

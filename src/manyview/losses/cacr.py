@@ -52,8 +52,7 @@ def attraction(
     repulsion (Eq. 14), so it is Euclidean here. Negatives play no part.
     """
     given = check_inputs(query, positives, negatives, present, reduction)
-    check_choice("detach_weights", detach_weights, (False, True, "positives"))
-    return average(_attraction(given, t_pos, cost, attract, bool(detach_weights)), present, reduction, gather)
+    return average(_attraction(given, t_pos, cost, attract, detach_weights), present, reduction, gather)
 
 
 def repulsion(
@@ -81,16 +80,15 @@ def repulsion(
 
     L = ln 1/N sum_i sum_j softmax_j( -t_neg |q_i - n_ij|^2 ) exp( -t_rbf |q_i - n_ij|^2 )
 
-    Distances are right for keys of any length; Algorithm 3's 2 - 2 q.k is not. Positives only say, through `present`,
-    which queries count.
+    Distances are right for keys of any length, up to the rounding of |q|^2 + |n|^2; Algorithm 3's 2 - 2 q.k is not.
+    Positives only say, through `present`, which queries count.
     """
     check_inputs(query, positives, negatives, present, reduction)
-    check_choice("detach_weights", detach_weights, (False, True, "positives"))
     if cost == "rbf":
         check_pooled(reduction, "the RBF cost takes the logarithm of a mean over all queries (Eq. 14)")
-        logs = _rbf(query, negatives, t_neg, t_rbf, repel, detach_weights is True)
+        logs = _rbf(query, negatives, t_neg, t_rbf, repel, detach_weights)
         return log_average_exp(logs, torch.ones_like(logs), present, gather)
-    losses = -_negative_cost(query, negatives, t_neg, cost, repel, detach_weights is True)
+    losses = -_negative_cost(query, negatives, t_neg, cost, repel, detach_weights)
     return average(losses, present, reduction, gather)
 
 
@@ -120,31 +118,29 @@ def cacr(
 
     The three losses that the authors released differ from section 3.2 and from one another; this follows the paper.
     """
-    if cost == "rbf":
-        if margin is not None:
-            raise ValueError("margin: is per query, but the RBF cost pools over queries (Eq. 14); use another cost")
-        pushed = repulsion(
-            query, positives, negatives, t_neg=t_neg, cost=cost, t_rbf=t_rbf, repel=repel,
-            detach_weights=detach_weights, present=present, reduction=reduction, gather=gather,
-        )  # fmt: skip
-        return pushed + attraction(
+    if margin is None:
+        pulled = attraction(
             query, positives, t_pos=t_pos, cost=cost, attract=attract, detach_weights=detach_weights,
             present=present, reduction=reduction, gather=gather,
         )  # fmt: skip
+        return pulled + repulsion(
+            query, positives, negatives, t_neg=t_neg, cost=cost, t_rbf=t_rbf, repel=repel,
+            detach_weights=detach_weights, present=present, reduction=reduction, gather=gather,
+        )  # fmt: skip
+    if cost == "rbf":
+        raise ValueError("margin: is per query, but the RBF cost pools over queries (Eq. 14); use another cost")
     given = check_inputs(query, positives, negatives, present, reduction)
-    check_choice("detach_weights", detach_weights, (False, True, "positives"))
-    losses = _attraction(given, t_pos, cost, attract, bool(detach_weights))
-    losses = losses - _negative_cost(query, negatives, t_neg, cost, repel, detach_weights is True)
-    if margin is not None:
-        losses = (losses + margin).relu()
-    return average(losses, present, reduction, gather)
+    both = _attraction(given, t_pos, cost, attract, detach_weights)
+    both = both - _negative_cost(query, negatives, t_neg, cost, repel, detach_weights)
+    return average((both + margin).relu(), present, reduction, gather)
 
 
-def _attraction(given: Inputs, t_pos: float, cost: str, attract: str, detach: bool) -> Tensor:
+def _attraction(given: Inputs, t_pos: float, cost: str, attract: str, detach: Detach) -> Tensor:
     """(N,)"""
     check_positive("t_pos", t_pos)
     check_choice("attract", attract, tuple(_SIGN))
     check_choice("cost", cost, ("euclidean", "rbf", "inner"))
+    check_choice("detach_weights", detach, (False, True, "positives"))
     distances = given.distances()
     logits = _SIGN[attract] * t_pos * distances
     if given.present is not None:
@@ -154,22 +150,24 @@ def _attraction(given: Inputs, t_pos: float, cost: str, attract: str, detach: bo
     return (weights * (-given.similarities() if cost == "inner" else distances)).sum(1)
 
 
-def _negative_cost(query: Tensor, negatives: Negatives, t_neg: float, cost: str, repel: str, detach: bool) -> Tensor:
+def _negative_cost(query: Tensor, negatives: Negatives, t_neg: float, cost: str, repel: str, detach: Detach) -> Tensor:
     """(N,)"""
     scale = _precision(t_neg, repel)
     check_choice("cost", cost, ("euclidean", "rbf", "inner"))
     value = _NEGATIVE_INNER if cost == "inner" else _SQUARED_DISTANCE
-    return Stream(query, negatives).softmax(2 * scale, -scale, value=value, detach=detach).mean
+    return Stream(query, negatives).softmax(2 * scale, -scale, value=value, detach=_in_repulsion(detach)).mean
 
 
-def _rbf(query: Tensor, negatives: Negatives, t_neg: float, t_rbf: float, repel: str, detach: bool) -> Tensor:
+def _rbf(query: Tensor, negatives: Negatives, t_neg: float, t_rbf: float, repel: str, detach: Detach) -> Tensor:
     """ln sum_j w_ij exp(-t_rbf d_ij), (N,): a difference of two log-sum-exps."""
     scale = _precision(t_neg, repel)
     check_positive("t_rbf", t_rbf)
     stream = Stream(query, negatives)
-    both = stream.softmax(2 * (scale + t_rbf), -(scale + t_rbf), value=_SQUARED_DISTANCE, detach=True)
+    detached = _in_repulsion(detach)
+    value = _SQUARED_DISTANCE if detached else None
+    both = stream.softmax(2 * (scale + t_rbf), -(scale + t_rbf), value=value, detach=True)
     logs = both.log_sum_exp - stream.softmax(2 * scale, -scale).log_sum_exp
-    if not detach:
+    if not detached:
         return logs
     kernel = -t_rbf * both.mean  # its gradient is that of the kernel alone
     return logs.detach() + kernel - kernel.detach()
@@ -180,3 +178,8 @@ def _precision(t_neg: float, repel: str) -> float:
     check_positive("t_neg", t_neg)
     check_choice("repel", repel, tuple(_SIGN))
     return -_SIGN[repel] * t_neg
+
+
+def _in_repulsion(detach: Detach) -> bool:
+    check_choice("detach_weights", detach, (False, True, "positives"))
+    return bool(detach) and detach != "positives"

@@ -42,7 +42,7 @@ def dcl(
     lightly's choice. lightly's own DCL before June 2025 is another loss: it summed one logarithm per view.
     """
     given = check_inputs(query, positives, negatives, present, reduction)
-    check_temperature(temperature)
+    temperature = check_temperature(temperature, given.query)
     scores = given.similarities()
     weights: float | Tensor = 1.0
     if sigma is not None:
@@ -58,6 +58,6 @@ def dcl(
 def _weights(given: Inputs, scores: Tensor, gather: Gather) -> Tensor:
     """2 - exp(score) / mean exp(score), (N, K), the mean over the pairs of all processes."""
     here = torch.ones_like(scores, dtype=torch.bool) if given.present is None else given.present
-    everyone = gather(scores.masked_fill(~here, -torch.inf))
+    scores = scores.masked_fill(~here, -torch.inf)
     pairs = gather(here.to(scores.dtype)).sum()
-    return 2 - (scores - everyone.flatten().logsumexp(0)).exp() * pairs
+    return 2 - (scores - gather(scores).flatten().logsumexp(0)).exp() * pairs

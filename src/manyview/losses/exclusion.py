@@ -20,7 +20,7 @@ class Exclusion:
     count: Tensor  # (N,) how many keys do not count for each query
 
     def __init__(self, query_ids: Tensor, key_ids: Tensor) -> None:
-        query_ids, key_ids = query_ids.long(), key_ids.long()
+        query_ids, key_ids = query_ids.long().contiguous(), key_ids.long().contiguous()
         self.query_ids, self.key_ids = query_ids, key_ids
         self._same: Tensor | None = None
         self._ends: list[int] | None = None
@@ -31,11 +31,11 @@ class Exclusion:
         ordered, order = key_ids.sort()
         first = torch.searchsorted(ordered, query_ids)
         self.count = torch.searchsorted(ordered, query_ids, right=True) - first
-        pairs = int(self.count.sum())
-        if query_ids.device.type == "cpu" and pairs <= 16 * (len(query_ids) + len(key_ids)):
+        on_cpu = query_ids.device.type == "cpu"
+        if on_cpu and (pairs := int(self.count.sum())) <= 16 * (len(query_ids) + len(key_ids)):
             ends = self.count.cumsum(0)
-            within = torch.arange(pairs) - (ends - self.count).repeat_interleave(self.count)
-            self._rows = torch.arange(len(query_ids)).repeat_interleave(self.count)
+            within = torch.arange(pairs, device="cpu") - (ends - self.count).repeat_interleave(self.count)
+            self._rows = torch.arange(len(query_ids), device="cpu").repeat_interleave(self.count)
             self._cols = order[first.repeat_interleave(self.count) + within]
             self._ends = [0, *ends.tolist()]
 

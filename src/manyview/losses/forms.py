@@ -1,67 +1,45 @@
 """What the engine sums over the keys: two formulas of a pair's inner product, and their slopes.
 
 A form sees a tile of inner products G = <q, k> (and of |k|^2 where it uses them), never how the tile came about, and
-may write over it. `absorb` adds the tile to the running sums of its queries. The slope of the result is, for each pair,
+may write over it. Both forms have the same steps: `absorb` adds a tile to the running sums of its queries, `finish`
+turns these into two results per query, `weights` makes the pairs' final weights x (and y) again, and `coefficients`
+says what they count in the derivative of the results,
 
-    by G:      x u + y w        x, y: one or two weights of the pair, made again by `weights`
-    by |k|^2:  x U + y W        u, w, U, W: one number per query, from `coefficients`
+    by G:      x u + y w
+    by |k|^2:  x U + y W        u, w, U, W: one number per query
 
-so that gradients need nothing but products of weights with vectors.
+so that gradients need nothing but products of weights with vectors. |q|^2 is no business of a form: in s and v it is a
+constant of the query, which `Stream` adds to the results.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-Fill = Callable[[Tensor], None]  # sets the pairs that do not count to -inf, in place
 Pair = tuple[Tensor, Tensor]
 
 LOWEST = -1e30  # where running maxima start: below any score, yet finite, so that differences stay defined
 
 
 class Slope(NamedTuple):
-    """(N,) each, or (weights, N): the coefficients of a pair's weights in its derivative."""
+    """What the weights of a pair count in its derivative: a list of (N,), as long as that of the weights."""
 
     by_dot: list[Tensor]
     by_norm: list[Tensor]
 
 
 class Tile(NamedTuple):
-    """G (r, c) of the queries `rows`, room for a second tile, |k|^2 as (c,) or (r, c), and which pairs do not count."""
-
-    rows: slice
-    g: Tensor
-    spare: Tensor
-    norms: Tensor | None
-    fill: Fill
-
-
-class Form(Protocol):
-    @property
-    def uses_norms(self) -> bool: ...
-
-    def start(self, queries: int, like: Tensor) -> list[Tensor]:
-        """Running sums, (N,) each."""
-
-    def absorb(self, state: list[Tensor], tile: Tile) -> tuple[Tensor | None, list[Tensor]]:
-        """The factor by which sums taken so far must shrink, if any, and the pairs' weights so far."""
-
-    def finish(self, state: list[Tensor]) -> Pair:
-        """The two results, (N,) each."""
-
-    def normalise(self, sums: list[Tensor], state: list[Tensor]) -> list[Tensor]:
-        """Sums of keys (N, d) under the weights of `absorb`, turned into sums under the final weights."""
-
-    def weights(self, tile: Tile, results: Pair) -> list[Tensor]:
-        """The pairs' final weights."""
-
-    def coefficients(self, results: Pair, grads: Pair) -> Slope: ...
+    rows: slice  # which queries
+    g: Tensor  # (r, c)
+    room: Callable[[], Tensor]  # for another tile of that shape
+    norms: Tensor | None  # |k|^2, (c,) or (r, c), where the form uses them
+    fill: Callable[[Tensor], None]  # sets the pairs that do not count to -inf, in place
 
 
 @dataclass(frozen=True)
@@ -81,19 +59,21 @@ class Softmax:
         return self.beta != 0 or (self.value is not None and self.value[1] != 0)
 
     def start(self, queries: int, like: Tensor) -> list[Tensor]:
+        """Running maximum, sum of exp and sum of exp times value, (N,) each."""
         top = like.new_full((queries,), LOWEST)
         return [top, torch.zeros_like(top), torch.zeros_like(top)]
 
     def scores(self, tile: Tile) -> tuple[Tensor, Tensor | None]:
-        """s in place of G, and v in the spare tile."""
+        """s, in place of G, and v."""
         values = None
         if self.value is not None:
-            values = _add_norms(torch.mul(tile.g, self.value[0], out=tile.spare), tile.norms, self.value[1])
+            values = _add_norms(torch.mul(tile.g, self.value[0], out=tile.room()), tile.norms, self.value[1])
         scores = _add_norms(tile.g.mul_(self.alpha), tile.norms, self.beta)
         tile.fill(scores)
         return scores, values
 
     def absorb(self, state: list[Tensor], tile: Tile) -> tuple[Tensor | None, list[Tensor]]:
+        """The factor by which sums of keys taken so far must shrink, if any, and this tile's weights so far."""
         return self.absorb_scores([s[tile.rows] for s in state], *self.scores(tile))
 
     def absorb_scores(self, state: list[Tensor], scores: Tensor, values: Tensor | None) -> tuple[Tensor, list[Tensor]]:
@@ -115,6 +95,7 @@ class Softmax:
         return total.log() + top, weighted / _positive(total)
 
     def normalise(self, sums: list[Tensor], state: list[Tensor]) -> list[Tensor]:
+        """Sums of keys (N, d) under the weights of `absorb`, turned into sums under the final weights."""
         return [each / _positive(state[1])[:, None] for each in sums]
 
     def weights(self, tile: Tile, results: Pair) -> list[Tensor]:
@@ -171,6 +152,9 @@ class Softplus:
 
     def coefficients(self, results: Pair, grads: Pair) -> Slope:
         return Slope([self.alpha * grads[0]], [])
+
+
+Form = Softmax | Softplus
 
 
 def _add_norms(x: Tensor, norms: Tensor | None, factor: float) -> Tensor:

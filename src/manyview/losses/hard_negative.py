@@ -36,7 +36,7 @@ def hard_negative(
     beta = tau_plus = 0 is InfoNCE.
     """
     given = check_inputs(query, positives, negatives, present, reduction)
-    check_temperature(temperature)
+    temperature = check_temperature(temperature, given.query)
     if not beta >= 0:
         raise ValueError(f"beta: expected a number of at least 0, got {beta}")
     if not 0 <= tau_plus < 1:

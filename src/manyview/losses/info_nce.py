@@ -32,7 +32,7 @@ def info_nce(
     >>> info_nce(q, k[:, None], Negatives(queue), temperature=0.07)
     """
     given = check_inputs(query, positives, negatives, present, reduction)
-    check_temperature(temperature)
+    temperature = check_temperature(temperature, given.query)
     scores = given.similarities() / temperature
     denominator = Stream(query, negatives).softmax(1 / temperature).log_sum_exp
     losses = -F.logsigmoid(scores - denominator[:, None])  # (N, K)

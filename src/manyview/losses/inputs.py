@@ -84,11 +84,12 @@ def check_negatives(query: Tensor, negatives: Negatives) -> None:
                 raise ValueError(f"negatives: {name} {tuple(rows.shape)} is for another number of queries than {n}")
 
 
-def check_temperature(temperature: float | Tensor) -> None:
-    """A temperature may be a tensor that learns."""
+def check_temperature(temperature: float | Tensor, like: Tensor) -> float | Tensor:
+    """A temperature may be a tensor that learns: then a single number, computed with in the precision of `like`."""
     if isinstance(temperature, Tensor) and temperature.numel() != 1:
         raise ValueError(f"temperature: expected one number, got shape {tuple(temperature.shape)}")
     check_positive("temperature", number(temperature))
+    return temperature.reshape(()).to(like) if isinstance(temperature, Tensor) else temperature
 
 
 def check_positive(name: str, value: float) -> None:
@@ -98,6 +99,10 @@ def check_positive(name: str, value: float) -> None:
         )
     if not 0 < value < math.inf:
         raise ValueError(f"{name}: expected a positive number, got {value}")
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def number(value: float | Tensor) -> float:
@@ -131,8 +136,8 @@ def log_average_exp(logs: Tensor, counts: Tensor, present: Tensor | None, gather
 
 def gathered(values: Tensor, present: Tensor | None, gather: Gather) -> tuple[Tensor, Tensor]:
     """Per-query values of all processes, and whether the query has any positive."""
-    here = torch.ones_like(values, dtype=torch.bool) if present is None else present.any(1)
-    values, here = gather(values), gather(here)
-    if not here.any():
+    values = gather(values)
+    here = torch.ones_like(values, dtype=torch.bool) if present is None else gather(present.any(1))
+    if not (len(here) if present is None else here.any()):
         raise ValueError(f"query: expected at least one with a positive, got {len(here)} queries, none with a positive")
     return values, here

@@ -33,7 +33,7 @@ def jcl(
     over the epochs. Positives receive gradient if they require it; in the published method none do.
     """
     given = check_inputs(query, positives, negatives, present, reduction)
-    check_temperature(temperature)
+    temperature = check_temperature(temperature, given.query)
     if not strength >= 0:
         raise ValueError(f"strength: expected a number of at least 0, got {strength}")
     scores = given.similarities() / temperature

@@ -34,13 +34,10 @@ class Mirror:
 
     def tile(self, x: Tensor, norms: Tensor | None, a: slice, b: slice) -> Tile:
         """Rows a against rows b, with the norms of both ends so that scores are symmetric."""
-        rows, cols = x[a], x[b]
-        g, spare = (self.room(i, len(rows), len(cols), x) for i in range(2))
-        both = None if norms is None else torch.add(norms[a, None], norms[b], out=self.room(2, len(rows), len(cols), x))
-        return Tile(a, multiply(rows, cols.T, g, self.dtype), spare, both, lambda scores: self._fill(scores, a, b))
-
-    def room(self, number: int, rows: int, cols: int, like: Tensor) -> Tensor:
-        return self.buffers.get(number, (rows, cols), like)
+        shape = len(x[a]), len(x[b])
+        g = multiply(x[a], x[b].T, self.buffers.get(0, shape, x), self.dtype)
+        both = None if norms is None else torch.add(norms[a, None], norms[b], out=self.buffers.get(2, shape, x))
+        return Tile(a, g, lambda: self.buffers.get(1, shape, x), both, lambda scores: self._fill(scores, a, b))
 
     def _fill(self, scores: Tensor, a: slice, b: slice) -> None:
         if self.exclusion is not None:
@@ -56,7 +53,7 @@ class MirrorFunction(torch.autograd.Function):
         norms = x.square().sum(-1) if form.uses_norms else None
         shift = _constant_shift(x, form)
         state = form.start(len(x), x)
-        kept: list[Tensor] | None = None
+        kept: list[Tensor] = []
         if shift is not None:
             state[0].fill_(shift)
         for a, b in pairs.spans:
@@ -74,26 +71,27 @@ class MirrorFunction(torch.autograd.Function):
                 if len(pairs.spans) == 1:  # a small problem keeps its one tile
                     kept = [p] if values is None or form.detach else [p, values]
         lse, mean = form.finish(state)  # of the symmetric scores
-        ctx.save_for_backward(x, lse, mean)
-        ctx.pairs, ctx.form, ctx.shift, ctx.kept = pairs, form, shift, kept
+        pairs.buffers.free()
+        ctx.save_for_backward(x, lse, mean, *kept)
+        ctx.pairs, ctx.form, ctx.shift = pairs, form, shift
         own = torch.zeros_like(lse) if norms is None else norms
         return lse - own * form.beta, mean - own * (form.value[1] if form.value else 0.0)
 
     @staticmethod
     @exact
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        x, lse, mean = ctx.saved_tensors
+        x, lse, mean, *kept = ctx.saved_tensors
         pairs, form, shift = ctx.pairs, ctx.form, ctx.shift
         norms = x.square().sum(-1) if form.uses_norms else None
         lse = lse.clamp_min(LOWEST)
         by_dot, by_norm = form.coefficients((lse, mean), (grads[0], grads[1]))
         if shift is not None:  # one tile of exp(s - shift) serves both ends, so the rest goes to the coefficients
-            rest = (shift - lse).exp()
+            rest = (shift - lse).exp().masked_fill(lse == LOWEST, 0)  # a query that has its keys elsewhere
             by_dot, by_norm = [c * rest for c in by_dot], [c * rest for c in by_norm]
         grad, norm_grad = torch.zeros_like(x), torch.zeros_like(lse)
         for a, b in pairs.spans:
-            down, up = (ctx.kept, ctx.kept) if ctx.kept else _weights(pairs.tile(x, norms, a, b), b, form, shift, lse)
-            slope, spare = (pairs.room(i, *down[0].shape, x) for i in (2, 3))
+            down, up = (kept, kept) if kept else _weights(pairs.tile(x, norms, a, b), b, form, shift, lse)
+            slope, spare = (pairs.buffers.get(i, down[0].shape, x) for i in (2, 3))
             _slope(down, up, [(c[a, None], c[b]) for c in by_dot], slope, spare)
             add_product(grad[a], slope, x[b], pairs.dtype)
             if a != b:
@@ -102,6 +100,7 @@ class MirrorFunction(torch.autograd.Function):
                 norm_grad[b] += sum(w.T @ c[a] for w, c in zip(down, by_norm, strict=True))
                 if a != b:
                     norm_grad[a] += sum(w @ c[b] for w, c in zip(up, by_norm, strict=True))
+        pairs.buffers.free()
         if norms is not None:
             grad += x * (2 * norm_grad[:, None])
         return grad, None, None

@@ -46,7 +46,7 @@ def nce(
     this does not.
     """
     given = check_inputs(query, positives, negatives, present, reduction)
-    check_temperature(temperature)
+    temperature = check_temperature(temperature, given.query)
     check_positive("population", population)
     check_positive("partition", number(partition))
     check_choice("noise", noise, ("sum", "mean"))
@@ -75,7 +75,7 @@ def nce_partition(
     CMC appendix B.1 (Z_0) and the authors' code. A float64 number, since exp(1 / tau) overflows float32 below 0.012.
     """
     given = check_inputs(query, positives, negatives, present, "mean")
-    check_temperature(temperature)
+    temperature = check_temperature(temperature, given.query)
     check_positive("population", population)
     stream = Stream(query, negatives)
     scores = (given.similarities() / temperature).double()

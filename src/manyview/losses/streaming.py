@@ -20,9 +20,9 @@ from torch import Tensor
 from manyview.contract import Negatives, Source
 from manyview.losses.exclusion import Exclusion
 from manyview.losses.forms import Form, Pair, Softmax, Softplus, Tile
-from manyview.losses.inputs import number
+from manyview.losses.inputs import at_least_float32, number
 from manyview.losses.mirror import Mirror, MirrorFunction
-from manyview.losses.tiles import Keys, exact, tiles_of
+from manyview.losses.tiles import Keys, Span, exact, steps, tiles_of
 
 _matmul_dtype: ContextVar[torch.dtype | None] = ContextVar("matmul_dtype", default=None)
 
@@ -64,7 +64,8 @@ class Stream:
         self.parts = [_Part(query, source) for source in negatives.sources]
         counts = [part.count.to(self.query.dtype) * part.source.weight for part in self.parts]
         self.count = torch.stack(counts).sum(0) if len(counts) > 1 else counts[0]
-        if len(query) and not self.count.min() > 0:
+        certain = any(part.source.query_ids is None and part.width for part in self.parts)  # spares a GPU the wait
+        if len(query) and not certain and not self.count.min() > 0:
             row = int((self.count <= 0).nonzero()[0])
             raise ValueError(
                 f"negatives: none is left for query {row} of query {tuple(query.shape)} against {negatives}: every key "
@@ -109,7 +110,10 @@ class _Part:
 
     def __init__(self, query: Tensor, source: Source) -> None:
         self.source = source
+        self.width = source.keys.shape[-2] if source.index is None else source.index.shape[1]
         whole = source.keys is query and source.index is None
+        if whole and source.key_ids is None and source.split is None:
+            raise ValueError("negatives: the keys are the queries; give ids, or each query is its own negative")
         self.mirrored = whole and _same(source.key_ids, source.query_ids)
         self.exclusion: Exclusion | None = None
         self.halves: list[tuple[slice, _Part]] = []
@@ -138,13 +142,13 @@ class _Part:
         if self.halves:
             return torch.cat([half.count for _, half in self.halves])
         source = self.source
-        width = source.keys.shape[-2] if source.index is None else source.index.shape[1]
-        count = torch.full((len(query),), width, device=query.device)
+        count = torch.full((len(query),), self.width, device=query.device)
         if self.exclusion is not None:
             return count - self.exclusion.count
         if source.key_ids is not None and source.query_ids is not None:
-            met = source.key_ids if source.index is None else source.key_ids[source.index]
-            return count - (met == source.query_ids[:, None]).sum(1)
+            for rows in steps(0, len(query), 64):  # not at once: key_ids[index] is as large as the index
+                met = source.key_ids[rows] if source.index is None else source.key_ids[source.index[rows]]
+                count[rows] -= (met == source.query_ids[rows, None]).sum(1)
         return count
 
     def sums(self, query: Tensor, form: Softmax | Softplus, alpha: float | Tensor) -> Pair:
@@ -173,48 +177,55 @@ class StreamFunction(torch.autograd.Function):
     def forward(ctx: Any, query: Tensor, keys: Tensor, tiles: Keys, form: Form, forward_only: bool) -> Pair:
         state = form.start(len(query), query)
         sums: list[Tensor] = []  # keys under the weights so far, for the query's gradient
-        for rows, cols in tiles.spans():
-            scale, weights = form.absorb(state, _tile(tiles, form, query[rows], rows, cols))
+        for span in tiles.spans():
+            taken = tiles.take(*span)
+            scale, weights = form.absorb(state, _tile(tiles, form, query, taken, span))
             if forward_only:
                 sums = sums or [torch.zeros_like(query) for _ in weights]
                 for total, weight in zip(sums, weights, strict=True):
                     if scale is not None:
-                        total[rows] *= scale[:, None]
-                    tiles.weigh(weight, total[rows], rows, cols)
+                        total[span[0]] *= scale[:, None]
+                    tiles.weigh(weight, taken, total[span[0]])
+        tiles.buffers.free()
         results = form.finish(state)
         if forward_only:
             ctx.save_for_backward(*results, *form.normalise(sums, state))
         else:
             ctx.save_for_backward(*results, query, keys)
-        ctx.tiles, ctx.form, ctx.forward_only = tiles, form, forward_only
+            ctx.tiles = tiles
+        ctx.form, ctx.forward_only = form, forward_only
         return results
 
     @staticmethod
     @exact
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        form, tiles = ctx.form, ctx.tiles
+        form: Form = ctx.form
         lse, mean, *saved = ctx.saved_tensors
         by_dot, by_norm = form.coefficients((lse, mean), (grads[0], grads[1]))
         if ctx.forward_only:
             parts = [total * c[:, None] for total, c in zip(saved, by_dot, strict=False)]
-            return (sum(parts) if parts else None), None, None, None, None
-        query, keys = saved
-        grad = torch.zeros_like(query)
+            return (torch.stack(parts).sum(0) if parts else None), None, None, None, None
+        (query, keys), tiles = saved, ctx.tiles
+        by_query = torch.zeros_like(query) if ctx.needs_input_grad[0] else None
         by_keys = query.new_zeros(keys.shape) if ctx.needs_input_grad[1] else None
-        for rows, cols in tiles.spans():
-            weights = form.weights(_tile(tiles, form, query[rows], rows, cols), (lse, mean))
+        for span in tiles.spans():
+            taken, rows = tiles.take(*span), span[0]
+            weights = form.weights(_tile(tiles, form, query, taken, span), (lse, mean))
             slope = _combine(weights, by_dot, rows)
-            tiles.weigh(slope, grad[rows], rows, cols)
+            if by_query is not None:
+                tiles.weigh(slope, taken, by_query[rows])
             if by_keys is not None:
                 norm_slope = _combine(weights, by_norm, rows) if form.uses_norms else None
-                tiles.spread(by_keys, slope, norm_slope, query[rows], rows, cols)
-        return grad, None if by_keys is None else by_keys.to(keys.dtype), None, None, None
+                tiles.spread(slope, norm_slope, query[rows], taken, by_keys, span)
+        tiles.buffers.free()
+        return by_query, None if by_keys is None else by_keys.to(keys.dtype), None, None, None
 
 
-def _tile(tiles: Keys, form: Form, query: Tensor, rows: slice, cols: slice) -> Tile:
-    g, spare = tiles.dot(query, rows, cols)
-    norms = tiles.norms(rows, cols) if form.uses_norms else None
-    return Tile(rows, g, spare, norms, partial(tiles.fill, rows=rows, cols=cols))
+def _tile(tiles: Keys, form: Form, query: Tensor, taken: Tensor, span: Span) -> Tile:
+    g = tiles.dot(query[span[0]], taken)
+    norms = tiles.norms(taken) if form.uses_norms else None
+    room = partial(tiles.buffers.get, 1, g.shape, g)
+    return Tile(span[0], g, room, norms, partial(tiles.fill, span=span))
 
 
 def _combine(weights: list[Tensor], coefficients: list[Tensor], rows: slice) -> Tensor:
@@ -222,10 +233,6 @@ def _combine(weights: list[Tensor], coefficients: list[Tensor], rows: slice) -> 
     for weight, coefficient in zip(weights[1:], coefficients[1:], strict=True):
         slope.addcmul_(weight, coefficient[rows, None])
     return slope
-
-
-def at_least_float32(x: Tensor) -> Tensor:
-    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def _of_rows(form: Softmax | Softplus, rows: slice) -> Softmax | Softplus:

@@ -23,7 +23,7 @@ class MemoryBank(nn.Module):
     """
 
     vectors: Tensor
-    partition: Tensor
+    log_partition: Tensor
 
     def __init__(
         self,
@@ -42,11 +42,18 @@ class MemoryBank(nn.Module):
         self.momentum = momentum
         start = torch.randn(instances, dim, generator=generator)
         self.register_buffer("vectors", F.normalize(start, dim=1).to(dtype))
-        self.register_buffer("partition", torch.zeros((), dtype=torch.float64))  # NCE's Z; 0 before the first estimate
+        # ln Z of NCE, since Z itself has no room in float16; -inf before the first estimate
+        self.register_buffer("log_partition", torch.tensor(-torch.inf, dtype=torch.float64))
+
+    @property
+    def partition(self) -> Tensor:
+        """NCE's Z, a float64 number; 0 before the first estimate."""
+        return self.log_partition.double().exp()
 
     def read(self, index: Tensor) -> Tensor:
         """The vectors (N, dim) of images (N,)."""
-        return self.vectors[self._checked(index)].float()
+        vectors = self.vectors[self._checked(index)]
+        return vectors.to(torch.promote_types(vectors.dtype, torch.float32))
 
     @torch.no_grad()
     def draw(self, index: Tensor, m: int, *, generator: torch.Generator | None = None) -> Tensor:
@@ -92,11 +99,11 @@ class MemoryBank(nn.Module):
         Estimates come from `manyview.losses.nce_partition`. A constant Z goes stale when the bank is no longer noise
         (CMC issue 23): decay=0.99 follows it.
         """
-        if not float(self.partition):
-            self.partition.copy_(estimate)
+        if self.log_partition == -torch.inf:
+            self.log_partition.copy_(estimate.double().log())
         elif decay is not None:
-            self.partition.mul_(decay).add_((1 - decay) * estimate)
-        return self.partition.clone()
+            self.log_partition.copy_((decay * self.partition + (1 - decay) * estimate).log())
+        return self.partition
 
     def _checked(self, index: Tensor) -> Tensor:
         if index.dim() != 1 or index.dtype != torch.long:
