@@ -124,4 +124,5 @@ def machine_facts() -> list[str]:
         f"({torch.backends.cpu.get_cpu_capability()})",
         f"* lightly {version('lightly') or 'not installed'}, manyview {version('manyview')}, "
         f"Python {platform.python_version()}",
+        f"* load average at the start: {os.getloadavg()[0]:.2f}; times mean little while others keep the cores busy",
     ]

@@ -32,7 +32,8 @@ def every_view(views: Views, ids: Tensor | None = None, *, gather: Gather = alon
     query, keys = _joined(views, gather)
     query_ids, key_ids = _joined([ids] * len(views), gather)
     negatives = Negatives(keys, key_ids, query_ids)
-    return [Triple(query, torch.cat([_others(views, v) for v in range(len(views))]), negatives)]
+    positives = torch.stack([torch.cat(views[k:] + views[:k]) for k in range(1, len(views))], 1)
+    return [Triple(query, positives, negatives)]
 
 
 def each_view(views: Views, ids: Tensor | None = None, *, gather: Gather = alone) -> list[Triple]:
@@ -156,11 +157,13 @@ def total(triples: Iterable[Triple], loss: Loss, **options: object) -> Tensor:
     """The sum of weight * loss over the triples; 0 if there are none."""
     if options.get("reduction", "mean") != "mean":
         raise ValueError(f"reduction: a sum over triples has 'mean' only, got {options['reduction']!r}")
-    parts = []
+    objective = None
     for query, positives, negatives, present, weight in triples:
         more = options if present is None else {**options, "present": present}
-        parts.append(weight * loss(query, positives, negatives, **more))
-    return torch.stack(parts).sum() if parts else torch.zeros((), requires_grad=True)
+        value = loss(query, positives, negatives, **more)
+        value = value if weight == 1 else weight * value
+        objective = value if objective is None else objective + value
+    return torch.zeros((), requires_grad=True) if objective is None else objective
 
 
 def contrast(

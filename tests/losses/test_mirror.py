@@ -32,7 +32,7 @@ HALVES = torch.arange(10).repeat(2)
 @contextmanager
 def a_running_maximum() -> Iterator[None]:
     """Scores in no band are narrow enough for one shift."""
-    with patch.dict("manyview.losses.mirror._BAND", {torch.float32: -1.0, torch.float64: -1.0}):
+    with patch.dict("manyview.losses.mirror._SAFE", {torch.float32: -1.0, torch.float64: -1.0}):
         yield
 
 

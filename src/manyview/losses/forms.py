@@ -92,7 +92,7 @@ class Softmax:
     def finish(self, state: list[Tensor]) -> Pair:
         """-inf and 0 for a query without a key that counts."""
         top, total, weighted = state
-        return total.log() + top, weighted / _positive(total)
+        return total.log() + top, weighted if self.value is None else weighted / _positive(total)
 
     def normalise(self, sums: list[Tensor], state: list[Tensor]) -> list[Tensor]:
         """Sums of keys (N, d) under the weights of `absorb`, turned into sums under the final weights."""
@@ -109,8 +109,10 @@ class Softmax:
     def coefficients(self, results: Pair, grads: Pair) -> Slope:
         """From d lse = sum p ds and d mean = sum p (v - mean) ds + p dv."""
         (_, mean), (grad_lse, grad_mean) = results, grads
-        a, b = self.value or (0.0, 0.0)
-        if self.value is None or self.detach:
+        if self.value is None:
+            return Slope([self.alpha * grad_lse], [self.beta * grad_lse] if self.beta else [])
+        a, b = self.value
+        if self.detach:
             return Slope([self.alpha * grad_lse + a * grad_mean], [self.beta * grad_lse + b * grad_mean])
         by_s = grad_lse - grad_mean * mean
         return Slope(

@@ -124,20 +124,24 @@ def average(values: Tensor, present: Tensor | None, reduction: str, gather: Gath
     if reduction == "none":
         return values
     values, here = gathered(values, present, gather)
-    return values.masked_fill(~here, 0).sum() / here.sum().clamp_min(1)
+    return values.mean() if here is None else values.masked_fill(~here, 0).sum() / here.sum()
 
 
 def log_average_exp(logs: Tensor, counts: Tensor, present: Tensor | None, gather: Gather) -> Tensor:
     """ln( sum_i exp(log_i) / sum_i count_i ) over the queries of all processes, leaving out as `average` does."""
     logs, here = gathered(logs, present, gather)
-    counts = gather(counts).masked_fill(~here, 0)
-    return logs.masked_fill(~here, -torch.inf).logsumexp(0) - counts.sum().log()
+    counts = gather(counts)
+    if here is not None:
+        logs, counts = logs.masked_fill(~here, -torch.inf), counts.masked_fill(~here, 0)
+    return logs.logsumexp(0) - counts.sum().log()
 
 
-def gathered(values: Tensor, present: Tensor | None, gather: Gather) -> tuple[Tensor, Tensor]:
-    """Per-query values of all processes, and whether the query has any positive."""
+def gathered(values: Tensor, present: Tensor | None, gather: Gather) -> tuple[Tensor, Tensor | None]:
+    """Per-query values of all processes and, with `present`, whether a query has any positive."""
     values = gather(values)
-    here = torch.ones_like(values, dtype=torch.bool) if present is None else gather(present.any(1))
-    if not (len(here) if present is None else here.any()):
-        raise ValueError(f"query: expected at least one with a positive, got {len(here)} queries, none with a positive")
+    here = None if present is None else gather(present.any(1))
+    if not (len(values) if here is None else here.any()):
+        raise ValueError(
+            f"query: expected at least one with a positive, got {len(values)} queries, none with a positive"
+        )
     return values, here

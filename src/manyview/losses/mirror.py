@@ -15,9 +15,9 @@ from manyview.losses.exclusion import Exclusion
 from manyview.losses.forms import LOWEST, Pair, Softmax, Tile
 from manyview.losses.tiles import Buffers, add_product, exact, multiply, steps, tile_entries
 
-# Scores in a band this narrow need no running maximum: exp() of their differences neither underflows nor, turned round
-# and multiplied with a loss scale of mixed precision, overflows.
-_BAND = {torch.float32: 60.0, torch.float64: 600.0}
+# Scores no larger than this need no running maximum: sums of their exponentials neither overflow nor underflow, nor do
+# their inverses, multiplied with a loss scale of mixed precision.
+_SAFE = {torch.float32: 60.0, torch.float64: 600.0}
 
 
 class Mirror:
@@ -51,20 +51,20 @@ class MirrorFunction(torch.autograd.Function):
     @exact
     def forward(ctx: Any, x: Tensor, pairs: Mirror, form: Softmax) -> Pair:
         norms = x.square().sum(-1) if form.uses_norms else None
-        shift = _constant_shift(x, form)
+        safe = _safe(x, form)  # then one tile of exp(s) serves both ends
         state = form.start(len(x), x)
         kept: list[Tensor] = []
-        if shift is not None:
-            state[0].fill_(shift)
+        if safe:
+            state[0].zero_()
         for a, b in pairs.spans:
             scores, values = form.scores(pairs.tile(x, norms, a, b))
-            if shift is None:
+            if not safe:
                 if a != b:
                     turned = scores.T.clone(), None if values is None else values.T.clone()
                     form.absorb_scores([s[b] for s in state], *turned)
                 form.absorb_scores([s[a] for s in state], scores, values)
             else:
-                p = scores.sub_(shift).exp_()
+                p = scores.exp_()
                 _add_to_both(state[1], p, a, b)
                 if values is not None:
                     _add_to_both(state[2], values.mul_(p), a, b)
@@ -73,25 +73,27 @@ class MirrorFunction(torch.autograd.Function):
         lse, mean = form.finish(state)  # of the symmetric scores
         pairs.buffers.free()
         ctx.save_for_backward(x, lse, mean, *kept)
-        ctx.pairs, ctx.form, ctx.shift = pairs, form, shift
-        own = torch.zeros_like(lse) if norms is None else norms
-        return lse - own * form.beta, mean - own * (form.value[1] if form.value else 0.0)
+        ctx.pairs, ctx.form, ctx.safe = pairs, form, safe
+        if norms is None:
+            return lse, mean
+        return lse - norms * form.beta, mean - norms * (form.value[1] if form.value else 0.0)
 
     @staticmethod
     @exact
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         x, lse, mean, *kept = ctx.saved_tensors
-        pairs, form, shift = ctx.pairs, ctx.form, ctx.shift
+        pairs, form, safe = ctx.pairs, ctx.form, ctx.safe
         norms = x.square().sum(-1) if form.uses_norms else None
         lse = lse.clamp_min(LOWEST)
         by_dot, by_norm = form.coefficients((lse, mean), (grads[0], grads[1]))
-        if shift is not None:  # one tile of exp(s - shift) serves both ends, so the rest goes to the coefficients
-            rest = (shift - lse).exp().masked_fill(lse == LOWEST, 0)  # a query that has its keys elsewhere
+        if safe:  # weights are exp(s), and what makes them a softmax goes to the coefficients
+            rest = lse.neg().exp_().masked_fill_(lse == LOWEST, 0)  # 0: a query that has its keys elsewhere
             by_dot, by_norm = [c * rest for c in by_dot], [c * rest for c in by_norm]
         grad, norm_grad = torch.zeros_like(x), torch.zeros_like(lse)
         for a, b in pairs.spans:
-            down, up = (kept, kept) if kept else _weights(pairs.tile(x, norms, a, b), b, form, shift, lse)
-            slope, spare = (pairs.buffers.get(i, down[0].shape, x) for i in (2, 3))
+            down, up = (kept, kept) if kept else _weights(pairs.tile(x, norms, a, b), b, form, None if safe else lse)
+            slope = pairs.buffers.get(2, down[0].shape, x)
+            spare = pairs.buffers.get(3, down[0].shape, x) if len(down) > 1 else slope
             _slope(down, up, [(c[a, None], c[b]) for c in by_dot], slope, spare)
             add_product(grad[a], slope, x[b], pairs.dtype)
             if a != b:
@@ -106,13 +108,11 @@ class MirrorFunction(torch.autograd.Function):
         return grad, None, None
 
 
-def _weights(
-    tile: Tile, cols: slice, form: Softmax, shift: float | None, lse: Tensor
-) -> tuple[list[Tensor], list[Tensor]]:
-    """The weights of a tile's pairs for its rows and for its columns; with a constant shift they are the same."""
+def _weights(tile: Tile, cols: slice, form: Softmax, lse: Tensor | None) -> tuple[list[Tensor], list[Tensor]]:
+    """The weights of a tile's pairs for its rows and for its columns; without lse they are the same, exp(s)."""
     scores, values = form.scores(tile)
-    if shift is not None:
-        both = form.weights_of(scores.sub_(shift).exp_(), values)
+    if lse is None:
+        both = form.weights_of(scores.exp_(), values)
         return both, both
     up = form.weights_of((scores - lse[cols]).exp_(), None if values is None else values.clone())
     return form.weights_of(scores.sub_(lse[tile.rows, None]).exp_(), values), up
@@ -120,12 +120,14 @@ def _weights(
 
 def _slope(down: list[Tensor], up: list[Tensor], coefficients: list[Pair], out: Tensor, spare: Tensor) -> None:
     """The sum of both ends' slopes: weights times coefficients, of the rows (r, 1) and of the columns (c,)."""
-    out.zero_()
-    for rows, cols, (by_row, by_col) in zip(down, up, coefficients, strict=True):
+    for i, (rows, cols, (by_row, by_col)) in enumerate(zip(down, up, coefficients, strict=True)):
+        term = spare if i else out
         if rows is cols:
-            out.addcmul_(rows, torch.add(by_row, by_col, out=spare))
+            torch.add(by_row, by_col, out=term).mul_(rows)
         else:
-            out.addcmul_(rows, by_row).addcmul_(cols, by_col)
+            torch.mul(rows, by_row, out=term).addcmul_(cols, by_col)
+        if i:
+            out += term
 
 
 def _add_to_both(sums: Tensor, tile: Tensor, a: slice, b: slice) -> None:
@@ -134,9 +136,7 @@ def _add_to_both(sums: Tensor, tile: Tensor, a: slice, b: slice) -> None:
         sums[b] += tile.sum(0)
 
 
-def _constant_shift(x: Tensor, form: Softmax) -> float | None:
-    """An upper bound of all symmetric scores, by Cauchy-Schwarz, if it can stand for each row's maximum."""
-    square = float(x.square().sum(-1).max()) if len(x) else 0.0
-    reach, offset = abs(form.alpha) * square, 2 * form.beta * square
-    top, bottom = reach + max(offset, 0.0), -reach + min(offset, 0.0)
-    return top if top - bottom <= _BAND[x.dtype] else None
+def _safe(x: Tensor, form: Softmax) -> bool:
+    """Whether all symmetric scores are small, by Cauchy-Schwarz."""
+    longest = float(torch.linalg.vector_norm(x, dim=-1).max()) if len(x) else 0.0
+    return (abs(form.alpha) + 2 * abs(form.beta)) * longest**2 <= _SAFE[x.dtype]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -57,13 +57,9 @@ class Stream:
     >>> stream.softmax(1 / temperature).log_sum_exp   # (N,)
     """
 
-    count: Tensor  # (N,) how many negatives each query has, by weight
-
     def __init__(self, query: Tensor, negatives: Negatives) -> None:
         self.query = at_least_float32(query)
         self.parts = [_Part(query, source) for source in negatives.sources]
-        counts = [part.count.to(self.query.dtype) * part.source.weight for part in self.parts]
-        self.count = torch.stack(counts).sum(0) if len(counts) > 1 else counts[0]
         certain = any(part.source.query_ids is None and part.width for part in self.parts)  # spares a GPU the wait
         if len(query) and not certain and not self.count.min() > 0:
             row = int((self.count <= 0).nonzero()[0])
@@ -71,6 +67,12 @@ class Stream:
                 f"negatives: none is left for query {row} of query {tuple(query.shape)} against {negatives}: every key "
                 "shows the query's own image, or there is no key. Give a batch of two images or more, or a queue."
             )
+
+    @cached_property
+    def count(self) -> Tensor:
+        """(N,) how many negatives each query has, by weight."""
+        counts = [part.count if part.source.weight == 1 else part.count * part.source.weight for part in self.parts]
+        return counts[0] if len(counts) == 1 else torch.stack(counts).sum(0)
 
     def softmax(
         self,
@@ -88,8 +90,8 @@ class Stream:
             raise ValueError("alpha: a tensor goes with beta = 0 and without values only")
         results = [part.sums(self.query, Softmax(1.0, beta, value, detach), alpha) for part in self.parts]
         weights = [math.log(part.source.weight) for part in self.parts]
-        log_sum_exp, mean = results[0][0] + weights[0], results[0][1]
-        if len(results) > 1:
+        log_sum_exp, mean = results[0]
+        if weights != [0.0]:
             each = torch.stack([lse + weight for (lse, _), weight in zip(results, weights, strict=True)])
             share = each.softmax(0)
             mean = torch.stack([m for _, m in results]).mul(share.detach() if detach else share).sum(0)
@@ -122,7 +124,7 @@ class _Part:
         elif source.index is None and source.keys.dim() == 2 and source.key_ids is not None:
             assert source.query_ids is not None
             self.exclusion = Exclusion(source.query_ids, source.key_ids)
-        self.count = self._count(query)
+        self.count = self._count(query).to(torch.promote_types(query.dtype, torch.float32))  # (N,)
 
     def _split(self, query: Tensor, split: tuple[int, int]) -> None:
         at, key_at = split
@@ -142,9 +144,9 @@ class _Part:
         if self.halves:
             return torch.cat([half.count for _, half in self.halves])
         source = self.source
-        count = torch.full((len(query),), self.width, device=query.device)
         if self.exclusion is not None:
-            return count - self.exclusion.count
+            return self.width - self.exclusion.count
+        count = torch.full((len(query),), self.width, device=query.device)
         if source.key_ids is not None and source.query_ids is not None:
             for rows in steps(0, len(query), 64):  # not at once: key_ids[index] is as large as the index
                 met = source.key_ids[rows] if source.index is None else source.key_ids[source.index[rows]]

@@ -140,7 +140,7 @@ class OwnKeys:
         self.queries, self.wide, self.source = len(query), query.dtype, source
         self.buffers = Buffers()
         self.width = source.keys.shape[1] if source.index is None else source.index.shape[1]
-        budget = max(tile_entries(query) // 4 // query.shape[1], 1)  # gathered vectors that stay in a core's own cache
+        budget = max(tile_entries(query) // query.shape[1], 1)  # gathered vectors
         width = max(self.width, 1)
         self.shape = max(budget // width, 1), min(width, budget)
 
