@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import torch
 from torch import Tensor
 
@@ -17,8 +19,6 @@ class Exclusion:
     each tile compares.
     """
 
-    count: Tensor  # (N,) how many keys do not count for each query
-
     def __init__(self, query_ids: Tensor, key_ids: Tensor) -> None:
         query_ids, key_ids = query_ids.long().contiguous(), key_ids.long().contiguous()
         self.query_ids, self.key_ids = query_ids, key_ids
@@ -26,7 +26,6 @@ class Exclusion:
         self._ends: list[int] | None = None
         if len(query_ids) * len(key_ids) <= _SMALL:
             self._same = query_ids[:, None] == key_ids
-            self.count = self._same.sum(1)
             return
         ordered, order = key_ids.sort()
         first = torch.searchsorted(ordered, query_ids)
@@ -38,6 +37,17 @@ class Exclusion:
             self._rows = torch.arange(len(query_ids), device="cpu").repeat_interleave(self.count)
             self._cols = order[first.repeat_interleave(self.count) + within]
             self._ends = [0, *ends.tolist()]
+
+    @cached_property
+    def count(self) -> Tensor:
+        """(N,) how many keys do not count for each query."""
+        same = self.query_ids[:, None] == self.key_ids if self._same is None else self._same
+        return same.sum(1)
+
+    @property
+    def leaves_some(self) -> bool:
+        """Whether the keys show two images or more, so that every query has a negative among them."""
+        return len(self.key_ids) > 0 and bool((self.key_ids != self.key_ids[0]).any())
 
     def fill(self, scores: Tensor, rows: slice, cols: slice) -> None:
         """Sets the excluded entries of one tile to minus infinity, in place."""

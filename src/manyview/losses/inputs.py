@@ -31,7 +31,7 @@ class Inputs(NamedTuple):
     def over_positives(self, values: Tensor) -> Tensor:
         """The mean (N,) of values (N, K) over the positives that are there; 0 where there are none."""
         if self.present is None:
-            return values.mean(1)
+            return values.mean(1) if values.shape[1] > 1 else values[:, 0]
         here = self.present
         return values.masked_fill(~here, 0).sum(1) / here.sum(1).clamp_min(1)
 

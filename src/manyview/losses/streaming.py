@@ -60,8 +60,7 @@ class Stream:
     def __init__(self, query: Tensor, negatives: Negatives) -> None:
         self.query = at_least_float32(query)
         self.parts = [_Part(query, source) for source in negatives.sources]
-        certain = any(part.source.query_ids is None and part.width for part in self.parts)  # spares a GPU the wait
-        if len(query) and not certain and not self.count.min() > 0:
+        if len(query) and not any(part.leaves_some for part in self.parts) and not self.count.min() > 0:
             row = int((self.count <= 0).nonzero()[0])
             raise ValueError(
                 f"negatives: none is left for query {row} of query {tuple(query.shape)} against {negatives}: every key "
@@ -124,7 +123,14 @@ class _Part:
         elif source.index is None and source.keys.dim() == 2 and source.key_ids is not None:
             assert source.query_ids is not None
             self.exclusion = Exclusion(source.query_ids, source.key_ids)
-        self.count = self._count(query).to(torch.promote_types(query.dtype, torch.float32))  # (N,)
+        self.queries, self.dtype = len(query), torch.promote_types(query.dtype, torch.float32)
+
+    @property
+    def leaves_some(self) -> bool:
+        """Whether every query certainly has a negative here, as far as a glance tells."""
+        if self.exclusion is not None and not self.halves:
+            return self.exclusion.leaves_some
+        return self.source.query_ids is None and self.source.split is None and self.width > 0
 
     def _split(self, query: Tensor, split: tuple[int, int]) -> None:
         at, key_at = split
@@ -140,15 +146,17 @@ class _Part:
         if self.mirrored and self.source.key_ids is not None:
             self.exclusion = Exclusion(self.source.key_ids, self.source.key_ids)
 
-    def _count(self, query: Tensor) -> Tensor:
+    @cached_property
+    def count(self) -> Tensor:
+        """(N,) how many keys count for each query."""
         if self.halves:
             return torch.cat([half.count for _, half in self.halves])
         source = self.source
+        count = torch.full((self.queries,), self.width, dtype=self.dtype, device=source.keys.device)
         if self.exclusion is not None:
-            return self.width - self.exclusion.count
-        count = torch.full((len(query),), self.width, device=query.device)
+            return count - self.exclusion.count
         if source.key_ids is not None and source.query_ids is not None:
-            for rows in steps(0, len(query), 64):  # not at once: key_ids[index] is as large as the index
+            for rows in steps(0, self.queries, 64):  # not at once: key_ids[index] is as large as the index
                 met = source.key_ids[rows] if source.index is None else source.key_ids[source.index[rows]]
                 count[rows] -= (met == source.query_ids[rows, None]).sum(1)
         return count

@@ -75,15 +75,15 @@ def exact(step: Passed) -> Passed:
     def run(ctx: Any, first: Tensor, *rest: Any) -> Any:
         if torch.is_grad_enabled():
             raise RuntimeError("manyview's losses have no second derivative: call backward() without create_graph=True")
-        precision = torch.get_float32_matmul_precision()
+        device, precision = first.device.type, torch.get_float32_matmul_precision()
+        if precision == "highest" and not torch.is_autocast_enabled(device):
+            return step(ctx, first, *rest)
         try:
-            if precision != "highest":
-                torch.set_float32_matmul_precision("highest")
-            with torch.autocast(first.device.type, enabled=False):
+            torch.set_float32_matmul_precision("highest")
+            with torch.autocast(device, enabled=False):
                 return step(ctx, first, *rest)
         finally:
-            if precision != "highest":
-                torch.set_float32_matmul_precision(precision)
+            torch.set_float32_matmul_precision(precision)
 
     return cast(Passed, run)
 
