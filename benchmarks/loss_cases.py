@@ -176,7 +176,7 @@ def our_bank_nce(inputs: Inputs) -> Tensor:
 
 def lightly_ntxent(inputs: Inputs) -> Tensor:
     """lightly's losses make their inputs unit length themselves."""
-    from lightly.loss import NTXentLoss  # type: ignore[import-untyped]
+    from lightly.loss import NTXentLoss
 
     loss: Tensor = NTXentLoss(temperature=IN_BATCH_TEMPERATURE)(*inputs.raw)
     return loss
