@@ -274,6 +274,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Draw how each loss weighs its positives and negatives.")
     parser.add_argument("--png", type=Path, help="write png files into this folder instead")
     folder: Path | None = parser.parse_args().png
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
     plt.rcParams.update({"font.size": 10, "font.sans-serif": ["DejaVu Sans", "Verdana"]})
     plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "manyview"})  # text as text: small, and the same files
     for name, figure in FIGURES.items():

@@ -59,6 +59,7 @@ def neighbours(bank: Tensor, labels: Tensor, query: Tensor, truth: Tensor, k: in
 
 
 def main() -> None:
+    torch.set_num_threads(1)  # for matrices this small; more threads would wait for one another on a busy machine
     things = Things(torch.Generator().manual_seed(0))
     train, labels = things.sample(4096)
     test, truth = things.sample(1024)
@@ -90,6 +91,11 @@ def main() -> None:
             x, y = (F.normalize(encoder(things.view(test)), dim=1) for _ in range(2))
         print(f"{title:18} {losses[0]:11.3f} {losses[-1]:7.3f} {before:14.1f}% {score(encoder):7.1f}% ", end="")
         print(f"{alignment(x, y).item():10.3f} {uniformity(x).item():11.3f} {seconds:8.1f}", flush=True)
+    print(
+        "\nkNN: share of things whose nearest neighbours have their class; higher is better. Alignment: how far apart"
+    )
+    print("two views of a thing are; uniformity: how evenly things are spread; lower is better for both. Losses have")
+    print("scales of their own (CMC's is a sum over 6 pairs of views in both directions): watch them fall.")
     print("\nThe same call in your own loop:  manyview.contrast([z1, z2, z3, z4], loss='dcl', temperature=0.2)")
     print("Next: docs/losses.md says what each objective is, and when to use it.")
 

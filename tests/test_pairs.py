@@ -7,6 +7,7 @@ from torch import Tensor
 
 from manyview import contrast, losses
 from manyview.contract import Negatives
+from manyview.negatives import Queue
 from manyview.pairs import (
     core_view,
     each_view,
@@ -173,6 +174,14 @@ def test_contrast_arranges_views_as_it_is_told() -> None:
         (lambda: view_pairs(views(2), present=torch.ones(2, N)), r"present: expected bool \(V, N\) = \(2, 5\)"),
         (lambda: view_pairs(views(2), present=torch.ones(N, 2).bool()), r"present: .*got torch.bool \(5, 2\)"),
         (lambda: contrast(views(2), reduction="none"), "reduction: .*'none'"),
+        (lambda: contrast([v.numpy() for v in views(2)]), "views: expected tensors, got ndarray"),  # type: ignore[misc]
+        (lambda: contrast(views(2), ids=[1, 2, 3, 4, 5]), "ids: expected tensors, got list"),  # type: ignore[arg-type]
+        (lambda: contrast(views(2), temperature="0.1"), "temperature: expected a number, got '0.1'"),
+        (lambda: contrast(views(2), present=torch.ones(2, N).bool()), "present: .*give pairs=view_pairs"),
+        (lambda: view_pairs(views(2), edges=[(0, 2)]), r"edges: expected two of the 2 views, 0 to 1, got \(0, 2\)"),
+        (lambda: losses.info_nce(views(1)[0], views(1)[0][:, None], None), "negatives: .*got NoneType"),  # type: ignore[arg-type]
+        (lambda: losses.info_nce(views(1)[0], views(1)[0], Negatives(views(2)[0])), r"positives\[:, None\]"),
+        (lambda: losses.info_nce(views(1)[0], views(1)[0][:, None], Queue(4, D)), r"negatives: .*\.negatives"),  # type: ignore[arg-type]
     ],
 )
 def test_bad_arguments_are_named(call: object, message: str) -> None:
@@ -214,3 +223,13 @@ def test_contrast_makes_unit_length_in_float32() -> None:
     assert contrast(half, temperature=0.1).isfinite()
     wide = [view.float() for view in half]
     torch.testing.assert_close(contrast(half, temperature=0.005), contrast(wide, temperature=0.005))
+
+
+def test_contrast_reads_nothing_of_an_absent_view() -> None:
+    z = [view.clone().requires_grad_() for view in views(2)]
+    present = torch.tensor([[1, 1, 1, 1, 0], [1, 1, 0, 1, 1]], dtype=torch.bool)
+    torn = [v.masked_fill(~p[:, None], torch.nan) for v, p in zip(z, present, strict=True)]
+    both = present[0] & present[1]
+    value = contrast(torn, pairs=view_pairs, present=present, temperature=0.1)
+    torch.testing.assert_close(value, two_view_loss(z[0][both], z[1][both], 0.1))
+    assert all(grad.isfinite().all() for grad in torch.autograd.grad(value, z))

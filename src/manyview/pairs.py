@@ -114,11 +114,12 @@ def view_pairs(
     (A loss that takes the logarithm of a mean over queries pools both directions before it.)
 
     `present` (V, N): an image that lacks a view takes no part in that view's edges, as query or as key, and what stands
-    in its place is never read. An edge that fewer than two images have contributes nothing.
+    in its place is never read. An edge that fewer than two images have contributes nothing, rather than an error. (Give
+    an encoder zeros for a missing view, not NaN: its own gradient reads them.)
     """
     views, ids = _check(views, ids, gather, least=2, present=present)
     triples = []
-    for i, j in full_graph(len(views)) if edges is None else edges:
+    for i, j in full_graph(len(views)) if edges is None else _check_edges(edges, len(views)):
         first, second, own = _having(present, i, j, [views[i], views[j], ids])
         query, keys = _joined([first, second], gather)
         query_ids, key_ids = _joined([own, own], gather)
@@ -144,7 +145,7 @@ def views_against_keys(
     """
     views, ids = _check(views, ids, gather, least=1, present=present)
     keys, triples = _check_keys(keys, views), []
-    for i, j in edges:
+    for i, j in _check_edges(edges, len(views)):
         query, key, own = _having(present, i, j, [views[i], keys[j], ids])
         key_ids = gather(own)
         met = gather(key)
@@ -153,10 +154,16 @@ def views_against_keys(
     return triples
 
 
-def total(triples: Iterable[Triple], loss: Loss, **options: object) -> Tensor:
-    """The sum of weight * loss over the triples; 0 if there are none."""
+def total(triples: Iterable[Triple], loss: Loss | str, **options: object) -> Tensor:
+    """The sum of weight * loss over the triples; 0 if there are none. Vectors are taken as they are, of any length."""
+    if isinstance(loss, str):
+        if loss not in LOSSES:
+            raise ValueError(f"loss: expected one of {', '.join(LOSSES)}, got {loss!r}")
+        loss = LOSSES[loss]
     if options.get("reduction", "mean") != "mean":
-        raise ValueError(f"reduction: a sum over triples has 'mean' only, got {options['reduction']!r}")
+        raise ValueError(
+            f"reduction: expected 'mean', got {options['reduction']!r}; for one value per query call the loss itself"
+        )
     objective = None
     for query, positives, negatives, present, weight in triples:
         more = options if present is None else {**options, "present": present}
@@ -172,37 +179,47 @@ def contrast(
     loss: Loss | str = info_nce,
     ids: Tensor | None = None,
     pairs: Callable[..., list[Triple]] = every_view,
+    present: Tensor | None = None,
     gather: Gather = alone,
     normalize: bool = True,
     **options: object,
 ) -> Tensor:
     """A contrastive loss in one call, for your own training loop.
 
-    views: a list of V embeddings (N, d) of the same N images, or a tensor (V, N, d); made unit length unless
-    normalize=False. loss: a function of `manyview.losses` or its name, with its own arguments as `options`. pairs: who
-    meets whom; `every_view` is SimCLR's and DCL's way, `each_view` CACR's, `view_pairs` CMC's.
+    views: a list of V embeddings (N, d) of the same N images, or a tensor (V, N, d), not (N, V, d); made unit length
+    unless normalize=False. loss: a function of `manyview.losses` or its name, with its own arguments as `options`. ids
+    (N,): the images' numbers in the data set; without them each row is an image of its own. pairs: who meets whom;
+    `every_view` is SimCLR's and DCL's way, `each_view` CACR's, `view_pairs` CMC's. present (V, N): which views exist,
+    for `view_pairs`.
 
     >>> contrast([z1, z2], loss="dcl", temperature=0.1)
     >>> contrast([z1, z2, z3], loss="cacr", pairs=each_view, t_neg=0.9)
     """
-    if isinstance(loss, str):
-        if loss not in LOSSES:
-            raise ValueError(f"loss: expected one of {', '.join(LOSSES)}, got {loss!r}")
-        loss = LOSSES[loss]
+    views, more = list(views), {}
+    if present is not None:
+        if pairs in (every_view, each_view):
+            raise ValueError("present: every_view and each_view need all views; give pairs=view_pairs")
+        _check(views, ids, gather, least=2, present=present)
+        views = [view.masked_fill(~here[:, None], 0) for view, here in zip(views, present, strict=True)]
+        more = {"present": present}
     views = [F.normalize(_wide(view), dim=-1) for view in views] if normalize else views
-    return total(pairs(views, ids, gather=gather), loss, gather=gather, **options)
+    return total(pairs(views, ids, gather=gather, **more), loss, gather=gather, **options)
 
 
 def _check(
     views: Views, ids: Tensor | None, gather: Gather, *, least: int, present: Tensor | None = None
 ) -> tuple[list[Tensor], Tensor]:
     views = list(views)
+    _check_tensors("views", *views)
+    if ids is not None:
+        _check_tensors("ids", ids)
     shapes = [tuple(view.shape) for view in views]
     if len(views) < least or any(view.dim() != 2 for view in views) or len(set(shapes)) != 1:
-        raise ValueError(f"views: expected {least} or more of one shape (N, d), got {len(views)} of shapes {shapes}")
+        got = ", ".join(str(shape) for shape in shapes[:3]) + (", ..." if len(shapes) > 3 else "")
+        raise ValueError(f"views: expected {least} or more of one shape (N, d), got {len(views)} of shapes {got}")
     if present is not None and (present.dtype != torch.bool or present.shape != (len(views), shapes[0][0])):
-        expected, got = (len(views), shapes[0][0]), tuple(present.shape)
-        raise ValueError(f"present: expected bool (V, N) = {expected}, got {present.dtype} {got}")
+        expected = (len(views), shapes[0][0])
+        raise ValueError(f"present: expected bool (V, N) = {expected}, got {present.dtype} {tuple(present.shape)}")
     if ids is None:
         ids = torch.arange(shapes[0][0], device=views[0].device)
         if gather(ids) is not ids:
@@ -210,6 +227,12 @@ def _check(
     if ids.shape != (shapes[0][0],):
         raise ValueError(f"ids: expected ({shapes[0][0]},) for views {shapes[0]}, got {tuple(ids.shape)}")
     return views, ids
+
+
+def _check_tensors(name: str, *given: object) -> None:
+    for each in given:
+        if not isinstance(each, Tensor):
+            raise ValueError(f"{name}: expected tensors, got {type(each).__name__}")
 
 
 def _check_keys(keys: Views, views: list[Tensor]) -> list[Tensor]:
@@ -220,6 +243,14 @@ def _check_keys(keys: Views, views: list[Tensor]) -> list[Tensor]:
     return keys
 
 
+def _check_edges(edges: Iterable[Edge], views: int) -> list[Edge]:
+    edges = list(edges)
+    for i, j in edges:
+        if i == j or not (0 <= i < views and 0 <= j < views):
+            raise ValueError(f"edges: expected two of the {views} views, 0 to {views - 1}, got ({i}, {j})")
+    return edges
+
+
 def _having(present: Tensor | None, i: int, j: int, rows: list[Tensor]) -> list[Tensor]:
     """The rows of images that have views i and j."""
     return rows if present is None else [each[present[i] & present[j]] for each in rows]
@@ -227,6 +258,7 @@ def _having(present: Tensor | None, i: int, j: int, rows: list[Tensor]) -> list[
 
 def _wide(view: Tensor) -> Tensor:
     """Made unit length in float32 at least: half precision would round, and lose the guard against a zero vector."""
+    _check_tensors("views", view)
     return view.to(torch.promote_types(view.dtype, torch.float32))
 
 

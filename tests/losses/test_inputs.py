@@ -158,7 +158,7 @@ def test_a_query_with_no_negative_left_is_refused(call: Call) -> None:
 @for_every_call_with_negatives
 def test_a_batch_of_one_image_is_refused(call: Call) -> None:
     one = torch.ones(1, 4)
-    with pytest.raises(ValueError, match="Give a batch of two images or more, or a queue"):
+    with pytest.raises(ValueError, match="Give two images or more, and ids that differ between images"):
         call(one, one[:, None], Negatives(one, torch.tensor([3]), torch.tensor([3])))
 
 

@@ -41,7 +41,7 @@ def align_uniform(
     Defaults are those of STL-10; the MoCo version has align_weight=3, t=3.
     """
     check_pooled(reduction, "uniformity takes the logarithm of a mean over all queries")
-    given = check_inputs(query, positives, negatives, present, reduction)
+    given = check_inputs(query, positives, present, reduction)
     _check_alpha(alpha)
     check_positive("t", t)
     aligned = average(given.over_positives(_powers(given, alpha)), present, reduction, gather)

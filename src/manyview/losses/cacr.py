@@ -14,6 +14,7 @@ from manyview.losses.inputs import (
     average,
     check_choice,
     check_inputs,
+    check_negatives,
     check_pooled,
     check_positive,
     log_average_exp,
@@ -51,7 +52,9 @@ def attraction(
     `cost`: "euclidean" c = |q - p|^2; "inner" c = -q.p (Lemma 4.1), the weights still Euclidean; "rbf" changes only the
     repulsion (Eq. 14), so it is Euclidean here. Negatives play no part.
     """
-    given = check_inputs(query, positives, negatives, present, reduction)
+    given = check_inputs(query, positives, present, reduction)
+    if negatives is not None:
+        check_negatives(query, negatives)
     return average(_attraction(given, t_pos, cost, attract, detach_weights), present, reduction, gather)
 
 
@@ -83,7 +86,7 @@ def repulsion(
     Distances are right for keys of any length, up to the rounding of |q|^2 + |n|^2; Algorithm 3's 2 - 2 q.k is not.
     Positives only say, through `present`, which queries count.
     """
-    check_inputs(query, positives, negatives, present, reduction)
+    check_inputs(query, positives, present, reduction)
     if cost == "rbf":
         check_pooled(reduction, "the RBF cost takes the logarithm of a mean over all queries (Eq. 14)")
         logs = _rbf(query, negatives, t_neg, t_rbf, repel, detach_weights)
@@ -129,7 +132,7 @@ def cacr(
         )  # fmt: skip
     if cost == "rbf":
         raise ValueError("margin: is per query, but the RBF cost pools over queries (Eq. 14); use another cost")
-    given = check_inputs(query, positives, negatives, present, reduction)
+    given = check_inputs(query, positives, present, reduction)
     both = _attraction(given, t_pos, cost, attract, detach_weights)
     both = both - _negative_cost(query, negatives, t_neg, cost, repel, detach_weights)
     return average((both + margin).relu(), present, reduction, gather)

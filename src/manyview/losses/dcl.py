@@ -41,7 +41,7 @@ def dcl(
     The paper is silent on whether w carries gradient: it does here, as in the public DCL code; `detach_weights=True` is
     lightly's choice. lightly's own DCL before June 2025 is another loss: it summed one logarithm per view.
     """
-    given = check_inputs(query, positives, negatives, present, reduction)
+    given = check_inputs(query, positives, present, reduction)
     temperature = check_temperature(temperature, given.query)
     scores = given.similarities()
     weights: float | Tensor = 1.0

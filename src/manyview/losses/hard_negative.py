@@ -35,7 +35,7 @@ def hard_negative(
     through w. A query at the lower bound has no gradient by its negatives. beta = 0 is debiased contrastive learning;
     beta = tau_plus = 0 is InfoNCE.
     """
-    given = check_inputs(query, positives, negatives, present, reduction)
+    given = check_inputs(query, positives, present, reduction)
     temperature = check_temperature(temperature, given.query)
     if not beta >= 0:
         raise ValueError(f"beta: expected a number of at least 0, got {beta}")

@@ -31,7 +31,7 @@ def info_nce(
 
     >>> info_nce(q, k[:, None], Negatives(queue), temperature=0.07)
     """
-    given = check_inputs(query, positives, negatives, present, reduction)
+    given = check_inputs(query, positives, present, reduction)
     temperature = check_temperature(temperature, given.query)
     scores = given.similarities() / temperature
     denominator = Stream(query, negatives).softmax(1 / temperature).log_sum_exp

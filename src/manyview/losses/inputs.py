@@ -36,16 +36,18 @@ class Inputs(NamedTuple):
         return values.masked_fill(~here, 0).sum(1) / here.sum(1).clamp_min(1)
 
 
-def check_inputs(
-    query: Tensor, positives: Tensor, negatives: Negatives | None, present: Tensor | None, reduction: str
-) -> Inputs:
+def check_inputs(query: Tensor, positives: Tensor, present: Tensor | None, reduction: str) -> Inputs:
+    for name, tensor in (("query", query), ("positives", positives)):
+        if not isinstance(tensor, Tensor):
+            raise ValueError(f"{name}: expected a tensor, got {type(tensor).__name__}")
     if query.dim() != 2 or not query.is_floating_point():
         raise ValueError(f"query: expected floats (N, d), got {query.dtype} {tuple(query.shape)}")
     n, d = query.shape
     fits = positives.dim() == 3 and positives.shape[0] == n and positives.shape[2] == d
     if not fits or not positives.is_floating_point():
         got = f"{positives.dtype} {tuple(positives.shape)}"
-        raise ValueError(f"positives: expected floats ({n}, K, {d}) for query {(n, d)}, got {got}")
+        hint = "; one positive each is positives[:, None]" if positives.shape == query.shape else ""
+        raise ValueError(f"positives: expected floats ({n}, K, {d}) for query {(n, d)}, got {got}{hint}")
     if positives.shape[1] == 0:
         raise ValueError(f"positives: a query needs at least one, got K = 0 in {tuple(positives.shape)}")
     if present is not None and (present.shape != positives.shape[:2] or present.dtype != torch.bool):
@@ -59,8 +61,6 @@ def check_inputs(
         raise ValueError(
             "reduction: 'none' has no meaning with `present`, whose mean is over what is there; use 'mean'"
         )
-    if negatives is not None:
-        check_negatives(query, negatives)
     wide = torch.promote_types(torch.promote_types(query.dtype, positives.dtype), torch.float32)
     here = None if present is None else positives.masked_fill(~present[:, :, None], 0)  # what is absent may be NaN
     return Inputs(query.to(wide), (positives if here is None else here).to(wide), present)
@@ -68,7 +68,8 @@ def check_inputs(
 
 def check_negatives(query: Tensor, negatives: Negatives) -> None:
     if not isinstance(negatives, Negatives):
-        raise ValueError(f"negatives: expected Negatives(keys, ...), got {type(negatives).__name__}")
+        hint = "; a queue or a bank has .negatives(...)" if hasattr(negatives, "negatives") else ""
+        raise ValueError(f"negatives: expected Negatives(keys, ...), got {type(negatives).__name__}{hint}")
     n, d = query.shape
     for source in negatives.sources:
         if source.keys.shape[-1] != d:
@@ -97,6 +98,8 @@ def check_positive(name: str, value: float) -> None:
         raise ValueError(
             f"{name}: expected a number, got a tensor that requires gradient; only a temperature can learn"
         )
+    if not isinstance(value, int | float | Tensor):
+        raise ValueError(f"{name}: expected a number, got {value!r}")
     if not 0 < value < math.inf:
         raise ValueError(f"{name}: expected a positive number, got {value}")
 

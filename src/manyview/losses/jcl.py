@@ -32,7 +32,7 @@ def jcl(
     strength = 0 is InfoNCE against mu; K = 1 is InfoNCE. As in Eq. 8, lambda is constant; the authors' code ramps it up
     over the epochs. Positives receive gradient if they require it; in the published method none do.
     """
-    given = check_inputs(query, positives, negatives, present, reduction)
+    given = check_inputs(query, positives, present, reduction)
     temperature = check_temperature(temperature, given.query)
     if not strength >= 0:
         raise ValueError(f"strength: expected a number of at least 0, got {strength}")

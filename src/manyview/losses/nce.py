@@ -45,10 +45,11 @@ def nce(
     authors' code do; "mean" is the expectation that Eq. 11 prints. The authors' code adds 1e-7 to each denominator;
     this does not.
     """
-    given = check_inputs(query, positives, negatives, present, reduction)
+    given = check_inputs(query, positives, present, reduction)
     temperature = check_temperature(temperature, given.query)
     check_positive("population", population)
-    check_positive("partition", number(partition))
+    if not number(partition) > 0:
+        raise ValueError(f"partition: expected a positive number, got {number(partition)}; nce_partition estimates it")
     check_choice("noise", noise, ("sum", "mean"))
     stream = Stream(query, negatives)
     shift = math.log(population) - math.log(number(partition)) - stream.count.log()  # (N,)
@@ -74,7 +75,7 @@ def nce_partition(
 
     CMC appendix B.1 (Z_0) and the authors' code. A float64 number, since exp(1 / tau) overflows float32 below 0.012.
     """
-    given = check_inputs(query, positives, negatives, present, "mean")
+    given = check_inputs(query, positives, present, "mean")
     temperature = check_temperature(temperature, given.query)
     check_positive("population", population)
     stream = Stream(query, negatives)

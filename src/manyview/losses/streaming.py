@@ -20,7 +20,7 @@ from torch import Tensor
 from manyview.contract import Negatives, Source
 from manyview.losses.exclusion import Exclusion
 from manyview.losses.forms import Form, Pair, Softmax, Softplus, Tile
-from manyview.losses.inputs import at_least_float32, number
+from manyview.losses.inputs import at_least_float32, check_negatives, number
 from manyview.losses.mirror import Mirror, MirrorFunction
 from manyview.losses.tiles import Keys, Span, exact, steps, tiles_of
 
@@ -58,13 +58,14 @@ class Stream:
     """
 
     def __init__(self, query: Tensor, negatives: Negatives) -> None:
+        check_negatives(query, negatives)
         self.query = at_least_float32(query)
         self.parts = [_Part(query, source) for source in negatives.sources]
         if len(query) and not any(part.leaves_some for part in self.parts) and not self.count.min() > 0:
             row = int((self.count <= 0).nonzero()[0])
             raise ValueError(
-                f"negatives: none is left for query {row} of query {tuple(query.shape)} against {negatives}: every key "
-                "shows the query's own image, or there is no key. Give a batch of two images or more, or a queue."
+                f"negatives: none is left for query {row} of query {tuple(query.shape)} against {negatives}: there is "
+                "no key, or all carry the query's id. Give two images or more, and ids that differ between images."
             )
 
     @cached_property

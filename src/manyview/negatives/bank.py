@@ -45,6 +45,10 @@ class MemoryBank(nn.Module):
         # ln Z of NCE, since Z itself has no room in float16; -inf before the first estimate
         self.register_buffer("log_partition", torch.tensor(-torch.inf, dtype=torch.float64))
 
+    def extra_repr(self) -> str:
+        instances, dim = self.vectors.shape
+        return f"instances={instances}, dim={dim}, momentum={self.momentum}, dtype={self.vectors.dtype}"
+
     @property
     def partition(self) -> Tensor:
         """NCE's Z, a float64 number; 0 before the first estimate."""
@@ -81,7 +85,8 @@ class MemoryBank(nn.Module):
     def update(self, index: Tensor, features: Tensor) -> None:
         """vector <- unit(momentum * vector + (1 - momentum) * feature), after the loss has been computed.
 
-        With several processes give the gathered index and features, so that all banks stay the same.
+        With several processes give the gathered index and features, so that all banks stay the same, and start them
+        with the same generator.
         """
         if features.shape != (len(index), self.vectors.shape[1]):
             expected = (len(index), self.vectors.shape[1])

@@ -48,6 +48,10 @@ class Queue(nn.Module):
         self.register_buffer("pointer", torch.zeros((), dtype=torch.long))
         self.register_buffer("filled", torch.tensor(size if noise else 0))
 
+    def extra_repr(self) -> str:
+        size, dim = self.keys.shape
+        return f"size={size}, dim={dim}, filled={int(self.filled)}"
+
     @property
     def ready(self) -> bool:
         return int(self.filled) == len(self.keys)
@@ -63,7 +67,8 @@ class Queue(nn.Module):
     def enqueue(self, keys: Tensor, ids: Tensor | None = None) -> None:
         """Puts keys (B, dim) in the place of the oldest, as they are: a mean of keys is not made unit length again.
 
-        With several processes give the gathered keys, so that all queues stay the same.
+        With several processes give the gathered keys, so that all queues stay the same, and start them with the same
+        generator.
         """
         size, dim = self.keys.shape
         if keys.dim() != 2 or keys.shape[1] != dim:
