@@ -1,6 +1,6 @@
-"""The three words every part of manyview shares: a query, its positives, its negatives.
+"""The words every part of manyview shares: a query, its positives, its negatives; a sample and a batch of them.
 
-This is the one file that everybody may import. It knows no loss, no queue and no image.
+With `draws.py`, this is all that everybody may import. It knows no loss, no queue and no file.
 """
 
 from __future__ import annotations
@@ -12,6 +12,22 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """One thing as the data set has it: raw views by name.
+
+    id     what it is, the same for ever and in every selection of the data
+    index  where it is: its row in this data set, 0 to n - 1
+    views  (C, H, W) each: uint8 for pictures, float32 in its own unit for sensors; one that is missing is not there
+    label  -1 where there is none
+    """
+
+    id: int
+    index: int
+    views: dict[str, Tensor]
+    label: int = -1
+
 
 Gather = Callable[[Tensor], Tensor]
 """Joins the rows of all processes, with gradient; `alone` in one process."""
