@@ -1,0 +1,102 @@
+"""Colour, whole batch at once: each picture its own strengths. Equal to torchvision's functions on floats.
+
+Pictures are *planes*, (3, n, h, w) in [0, 1]: red of all pictures, then green, then blue. Every pass over memory then
+reads one contiguous block, and everything is done in place. Factors are (n,).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import permutations
+
+import torch
+from torch import Tensor
+
+RED, GREEN, BLUE = 0.2989, 0.587, 0.114  # torchvision's weights of luma
+
+
+def luma(planes: Tensor) -> Tensor:
+    """(n, h, w)"""
+    return (planes[0] * RED).add_(planes[1], alpha=GREEN).add_(planes[2], alpha=BLUE)
+
+
+def brightness_(planes: Tensor, factor: Tensor) -> None:
+    planes.mul_(factor[:, None, None]).clamp_(0, 1)
+
+
+def contrast_(planes: Tensor, factor: Tensor) -> None:
+    """Away from the mean luma of the picture."""
+    red, green, blue = planes.mean((2, 3))
+    rest = (RED * red + GREEN * green + BLUE * blue) * (1 - factor)
+    planes.mul_(factor[:, None, None]).add_(rest[:, None, None]).clamp_(0, 1)
+
+
+def saturation_(planes: Tensor, factor: Tensor) -> None:
+    """Away from the luma of the pixel."""
+    factor = factor[:, None, None]
+    grey = luma(planes).mul_(1 - factor)
+    planes.mul_(factor).add_(grey).clamp_(0, 1)
+
+
+def hue_(planes: Tensor, turns: Tensor) -> None:
+    """Turns the hue of HSV; value and saturation stay.
+
+    With chroma c = max - min, the hue is, in sixths of a turn from red, +-(1 - r' + g' + b') where x' = (x - min) / c,
+    and its sign is that of g - b. Back: a channel is min + c clamp(2 - distance of the hue to the channel's, 0, 1).
+    No pixel is looked up or compared: branches cost more than all of this arithmetic.
+    """
+    r, g, b = planes
+    low = torch.minimum(r, g)
+    torch.minimum(low, b, out=low)
+    high = torch.maximum(r, g)
+    torch.maximum(high, b, out=high)
+    chroma = high - low
+    hue = high.add_(g).add_(b).sub_(r).sub_(low, alpha=2).div_(chroma + 1e-20)  # 0 to 3
+    hue = torch.copysign(hue, g - b).add_(6 * turns[:, None, None])
+    hue.sub_(torch.mul(hue, 1 / 6).floor_(), alpha=6)  # 0 to 6
+    distance = torch.sub(hue, 3).abs_().clamp_(1, 2)  # to cyan, opposite to red
+    torch.addcmul(low - chroma, distance, chroma, out=r)
+    low.add_(chroma, alpha=2)
+    for channel, centre in ((g, 2), (b, 4)):
+        torch.sub(hue, centre, out=distance)
+        torch.addcmul(low, distance.abs_().clamp_(1, 2), chroma, value=-1, out=channel)
+
+
+OPERATIONS = (brightness_, contrast_, saturation_, hue_)
+_TURNS = torch.tensor([*permutations(range(4)), (-1,) * 4])  # the last one: no jitter
+
+
+def jitter_(planes: Tensor, colour: Tensor, order: Tensor, strengths: Sequence[float]) -> None:
+    """torchvision's ColorJitter, each picture in its own order; `colour` (n, 4) and `order` (n,) as in `look.Drawn`.
+
+    An operation of strength 0 is left out, as it is there.
+    """
+    for turn in _TURNS[order].unbind(1):  # (n,) what happens first, second, ...
+        for number in set(turn.tolist()) - {-1}:
+            if strengths[number]:
+                some_(planes, turn == number, OPERATIONS[number], colour[:, number])
+
+
+def some_(planes: Tensor, chosen: Tensor, operation: Callable[..., None], *factors: Tensor) -> None:
+    """The operation, in place, on the chosen pictures only, with their factors."""
+    rows = chosen.nonzero()[:, 0]
+    if not len(rows):
+        return
+    own = [factor[rows].to(planes) for factor in factors]
+    if len(rows) == planes.shape[1]:
+        operation(planes, *own)
+        return
+    rows = rows.to(planes.device)
+    some = planes.index_select(1, rows)
+    operation(some, *own)
+    planes.index_copy_(1, rows, some)
+
+
+def grey_(planes: Tensor) -> None:
+    planes.copy_(luma(planes).expand_as(planes))
+
+
+def solarise_(planes: Tensor, threshold: float = 0.5) -> None:
+    """Inverts what is at least the threshold."""
+    bright = (planes >= threshold).to(planes.dtype)
+    planes.addcmul_(bright, 1 - 2 * planes)

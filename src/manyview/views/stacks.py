@@ -1,0 +1,127 @@
+"""The papers' augmentations by name. `STACKS` is a plain table: a function of (size, views) and its own options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from manyview.views.look import Look
+from manyview.views.stack import CIFAR, Sensor, Stack
+
+_CIFAR_PICTURE = {"image": Sensor(*CIFAR, colour=True)}
+
+
+def simclr(
+    size: int = 224, views: int = 2, *, strength: float = 1.0, sensors: Mapping[str, Sensor] | None = None
+) -> Stack:
+    """SimCLR (Chen et al., ICML 2020), as google-research/simclr has it; also DCL's on ImageNet (appendix).
+
+    Crop of 8 to 100%, flip, jitter (.8, .8, .8, .2) x strength with chance .8, greyscale .2, blur .5 with a kernel of
+    10% and sigma .1 to 2.
+    """
+    jitter = (0.8 * strength, 0.8 * strength, 0.8 * strength, 0.2 * strength)
+    return Stack([Look(size, jitter=jitter, jitter_p=0.8, grey=0.2, blur=0.5)] * views, sensors)
+
+
+def simclr_cifar(size: int = 32, views: int = 2, *, strength: float = 0.5) -> Stack:
+    """SimCLR's for CIFAR-10 (its section B.9): strength .5, no blur."""
+    jitter = (0.8 * strength, 0.8 * strength, 0.8 * strength, 0.2 * strength)
+    return Stack([Look(size, jitter=jitter, jitter_p=0.8, grey=0.2)] * views, _CIFAR_PICTURE)
+
+
+def moco_v1(size: int = 224, views: int = 2, *, sensors: Mapping[str, Sensor] | None = None) -> Stack:
+    """MoCo (He et al., CVPR 2020), as facebookresearch/moco has it: greyscale comes before the jitter."""
+    look = Look(size, (0.2, 1.0), grey=0.2, grey_first=True, jitter=(0.4, 0.4, 0.4, 0.4))
+    return Stack([look] * views, sensors)
+
+
+def moco_v2(size: int = 224, views: int = 2, *, sensors: Mapping[str, Sensor] | None = None) -> Stack:
+    """MoCo v2 (Chen et al., 2020), also JCL's and CACR's on ImageNet.
+
+    The code blurs with Pillow's approximation of the Gaussian, this with the Gaussian itself.
+    """
+    look = Look(size, (0.2, 1.0), jitter=(0.4, 0.4, 0.4, 0.1), jitter_p=0.8, grey=0.2, blur=0.5)
+    return Stack([look] * views, sensors)
+
+
+def moco_v3(
+    size: int = 224, views: int = 2, *, smallest: float = 0.2, sensors: Mapping[str, Sensor] | None = None
+) -> Stack:
+    """MoCo v3 (Chen et al., ICCV 2021): two unlike looks, which further views repeat in turn.
+
+    The first is always blurred, the second seldom but at times solarised. `smallest` is .2 for ResNets, .08 for ViTs.
+    """
+    first, second = (
+        Look(
+            size,
+            (smallest, 1.0),
+            jitter=(0.4, 0.4, 0.2, 0.1),
+            jitter_p=0.8,
+            grey=0.2,
+            blur=blur,
+            solarise=solarise,
+        )
+        for blur, solarise in ((1.0, 0.0), (0.1, 0.2))
+    )
+    return Stack([(first, second)[view % 2] for view in range(views)], sensors)
+
+
+def cacr_cifar(size: int = 32, views: int = 2) -> Stack:
+    """CACR on CIFAR-10 and CIFAR-100 (appendix C.1): the jitter always happens, no blur."""
+    look = Look(size, (0.2, 1.0), jitter=(0.4, 0.4, 0.4, 0.4), grey=0.2)
+    return Stack([look] * views, _CIFAR_PICTURE)
+
+
+def cacr_stl(size: int = 64, views: int = 2, *, sensors: Mapping[str, Sensor] | None = None) -> Stack:
+    """CACR on STL-10 (appendix C.1): 64 px, crops from 8%."""
+    look = Look(size, (0.08, 1.0), jitter=(0.4, 0.4, 0.4, 0.4), grey=0.2)
+    return Stack([look] * views, sensors)
+
+
+def multicrop(
+    size: int = 224,
+    views: int = 8,
+    *,
+    small_size: int = 96,
+    large_scale: tuple[float, float] = (0.14, 1.0),
+    small_scale: tuple[float, float] = (0.05, 0.14),
+    sensors: Mapping[str, Sensor] | None = None,
+) -> Stack:
+    """SwAV's multi-crop (Caron et al., NeurIPS 2020): two large views, the others small; SimCLR's colours.
+
+    CACR's code takes eight small ones with `small_scale=(0.05, 0.4)`.
+    """
+    if views < 2:
+        raise ValueError(f"views={views}: multicrop has two large views, then small ones; give at least 2")
+    shapes = [(size, large_scale)] * 2 + [(small_size, small_scale)] * (views - 2)
+    looks = [Look(side, scale, jitter=(0.8, 0.8, 0.8, 0.2), jitter_p=0.8, grey=0.2, blur=0.5) for side, scale in shapes]
+    return Stack(looks, sensors)
+
+
+def probe_train(size: int = 224, views: int = 1, *, sensors: Mapping[str, Sensor] | None = None) -> Stack:
+    """What classifiers on frozen features are trained with (MoCo, JCL, CACR): crop of 8 to 100% and flip."""
+    return Stack([Look(size)] * views, sensors)
+
+
+def probe_test(
+    size: int = 224, views: int = 1, *, resize: int | None = None, sensors: Mapping[str, Sensor] | None = None
+) -> Stack:
+    """The middle of the picture, nothing drawn: short side to `resize`, then the middle `size` pixels.
+
+    `resize` is size x 256 / 224 from 96 px upwards, as is usual for photos; smaller pictures are taken whole.
+    """
+    short = resize or (round(size * 256 / 224) if size >= 96 else size)
+    return Stack([Look(size, scale=None, resize=short, flip=0.0)] * views, sensors)
+
+
+STACKS: dict[str, Callable[..., Stack]] = {
+    "simclr": simclr,
+    "simclr-cifar": simclr_cifar,
+    "moco-v1": moco_v1,
+    "moco-v2": moco_v2,
+    "moco-v3": moco_v3,
+    "cacr-cifar": cacr_cifar,
+    "cacr-stl": cacr_stl,
+    "multicrop": multicrop,
+    "probe-train": probe_train,
+    "probe-test": probe_test,
+}

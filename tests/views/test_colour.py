@@ -1,0 +1,101 @@
+"""Each colour operation is torchvision's, picture by picture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import permutations
+
+import pytest
+import torch
+import torchvision.transforms.functional as tv
+from torch import Tensor
+
+from manyview.views import colour
+
+N = 7
+
+
+@pytest.fixture
+def images() -> Tensor:
+    """(N, 3, 11, 13): noise, and pictures where hue is delicate: grey, black, white, pure and equal channels."""
+    images = torch.rand(N, 3, 11, 13, generator=torch.Generator().manual_seed(0))
+    images[1] = images[1, :1]
+    images[2, :, :4], images[2, :, 4:8] = 0, 1
+    images[3, 1] = images[3, 2]
+    images[4] = (images[4] > 0.5).float()
+    return images
+
+
+def planes(images: Tensor) -> Tensor:
+    return images.transpose(0, 1).contiguous()
+
+
+OPERATIONS: list[tuple[str, Callable[[Tensor, Tensor], None], Callable[[Tensor, float], Tensor], float, float]] = [
+    ("brightness", colour.brightness_, tv.adjust_brightness, 0.2, 1.8),
+    ("contrast", colour.contrast_, tv.adjust_contrast, 0.2, 1.8),
+    ("saturation", colour.saturation_, tv.adjust_saturation, 0.2, 1.8),
+    ("hue", colour.hue_, tv.adjust_hue, -0.5, 0.5),
+]
+
+
+@pytest.mark.parametrize(("name", "ours", "theirs", "low", "high"), OPERATIONS, ids=[row[0] for row in OPERATIONS])
+def test_an_operation_with_a_factor_per_picture_is_torchvisions(
+    name: str,
+    ours: Callable[[Tensor, Tensor], None],
+    theirs: Callable[[Tensor, float], Tensor],
+    low: float,
+    high: float,
+    images: Tensor,
+) -> None:
+    factors = torch.linspace(low, high, N)
+    out = planes(images)
+    ours(out, factors)
+    for row, factor in enumerate(factors.tolist()):
+        torch.testing.assert_close(out[:, row], theirs(images[row], factor), atol=1e-5, rtol=0)
+
+
+def test_a_whole_turn_of_hue_changes_nothing(images: Tensor) -> None:
+    out = planes(images)
+    colour.hue_(out, torch.ones(N))
+    torch.testing.assert_close(out, planes(images), atol=1e-5, rtol=0)
+
+
+def test_every_order_of_the_jitter_is_torchvisions(images: Tensor) -> None:
+    image = images[:1].expand(24, -1, -1, -1)
+    factors = torch.tensor([[0.7, 1.4, 0.6, 0.2]]).expand(24, -1)
+    out = planes(image)
+    colour.jitter_(out, factors, torch.arange(24), (0.4, 0.4, 0.4, 0.2))
+    for row, turn in enumerate(permutations(range(4))):
+        expected = images[0]
+        for operation in turn:
+            expected = OPERATIONS[operation][2](expected, factors[0, operation].item())
+        torch.testing.assert_close(out[:, row], expected, atol=1e-5, rtol=0)
+
+
+def test_order_minus_one_and_strength_zero_leave_pictures_alone(images: Tensor) -> None:
+    factors = torch.full((N, 4), 0.5)
+    untouched, without_hue, hue = planes(images), planes(images), planes(images)
+    colour.jitter_(untouched, factors, torch.full((N,), -1), (1, 1, 1, 0.5))
+    assert torch.equal(untouched, planes(images))
+    colour.jitter_(without_hue, factors, torch.zeros(N, dtype=torch.long), (1, 1, 1, 0))
+    colour.jitter_(hue, factors, torch.zeros(N, dtype=torch.long), (1, 1, 1, 0.5))
+    assert not torch.equal(without_hue, hue)
+
+
+def test_greyscale_and_solarise_are_torchvisions(images: Tensor) -> None:
+    grey, solar = planes(images), planes(images)
+    colour.grey_(grey)
+    colour.solarise_(solar)
+    torch.testing.assert_close(grey.transpose(0, 1), tv.rgb_to_grayscale(images, 3), atol=1e-6, rtol=0)
+    torch.testing.assert_close(solar.transpose(0, 1), tv.solarize(images, 0.5), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("chosen", [[], [2, 5], list(range(N))])
+def test_only_the_chosen_pictures_change(chosen: list[int], images: Tensor) -> None:
+    out = planes(images)
+    mask = torch.zeros(N, dtype=torch.bool)
+    mask[chosen] = True
+    factors = torch.linspace(0.1, 0.7, N)
+    colour.some_(out, mask, colour.brightness_, factors)
+    expected = torch.where(mask[:, None, None], planes(images) * factors[:, None, None], planes(images))
+    torch.testing.assert_close(out, expected)
