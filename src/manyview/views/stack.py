@@ -5,6 +5,7 @@ What is drawn for a picture depends on (seed, epoch, id) and on the look's place
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from manyview.views.blur import blur_
 from manyview.views.colour import grey_, jitter_, solarise_, some_
 from manyview.views.look import GEOMETRY, PHOTOMETRY, Drawn, Look, draw
 from manyview.views.resample import crop_batch, crop_one
+from manyview.views.threads import cores, each
 
 Views = dict[str, list[Tensor]]
 """Per raw view its looks, each (n, C, size, size): {"image": [look 1, look 2]}."""
@@ -170,12 +172,16 @@ def _develop(cut: Cut, look: Look, drawn: Drawn, sensor: Sensor, like: Tensor) -
     n, channels = like.shape[:2]
     out = torch.empty(n, channels, look.size, look.size, device=like.device, memory_format=torch.channels_last)
     scale, shift = _affine(sensor, like)
-    for rows in torch.arange(n).split(max(1, CACHE // look.size**2)):
+
+    def develop(rows: Tensor) -> None:
         planes = cut(rows)
         if sensor.colour:
-            colour_(planes.mul_(1 / 255), look, Drawn(*(each[rows] for each in drawn)))
+            colour_(planes.mul_(1 / 255), look, Drawn(*(column[rows] for column in drawn)))
             planes.mul_(255)
-        out[rows[0] : rows[-1] + 1] = planes.mul_(scale).add_(shift).transpose(0, 1)
+        out[int(rows[0]) : int(rows[-1]) + 1] = planes.mul_(scale).add_(shift).transpose(0, 1)
+
+    parts = max(cores(), math.ceil(n * look.size**2 / CACHE)) if like.device.type == "cpu" else 1
+    each(develop, torch.arange(n).tensor_split(min(parts, n)))
     return out
 
 
@@ -199,11 +205,11 @@ def _coloured(crop: Tensor, look: Look, drawn: Drawn) -> Tensor:
 
 def _affine(sensor: Sensor, like: Tensor) -> tuple[Tensor, Tensor]:
     """(x / 255 - mean) / std as x * scale + shift, (C or 1, 1, 1, 1)."""
-    mean, std = (torch.tensor(each, device=like.device).view(-1, 1, 1, 1) for each in (sensor.mean, sensor.std))
+    mean, std = (torch.tensor(number, device=like.device).view(-1, 1, 1, 1) for number in (sensor.mean, sensor.std))
     unit = 1 / 255 if like.dtype == torch.uint8 and not sensor.nearest else 1.0
     return unit / std, -mean / std
 
 
 def _seen(crops: Tensor, sensor: Sensor) -> Tensor:
-    scale, shift = (each[:, 0] for each in _affine(sensor, crops))
+    scale, shift = (factor[:, 0] for factor in _affine(sensor, crops))
     return crops.to(torch.float32, memory_format=torch.channels_last).mul_(scale).add_(shift)

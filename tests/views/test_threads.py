@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+
+from manyview.views import Look, Stack
+from manyview.views.threads import each
+
+
+def test_every_part_is_worked_on_once() -> None:
+    done = torch.zeros(50)
+    each(lambda i: done[i].add_(1), list(range(50)))
+    assert (done == 1).all()
+
+
+def test_a_mistake_in_a_part_is_raised() -> None:
+    def work(part: int) -> None:
+        if part == 3:
+            raise ValueError("part 3")
+
+    with pytest.raises(ValueError, match="part 3"):
+        each(work, list(range(5)))
+
+
+def test_torch_uses_one_core_inside_and_as_many_as_before_outside() -> None:
+    before, inside = torch.get_num_threads(), []
+    torch.set_num_threads(2)
+    try:
+        each(lambda _: inside.append((torch.get_num_threads(), threading.current_thread().name)), [1, 2, 3])
+        assert {number for number, _ in inside} == {1}
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("cores", [1, 2, 3])
+def test_views_are_the_same_for_any_number_of_cores(cores: int) -> None:
+    images = torch.randint(256, (40, 3, 32, 32), dtype=torch.uint8)
+    stack = Stack([Look(32, jitter=(0.4,) * 4, grey=0.2, blur=0.5)])
+    before = torch.get_num_threads()
+    expected = stack({"image": images}, torch.arange(40))["image"][0]
+    try:
+        torch.set_num_threads(cores)
+        assert torch.equal(stack({"image": images}, torch.arange(40))["image"][0], expected)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_views_can_be_made_in_inference_mode() -> None:
+    with torch.inference_mode():
+        view = Stack([Look(8)])({"image": torch.zeros(6, 3, 9, 9, dtype=torch.uint8)}, torch.arange(6))["image"][0]
+    assert view.shape == (6, 3, 8, 8)
