@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -124,15 +124,17 @@ class Stack:
         picture = image.dtype == torch.uint8 and image.shape[-3] == 3
         return self.sensors.get(name, PICTURE if picture else Sensor())
 
-    def _drawn(
-        self, name: str, ids: Tensor, seed: int, epoch: int, size: Sequence[int]
-    ) -> Iterator[tuple[Look, Drawn]]:
+    def _drawn(self, name: str, ids: Tensor, seed: int, epoch: int, size: Sequence[int]) -> list[tuple[Look, Drawn]]:
         """Each look with what it draws for the pictures; sensors differ in the photometric part only."""
-        keys = key(seed, epoch, ids.cpu(), torch.arange(len(self))[:, None])  # (looks, n)
-        geometry, photometry = uniform(keys, GEOMETRY), uniform(key(keys, zlib.crc32(name.encode())), PHOTOMETRY)
         height, width = (torch.full((len(ids),), side) for side in size)
-        for look, g, p in zip(self.looks, geometry, photometry, strict=True):
-            yield look, draw(look, g, p, height, width)
+
+        def drawn(number: int) -> tuple[Look, Drawn]:
+            geometry = key(seed, epoch, ids.cpu(), number)
+            photometry = key(geometry, zlib.crc32(name.encode()))
+            g, p = uniform(geometry, GEOMETRY), uniform(photometry, PHOTOMETRY)
+            return self.looks[number], draw(self.looks[number], g, p, height, width)
+
+        return each(drawn, range(len(self)))
 
 
 def _scaled(box: Tensor, reference: Sequence[int], size: Sequence[int]) -> Tensor:

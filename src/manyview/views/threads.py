@@ -16,26 +16,25 @@ from typing import TypeVar
 import torch
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 def cores() -> int:
     return torch.get_num_threads()
 
 
-def each(work: Callable[[T], object], parts: Sequence[T]) -> None:
-    """work(part) for every part, on as many cores as torch may use."""
+def each(work: Callable[[T], R], parts: Sequence[T]) -> list[R]:
+    """[work(part) for part in parts], on as many cores as torch may use."""
     threads = cores()
-    if threads == 1 or len(parts) == 1:
-        for part in parts:
-            work(part)
-        return
+    if threads == 1:
+        return [work(part) for part in parts]
     inference = torch.is_inference_mode_enabled()  # known to this thread only
 
-    def go(part: T) -> None:
+    def go(part: T) -> R:
         with torch.inference_mode(inference):
-            work(part)
+            return work(part)
 
-    list(_pool(threads, os.getpid()).map(go, parts))
+    return list(_pool(threads, os.getpid()).map(go, parts))
 
 
 @cache
