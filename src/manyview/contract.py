@@ -1,6 +1,6 @@
 """The words every part of manyview shares: a query, its positives, its negatives; a sample and a batch of them.
 
-With `draws.py`, this is all that everybody may import. It knows no loss, no queue and no file.
+With `draws.py` and `cores.py`, this is all that everybody may import. It knows no loss, no queue and no file.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
 
 @dataclass(frozen=True, eq=False)
 class Sample:

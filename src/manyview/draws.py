@@ -1,18 +1,22 @@
 """Random numbers that depend only on what they are for: (seed, epoch, id) and nothing else.
 
 A generator has a state, so what it gives depends on who asked before. Here a number is a hash of its key, as in
-counter-based generators (Salmon et al., SC 2011), so a sample's crop is the same for any number of workers or processes,
-in any order, and after a resume in the middle of an epoch. The hash is SplitMix64's (Steele et al., OOPSLA 2014).
+counter-based generators (Salmon et al., SC 2011), so a sample's crop is the same for any number of workers or
+processes, in any order, and after a resume in the middle of an epoch. The hash is SplitMix64's (Steele et al., 2014).
 """
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import torch
 from torch import Tensor
 
-_GOLDEN = 0x9E3779B97F4A7C15 - 2**64  # odd, 2^64 / golden ratio, as a signed number
-_FIRST = 0xBF58476D1CE4E5B9 - 2**64
-_SECOND = 0x94D049BB133111EB - 2**64
+_Whole = np.ndarray[Any, np.dtype[np.uint64]]
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # odd, 2^64 / golden ratio
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
 
 
 def key(*parts: int | Tensor) -> Tensor:
@@ -20,16 +24,19 @@ def key(*parts: int | Tensor) -> Tensor:
 
     >>> key(seed, epoch, ids).shape == ids.shape
     """
-    mixed = torch.zeros((), dtype=torch.int64)
-    for part in parts:
-        mixed = _mix(mixed + _GOLDEN) ^ torch.as_tensor(part, dtype=torch.int64)
-    return _mix(mixed + _GOLDEN)
+    with np.errstate(over="ignore"):  # numpy rather than torch: its whole numbers wrap, and few of them cost little
+        mixed: _Whole = np.zeros((), np.uint64)
+        for part in parts:
+            mixed = _mix(mixed + _GOLDEN) ^ _whole(part)
+        return torch.from_numpy(np.asarray(_mix(mixed + _GOLDEN)).view(np.int64))
 
 
 def uniform(keys: Tensor, count: int) -> Tensor:
     """(*keys.shape, count) numbers in [0, 1), float64, for keys made by `key`."""
-    steps = torch.arange(1, count + 1, dtype=torch.int64, device=keys.device) * _GOLDEN
-    return _shift(_mix(keys[..., None] + steps), 11).double() * 2.0**-53
+    with np.errstate(over="ignore"):
+        steps = np.arange(1, count + 1, dtype=np.uint64) * _GOLDEN
+        mixed = _mix(np.asarray(_whole(keys))[..., None] + steps)
+    return torch.from_numpy((mixed >> np.uint64(11)) * 2.0**-53)
 
 
 def order(keys: Tensor) -> Tensor:
@@ -37,12 +44,15 @@ def order(keys: Tensor) -> Tensor:
     return keys.argsort(stable=True)
 
 
-def _mix(x: Tensor) -> Tensor:
-    x = (x ^ _shift(x, 30)) * _FIRST
-    x = (x ^ _shift(x, 27)) * _SECOND
-    return x ^ _shift(x, 31)
+def _whole(part: int | Tensor) -> _Whole:
+    if isinstance(part, Tensor):
+        held: _Whole = part.to("cpu", torch.int64).numpy().view(np.uint64)
+        return held
+    return np.asarray(part % 2**64, np.uint64)
 
 
-def _shift(x: Tensor, bits: int) -> Tensor:
-    """Logical shift to the right; torch's own copies the sign."""
-    return (x >> bits) & ((1 << (64 - bits)) - 1)
+def _mix(x: _Whole) -> _Whole:
+    x = (x ^ (x >> np.uint64(30))) * _FIRST
+    x = (x ^ (x >> np.uint64(27))) * _SECOND
+    mixed: _Whole = x ^ (x >> np.uint64(31))
+    return mixed

@@ -9,8 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import permutations
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from manyview.cores import room
+from manyview.views.look import Array
 
 RED, GREEN, BLUE = 0.2989, 0.587, 0.114  # torchvision's weights of luma
 
@@ -63,33 +67,55 @@ def hue_(planes: Tensor, turns: Tensor) -> None:
 
 
 OPERATIONS = (brightness_, contrast_, saturation_, hue_)
-_TURNS = torch.tensor([*permutations(range(4)), (-1,) * 4])  # the last one: no jitter
+_TURNS = np.array([*permutations(range(4)), (-1,) * 4])  # the last one: no jitter
 
 
-def jitter_(planes: Tensor, colour: Tensor, order: Tensor, strengths: Sequence[float]) -> None:
+def jitter(planes: Tensor, colour: Array, order: Array, strengths: Sequence[float]) -> tuple[Tensor, Array]:
     """torchvision's ColorJitter, each picture in its own order; `colour` (n, 4) and `order` (n,) as in `look.Drawn`.
 
-    An operation of strength 0 is left out, as it is there.
+    Before each of the four turns, pictures are moved so that those of one operation lie together. They stay where they
+    are then: what comes back is the planes, and which picture each is. An operation of strength 0 is left out, as it is
+    there. The given planes may be overwritten; they must not lie in the room "a".
     """
-    for turn in _TURNS[order].unbind(1):  # (n,) what happens first, second, ...
-        for number in set(turn.tolist()) - {-1}:
-            if strengths[number]:
-                some_(planes, turn == number, OPERATIONS[number], colour[:, number])
+    rows: Array = np.arange(len(order))
+    for place, turn in enumerate(_TURNS[order].T):  # (n,) what happens first, second, ...
+        planes, rows = _together(planes, rows, turn, "ab"[place % 2])
+        end = 0
+        for number, count in enumerate(np.bincount(turn + 1, minlength=5).tolist(), start=-1):
+            start, end = end, end + count
+            if number >= 0 and count and strengths[number]:
+                factor = torch.from_numpy(colour[rows[start:end], number])
+                OPERATIONS[number](planes[:, start:end], factor.to(planes.device))
+    return planes, rows
 
 
-def some_(planes: Tensor, chosen: Tensor, operation: Callable[..., None], *factors: Tensor) -> None:
+def _together(planes: Tensor, rows: Array, turn: Array, into: str) -> tuple[Tensor, Array]:
+    """Planes of the pictures `rows`, moved to the order of their turn's operation."""
+    if len(rows) == 1:
+        return planes, rows
+    wanted = turn.argsort(kind="stable")
+    return taken(planes, rows.argsort()[wanted], into), wanted
+
+
+def taken(planes: Tensor, pictures: Array, into: str) -> Tensor:
+    """The pictures of these numbers, in this order, copied into a room."""
+    index = torch.from_numpy(pictures).to(planes.device)
+    return torch.index_select(planes, 1, index, out=room(into, *planes.shape, device=planes.device))
+
+
+def some_(planes: Tensor, chosen: Array, operation: Callable[..., None], *factors: Array) -> None:
     """The operation, in place, on the chosen pictures only, with their factors."""
-    rows = chosen.nonzero()[:, 0]
+    rows = chosen.nonzero()[0]
     if not len(rows):
         return
-    own = [factor[rows].to(planes) for factor in factors]
+    own = [torch.from_numpy(factor[rows]).to(planes.device) for factor in factors]
     if len(rows) == planes.shape[1]:
         operation(planes, *own)
         return
-    rows = rows.to(planes.device)
-    some = planes.index_select(1, rows)
+    index = torch.from_numpy(rows).to(planes.device)
+    some = planes.index_select(1, index)
     operation(some, *own)
-    planes.index_copy_(1, rows, some)
+    planes.index_copy_(1, index, some)
 
 
 def grey_(planes: Tensor) -> None:

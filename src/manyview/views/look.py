@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
+
+Array = np.ndarray[Any, Any]
 
 TRIES = 10  # how often torchvision's RandomResizedCrop draws a box before it takes the central one
 GEOMETRY, PHOTOMETRY = 2 * TRIES + 3, 10  # numbers that one picture takes
@@ -59,71 +60,60 @@ class Look:
 class Drawn(NamedTuple):
     """What was drawn for n pictures under one look."""
 
-    box: Tensor  # (n, 4) int64: top, left, height, width, in pixels of the picture
-    flip: Tensor  # (n,) bool
-    colour: Tensor  # (n, 4) factors of brightness, contrast, saturation; hue in turns
-    order: Tensor  # (n,) which of the 24 orders; -1: no jitter
-    grey: Tensor  # (n,) bool
-    sigma: Tensor  # (n,) 0: no blur
-    solarise: Tensor  # (n,) bool
+    box: Array  # (n, 4) int64: top, left, height, width, in pixels of the picture
+    flip: Array  # (n,) bool
+    colour: Array  # (n, 4) float32 factors of brightness, contrast, saturation; hue in turns
+    order: Array  # (n,) which of the 24 orders; -1: no jitter
+    grey: Array  # (n,) bool
+    sigma: Array  # (n,) float32, 0: no blur
+    solarise: Array  # (n,) bool
 
 
-def draw(look: Look, g: Tensor, p: Tensor, height: Tensor, width: Tensor) -> Drawn:
-    """What happens to n pictures of the given sizes, from numbers in [0, 1): (n, 23) for geometry, (n, 10) for colour.
+def draw(look: Look, g: Array, p: Array, height: int, width: int) -> Drawn:
+    """What happens to n pictures of one size, from numbers in [0, 1): (n, 23) for geometry, (n, 10) for colour.
 
     Pictures that show the same thing through different sensors share the geometric numbers.
     """
     low, high = _bounds(look.jitter)
-    colour = low + (high - low) * p[:, 0:4]
     active = (p[:, 4] < look.jitter_p) & any(look.jitter)
-    order = torch.where(active, (p[:, 5] * ORDERS).long(), -1)
     sigma = look.sigma[0] + (look.sigma[1] - look.sigma[0]) * p[:, 6]
+    whole = np.broadcast_to(np.array([0, 0, height, width]), (len(g), 4))
     return Drawn(
-        box=random_boxes(g, height, width, look.scale, look.ratio) if look.scale else _whole(height, width),
+        box=random_boxes(g, height, width, look.scale, look.ratio) if look.scale else whole,
         flip=g[:, 22] < look.flip,
-        colour=colour,
-        order=order,
+        colour=(low + (high - low) * p[:, 0:4]).astype(np.float32),
+        order=np.where(active, (p[:, 5] * ORDERS).astype(np.int64), -1),
         grey=p[:, 7] < look.grey,
-        sigma=torch.where(p[:, 8] < look.blur, sigma, 0.0),
+        sigma=np.where(p[:, 8] < look.blur, sigma, 0.0).astype(np.float32),
         solarise=p[:, 9] < look.solarise,
     )
 
 
-def random_boxes(
-    u: Tensor, height: Tensor, width: Tensor, scale: tuple[float, float], ratio: tuple[float, float]
-) -> Tensor:
+def random_boxes(u: Array, height: int, width: int, scale: tuple[float, float], ratio: tuple[float, float]) -> Array:
     """torchvision's RandomResizedCrop.get_params for n pictures at once, from (n, 22 or more) uniform numbers."""
-    area = (height * width).double()[:, None] * (scale[0] + (scale[1] - scale[0]) * u[:, :TRIES])
+    area = height * width * (scale[0] + (scale[1] - scale[0]) * u[:, :TRIES])
     low, high = math.log(ratio[0]), math.log(ratio[1])
-    aspect = torch.exp(low + (high - low) * u[:, TRIES : 2 * TRIES])
-    w, h = (area * aspect).sqrt().round().long(), (area / aspect).sqrt().round().long()  # (n, TRIES)
-    fits = (w > 0) & (h > 0) & (w <= width[:, None]) & (h <= height[:, None])
-    first = fits.int().argmax(1, keepdim=True)
-    w, h = w.gather(1, first)[:, 0], h.gather(1, first)[:, 0]
-    top = (u[:, 2 * TRIES] * (height - h + 1)).long()
-    left = (u[:, 2 * TRIES + 1] * (width - w + 1)).long()
-    drawn = torch.stack([top, left, h, w], 1)
-    return torch.where(fits.any(1, keepdim=True), drawn, _central(height, width, ratio))
+    aspect = np.exp(low + (high - low) * u[:, TRIES : 2 * TRIES])
+    w, h = (np.rint(np.sqrt(side)).astype(np.int64) for side in (area * aspect, area / aspect))  # (n, TRIES)
+    fits = (w > 0) & (h > 0) & (w <= width) & (h <= height)
+    first = (np.arange(len(u)), fits.argmax(1))
+    w, h = w[first], h[first]
+    top = (u[:, 2 * TRIES] * (height - h + 1)).astype(np.int64)
+    left = (u[:, 2 * TRIES + 1] * (width - w + 1)).astype(np.int64)
+    boxes = np.stack([top, left, h, w], 1)
+    boxes[~fits.any(1)] = _central(height, width, ratio)
+    return boxes
 
 
-def _central(height: Tensor, width: Tensor, ratio: tuple[float, float]) -> Tensor:
+def _central(height: int, width: int, ratio: tuple[float, float]) -> tuple[int, int, int, int]:
     """The largest box in the middle whose ratio is allowed: where no try fitted."""
-    h = torch.minimum(height, (width / ratio[0]).round().long())
-    w = torch.minimum(width, (height * ratio[1]).round().long())
-    return torch.stack([(height - h) // 2, (width - w) // 2, h, w], 1)
+    h, w = min(height, round(width / ratio[0])), min(width, round(height * ratio[1]))
+    return (height - h) // 2, (width - w) // 2, h, w
 
 
-def _whole(height: Tensor, width: Tensor) -> Tensor:
-    zero = torch.zeros_like(height)
-    return torch.stack([zero, zero, height, width], 1)
-
-
-def _bounds(jitter: tuple[float, float, float, float]) -> tuple[Tensor, Tensor]:
-    strength = torch.tensor(jitter, dtype=torch.float64)
-    centre = torch.tensor([1.0, 1.0, 1.0, 0.0], dtype=torch.float64)
-    low = centre - strength
-    low[:3].clamp_(min=0)
-    return low, centre + strength
+def _bounds(jitter: tuple[float, float, float, float]) -> tuple[Array, Array]:
+    strength, centre = np.array(jitter), np.array([1.0, 1.0, 1.0, 0.0])
+    return np.maximum(centre - strength, [0.0, 0.0, 0.0, -1.0]), centre + strength
 
 
 def _check(look: Look) -> None:

@@ -7,40 +7,57 @@ large picture: torch's own resize of the box, which keeps to uint8 on a CPU.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyview.views.look import Look
+from manyview.cores import room
+from manyview.views.look import Array, Look
 
 
-def crop_batch(images: Tensor, look: Look, box: Tensor, flip: Tensor) -> Tensor:
-    """Planes (C, n, size, size) of pictures (n, C, H, W) in their own range, float32."""
+def crop_batch(images: Tensor, look: Look, box: Array, flip: Array, *, unit: float = 1.0) -> Tensor:
+    """Planes (C, n, size, size) of pictures (n, C, H, W), times `unit`, float32, in the room "b"."""
     n, channels, height, width = images.shape
-    rows = weights(*_axis(look, box, 0), size=look.size, length=height)
-    columns = weights(*_axis(look, box, 1), size=look.size, length=width)
-    columns = torch.where(flip[:, None, None], columns.flip(1), columns).to(images.device)
-    pixels = torch.empty(n, height, channels, width, device=images.device).copy_(images.permute(0, 2, 1, 3))
-    shrunk = torch.bmm(rows.to(images.device), pixels.view(n, height, channels * width))
-    shrunk = torch.bmm(shrunk.view(n, look.size * channels, width), columns.transpose(1, 2))
-    return shrunk.view(n, look.size, channels, look.size).permute(2, 0, 1, 3).contiguous()
+    rows, columns = (
+        weights(*axis, size=look.size, length=length).to(images.device)
+        for axis, length in zip(_axes(look, box, flip), (height, width), strict=True)
+    )
+    space = partial(room, device=images.device)
+    pixels = space("a", n, height, channels, width).copy_(images.permute(0, 2, 1, 3))
+    lower = space("b", n, look.size, channels * width)
+    torch.bmm(rows.mul_(unit), pixels.view(n, height, channels * width), out=lower)
+    small = space("a", n, look.size * channels, look.size)
+    torch.bmm(lower.view(n, look.size * channels, width), columns.transpose(1, 2), out=small)
+    planes = space("b", channels, n, look.size, look.size)
+    return planes.copy_(small.view(n, look.size, channels, look.size).permute(2, 0, 1, 3))
 
 
-def weights(start: Tensor, step: Tensor, low: Tensor, high: Tensor, *, size: int, length: int) -> Tensor:
+def weights(start: Array, step: Array, low: Array, high: Array, *, size: int, length: int) -> Tensor:
     """(n, size, length) of a triangle filter along one axis.
 
-    The centre of output pixel j lies at start + (j + 1/2) step in the picture; only pixels in [low, high) count. Where
-    step > 1 the triangle widens with it, which is the antialiasing.
+    The centre of output pixel j lies at start + (j + 1/2) step in the picture; only pixels in [low, high) of it count.
+    A negative step starts at the other end, which is a flip. Where the step is more than 1 the triangle widens with it,
+    which is the antialiasing.
     """
-    centre = start[:, None] + (torch.arange(size) + 0.5) * step[:, None]
-    pixel = torch.arange(length) + 0.5
-    distance = (pixel - centre[:, :, None]).abs_().div_(step.clamp(min=1)[:, None, None])
-    filtered = distance.neg_().add_(1).clamp_(min=0)
-    filtered *= ((pixel > low[:, None]) & (pixel < high[:, None]))[:, None]
-    return filtered.div_(filtered.sum(2, keepdim=True))
+    centres = start[:, None] + (np.arange(size) + 0.5) * step[:, None]
+    pixels = np.arange(length) + 0.5
+    inside = (pixels > low[:, None]) & (pixels < high[:, None])
+    narrow = -1 / np.maximum(abs(step), 1)
+    centre, pixel, counts, slope = (_tensor(each) for each in (centres, pixels, inside, narrow))
+    filtered = (pixel - centre[:, :, None]).abs_().mul_(slope[:, None, None]).add_(1).clamp_(min=0)
+    filtered.mul_(counts[:, None])
+    return filtered.mul_(1 / filtered.sum(2, keepdim=True))
 
 
-def crop_one(image: Tensor, look: Look, box: Tensor, flip: bool, *, nearest: bool = False) -> Tensor:
+def _tensor(array: Array) -> Tensor:
+    return torch.from_numpy(array.astype(np.float32))
+
+
+def crop_one(image: Tensor, look: Look, box: Array, flip: bool, *, nearest: bool = False) -> Tensor:
     """(C, size, size) of one picture (C, H, W), in its dtype."""
     if look.scale is None:
         view = _middle(image, look, nearest)
@@ -73,12 +90,14 @@ def _resized(look: Look, height: int, width: int) -> tuple[int, int]:
     return int(short * height / width), short
 
 
-def _axis(look: Look, box: Tensor, axis: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """start, step, low, high of `weights` for rows (0) or columns (1)."""
-    start, extent = box[:, axis].float(), box[:, 2 + axis].float()
-    if look.scale is not None:
-        return start, extent / look.size, start, start + extent
-    height, width = int(box[0, 2]), int(box[0, 3])
-    resized = _resized(look, height, width)[axis]
-    step = extent / resized
-    return round((resized - look.size) / 2) * step, step, start, extent
+def _axes(look: Look, box: Array, flip: Array) -> Iterator[tuple[Array, Array, Array, Array]]:
+    """start, step, low, high of `weights`, for rows and for columns."""
+    for axis, turned in enumerate((np.zeros_like(flip), flip)):
+        low, extent = box[:, axis].astype(np.float64), box[:, 2 + axis]
+        if look.scale is None:
+            resized = _resized(look, int(box[0, 2]), int(box[0, 3]))[axis]
+            step = extent / resized
+            start = round((resized - look.size) / 2) * step
+        else:
+            start, step = low, extent / look.size
+        yield np.where(turned, start + look.size * step, start), np.where(turned, -step, step), low, low + extent

@@ -5,28 +5,28 @@ What is drawn for a picture depends on (seed, epoch, id) and on the look's place
 
 from __future__ import annotations
 
-import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from manyview.cores import each
 from manyview.draws import key, uniform
 from manyview.views.blur import blur_
-from manyview.views.colour import grey_, jitter_, solarise_, some_
-from manyview.views.look import GEOMETRY, PHOTOMETRY, Drawn, Look, draw
+from manyview.views.colour import grey_, jitter, solarise_, some_, taken
+from manyview.views.look import GEOMETRY, PHOTOMETRY, Array, Drawn, Look, draw
 from manyview.views.resample import crop_batch, crop_one
-from manyview.views.threads import cores, each
 
 Views = dict[str, list[Tensor]]
 """Per raw view its looks, each (n, C, size, size): {"image": [look 1, look 2]}."""
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 CIFAR = ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))  # of CIFAR-10's training set
-CACHE = 1 << 17  # pixels worked on at a time: what they need stays in a core's own cache
+PART = 1 << 18  # pixels worked on at a time, by one core: enough that starting the operations costs little
 SMALL = 128  # on a CPU, sides up to this are resampled as matrix products, larger ones one by one
 
 
@@ -73,16 +73,15 @@ class Stack:
         return len(self.looks)
 
     def __call__(self, raw: Mapping[str, Tensor], ids: Tensor, *, seed: int = 0, epoch: int = 0) -> Views:
-        """All views of a batch of raw pictures (n, C, H, W), on their device, float32 in channels_last."""
+        """All views of a batch of raw pictures (n, C, H, W), on their device, float32."""
         size = next(iter(raw.values())).shape[2:]
-        made: Views = {}
-        for name, images in raw.items():
-            sensor, made[name] = self.sensor(name, images), []
-            for look, drawn in self._drawn(name, ids, seed, epoch, size):
-                boxes = _scaled(drawn.box, size, images.shape[2:])
-                cut = _cutter(images, look, boxes, drawn.flip, sensor.nearest)
-                made[name].append(_develop(cut, look, drawn, sensor, images))
-        return made
+
+        def cut(name: str, number: int, rows: slice, sensor: Sensor) -> tuple[Tensor, Drawn]:
+            images = raw[name][rows]
+            drawn = self._drawn(name, ids[rows], number, seed, epoch, size)
+            return _cut(images, self.looks[number], drawn, size, sensor), drawn
+
+        return self._develop({name: [images] * len(self) for name, images in raw.items()}, cut)
 
     def prepare(
         self, views: Mapping[str, Tensor], id: int, *, seed: int = 0, epoch: int = 0, colour: bool = True
@@ -95,26 +94,24 @@ class Stack:
         made: Views = {}
         for name, image in views.items():
             sensor, made[name] = self.sensor(name, image), []
-            for look, drawn in self._drawn(name, ids, seed, epoch, size):
-                box = _scaled(drawn.box, size, image.shape[1:])[0]
-                crop = crop_one(image, look, box, bool(drawn.flip), nearest=sensor.nearest)
-                made[name].append(_coloured(crop, look, drawn) if colour and sensor.colour else crop)
+            drawn = self._drawn(name, ids, torch.arange(len(self)), seed, epoch, size)
+            for number, look in enumerate(self.looks):
+                one = Drawn(*(column[number : number + 1] for column in drawn))
+                box = _scaled(one.box, size, image.shape[1:])[0]
+                crop = crop_one(image, look, box, bool(one.flip), nearest=sensor.nearest)
+                made[name].append(_rounded(crop, look, one) if colour and sensor.colour else crop)
         return made
 
     def finish(self, prepared: Views, ids: Tensor, *, seed: int = 0, epoch: int = 0, colour: bool = False) -> Views:
         """What the network sees, from batches of what `prepare` gave; `colour` if that is still to be done."""
-        made: Views = {}
-        for name, looks in prepared.items():
-            sensor = self.sensor(name, looks[0])
-            if not (colour and sensor.colour):
-                made[name] = [_seen(crops, sensor) for crops in looks]
-                continue
-            drawn = self._drawn(name, ids, seed, epoch, (1, 1))  # the crops are made: their boxes are not asked for
-            made[name] = [
-                _develop(_planes_of(crops), look, what, sensor, crops)
-                for crops, (look, what) in zip(looks, drawn, strict=True)
-            ]
-        return made
+
+        def take(name: str, number: int, rows: slice, sensor: Sensor) -> tuple[Tensor, Drawn | None]:
+            crops = prepared[name][number][rows]
+            planes = crops.transpose(0, 1).to(torch.float32, copy=True).mul_(_unit(sensor, crops))
+            late = colour and sensor.colour
+            return planes, self._drawn(name, ids[rows], number, seed, epoch, crops.shape[2:]) if late else None
+
+        return self._develop(prepared, take)
 
     def at_once(self, images: Tensor) -> bool:
         """Whether a batch of such pictures is better made at once than one by one in workers."""
@@ -124,94 +121,115 @@ class Stack:
         picture = image.dtype == torch.uint8 and image.shape[-3] == 3
         return self.sensors.get(name, PICTURE if picture else Sensor())
 
-    def _drawn(self, name: str, ids: Tensor, seed: int, epoch: int, size: Sequence[int]) -> list[tuple[Look, Drawn]]:
-        """Each look with what it draws for the pictures; sensors differ in the photometric part only."""
-        height, width = (torch.full((len(ids),), side) for side in size)
+    def _drawn(
+        self, name: str, ids: Tensor, numbers: int | Tensor, seed: int, epoch: int, size: Sequence[int]
+    ) -> Drawn:
+        """What one look draws for many pictures, or each of the looks for one; sensors differ in colour only."""
+        geometry = key(seed, epoch, ids, numbers)
+        photometry = key(geometry, zlib.crc32(name.encode()))
+        g, p = uniform(geometry, GEOMETRY).numpy(), uniform(photometry, PHOTOMETRY).numpy()
+        if isinstance(numbers, int):
+            return draw(self.looks[numbers], g, p, *size)
+        if len(set(self.looks)) == 1:
+            return draw(self.looks[0], g, p, *size)
+        own = [draw(look, g[k : k + 1], p[k : k + 1], *size) for k, look in enumerate(self.looks)]
+        return Drawn(*(np.concatenate(column) for column in zip(*own, strict=True)))
 
-        def drawn(number: int) -> tuple[Look, Drawn]:
-            geometry = key(seed, epoch, ids.cpu(), number)
-            photometry = key(geometry, zlib.crc32(name.encode()))
-            g, p = uniform(geometry, GEOMETRY), uniform(photometry, PHOTOMETRY)
-            return self.looks[number], draw(self.looks[number], g, p, height, width)
+    def _develop(self, sources: Mapping[str, Sequence[Tensor]], planes_of: Planes) -> Views:
+        """(n, C, size, size) of every sensor and look as the network sees it: a few pictures at a time."""
+        made: Views = {
+            name: [_room(x, look) for x, look in zip(xs, self.looks, strict=True)] for name, xs in sources.items()
+        }
 
-        return each(drawn, range(len(self)))
+        def develop(name: str, number: int, rows: slice) -> None:
+            sensor, look = self.sensor(name, sources[name][number]), self.looks[number]
+            planes, drawn = planes_of(name, number, rows, sensor)
+            if drawn is not None and sensor.colour:
+                planes = coloured(planes, look, drawn)
+            scale, shift = _affine(sensor, planes.device)
+            torch.add(planes.mul_(scale), shift, out=made[name][number][rows].transpose(0, 1))
+
+        jobs = [
+            partial(develop, name, number, rows)
+            for name, views in made.items()
+            for number, view in enumerate(views)
+            for rows in _parts(view)
+        ]
+        little = sum(view.numel() for views in made.values() for view in views) <= 3 * PART
+        each(_do, [jobs] if little else [[job] for job in jobs])
+        return made
 
 
-def _scaled(box: Tensor, reference: Sequence[int], size: Sequence[int]) -> Tensor:
+Planes = Callable[[str, int, slice, Sensor], tuple[Tensor, Drawn | None]]
+"""Sensor, look, rows -> crops (C, len(rows), size, size), float32, pictures in [0, 1]; the numbers that colour them."""
+
+
+def _room(like: Tensor, look: Look) -> Tensor:
+    return torch.empty(*like.shape[:2], look.size, look.size, device=like.device)
+
+
+def _do(jobs: list[partial[None]]) -> None:
+    for job in jobs:
+        job()
+
+
+def _parts(view: Tensor) -> list[slice]:
+    """Runs of rows that are worked on at a time; all at once on a GPU."""
+    n, pixels = len(view), view.shape[2] * view.shape[3]
+    most = max(1, PART // pixels) if view.device.type == "cpu" else max(1, n)
+    return [slice(start, min(start + most, n)) for start in range(0, n, most)]
+
+
+def _scaled(box: Array, reference: Sequence[int], size: Sequence[int]) -> Array:
     """Boxes on a picture of the reference's size, moved to one of another size."""
     if tuple(reference) == tuple(size):
         return box
-    (height, width), (wanted_height, wanted_width) = reference, size
-    factor = torch.tensor([wanted_height / height, wanted_width / width] * 2)
-    moved = (box * factor).round().long()
-    moved[:, 2:].clamp_(min=1)
-    moved[:, :2] = torch.minimum(moved[:, :2], torch.tensor([wanted_height, wanted_width]) - moved[:, 2:])
-    return moved
+    factor = np.array(size) / np.array(reference)
+    extent = np.maximum(np.rint(box[:, 2:] * factor), 1)
+    corner = np.minimum(np.rint(box[:, :2] * factor), np.array(size) - extent)
+    return np.concatenate([corner, extent], 1).astype(np.int64)
 
 
-Cut = Callable[[Tensor], Tensor]
-"""Rows of a batch -> their crops as planes (C, len(rows), size, size), float32, not scaled."""
+def _cut(images: Tensor, look: Look, drawn: Drawn, reference: Sequence[int], sensor: Sensor) -> Tensor:
+    """Crops as planes, in [0, 1] for pictures."""
+    unit, boxes = _unit(sensor, images), _scaled(drawn.box, reference, images.shape[2:])
+    if not sensor.nearest and (images.device.type != "cpu" or max(images.shape[2:]) <= SMALL):
+        return crop_batch(images, look, boxes, drawn.flip, unit=unit)
+    crops = [
+        crop_one(image, look, box, bool(flip), nearest=sensor.nearest)
+        for image, box, flip in zip(images, boxes, drawn.flip, strict=True)
+    ]
+    return torch.stack(crops, 1).float().mul_(unit)
 
 
-def _cutter(images: Tensor, look: Look, boxes: Tensor, flips: Tensor, nearest: bool) -> Cut:
-    def products(rows: Tensor) -> Tensor:
-        return crop_batch(images[rows.to(images.device)], look, boxes[rows], flips[rows])
-
-    def one_by_one(rows: Tensor) -> Tensor:
-        cuts = [crop_one(images[i], look, boxes[i], bool(flips[i]), nearest=nearest) for i in rows.tolist()]
-        return torch.stack(cuts, 1).float()
-
-    small = images.device.type != "cpu" or max(images.shape[2:]) <= SMALL
-    return products if small and not nearest else one_by_one
-
-
-def _planes_of(crops: Tensor) -> Cut:
-    return lambda rows: crops[rows.to(crops.device)].transpose(0, 1).float()
-
-
-def _develop(cut: Cut, look: Look, drawn: Drawn, sensor: Sensor, like: Tensor) -> Tensor:
-    """(n, C, size, size) as the network sees it: cut, coloured, scaled, a few pictures at a time."""
-    n, channels = like.shape[:2]
-    out = torch.empty(n, channels, look.size, look.size, device=like.device, memory_format=torch.channels_last)
-    scale, shift = _affine(sensor, like)
-
-    def develop(rows: Tensor) -> None:
-        planes = cut(rows)
-        if sensor.colour:
-            colour_(planes.mul_(1 / 255), look, Drawn(*(column[rows] for column in drawn)))
-            planes.mul_(255)
-        out[int(rows[0]) : int(rows[-1]) + 1] = planes.mul_(scale).add_(shift).transpose(0, 1)
-
-    parts = max(cores(), math.ceil(n * look.size**2 / CACHE)) if like.device.type == "cpu" else 1
-    each(develop, torch.arange(n).tensor_split(min(parts, n)))
-    return out
-
-
-def colour_(planes: Tensor, look: Look, drawn: Drawn) -> None:
-    """Everything photometric, in place, on planes (3, n, h, w) in [0, 1]."""
+def coloured(planes: Tensor, look: Look, drawn: Drawn) -> Tensor:
+    """Everything photometric, on planes (3, n, h, w) in [0, 1], which may be overwritten."""
     if look.grey_first:
         some_(planes, drawn.grey, grey_)
-    jitter_(planes, drawn.colour, drawn.order, look.jitter)
+    rows: Array = np.arange(len(drawn.order))
+    moving = len(rows) > 1 and any(look.jitter)
+    if any(look.jitter):
+        planes, rows = jitter(planes, drawn.colour, drawn.order, look.jitter)
     if not look.grey_first:
-        some_(planes, drawn.grey, grey_)
-    some_(planes, drawn.sigma > 0, partial(blur_, kernel=look.blur_kernel), drawn.sigma)
-    some_(planes, drawn.solarise, solarise_)
+        some_(planes, drawn.grey[rows], grey_)
+    sigma = drawn.sigma[rows]
+    some_(planes, sigma > 0, partial(blur_, kernel=look.blur_kernel), sigma)
+    some_(planes, drawn.solarise[rows], solarise_)
+    return taken(planes, rows.argsort(), "a") if moving else planes
 
 
-def _coloured(crop: Tensor, look: Look, drawn: Drawn) -> Tensor:
-    """One uint8 picture (3, h, w), coloured and rounded back."""
-    planes = crop.float().mul_(1 / 255)[:, None]
-    colour_(planes, look, drawn)
+def _rounded(crop: Tensor, look: Look, drawn: Drawn) -> Tensor:
+    """One uint8 picture (3, h, w), coloured and back in uint8."""
+    planes = coloured(crop.float().mul_(1 / 255)[:, None], look, drawn)
     return planes[:, 0].mul_(255).round_().to(torch.uint8)
 
 
-def _affine(sensor: Sensor, like: Tensor) -> tuple[Tensor, Tensor]:
-    """(x / 255 - mean) / std as x * scale + shift, (C or 1, 1, 1, 1)."""
-    mean, std = (torch.tensor(number, device=like.device).view(-1, 1, 1, 1) for number in (sensor.mean, sensor.std))
-    unit = 1 / 255 if like.dtype == torch.uint8 and not sensor.nearest else 1.0
-    return unit / std, -mean / std
+def _affine(sensor: Sensor, device: torch.device) -> tuple[Tensor, Tensor]:
+    """(x - mean) / std as x * scale + shift, (C or 1, 1, 1, 1)."""
+    mean, std = (torch.tensor(numbers, device=device).view(-1, 1, 1, 1) for numbers in (sensor.mean, sensor.std))
+    return 1 / std, -mean / std
 
 
-def _seen(crops: Tensor, sensor: Sensor) -> Tensor:
-    scale, shift = (factor[:, 0] for factor in _affine(sensor, crops))
-    return crops.to(torch.float32, memory_format=torch.channels_last).mul_(scale).add_(shift)
+def _unit(sensor: Sensor, like: Tensor) -> float:
+    """What makes pictures of 0 to 255 ones of 0 to 1."""
+    return 1 / 255 if like.dtype == torch.uint8 and not sensor.nearest else 1.0

@@ -5,8 +5,8 @@ import threading
 import pytest
 import torch
 
+from manyview.cores import each
 from manyview.views import Look, Stack
-from manyview.views.threads import each
 
 
 def test_every_part_is_worked_on_once() -> None:

@@ -1,4 +1,4 @@
-"""Parts of a batch on several cores: a thread a part, and each operation on one core.
+"""Parts of a batch on several cores: a thread a part, each operation on one core.
 
 Many small operations, each spread over all cores, wait for the slowest core every time; on a busy machine that is most
 of the time. A part needs no waiting, and Python's lock is free while an operation runs.
@@ -7,16 +7,37 @@ of the time. A part needs no waiting, and Python's lock is free while an operati
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from math import prod
 from threading import Barrier
 from typing import TypeVar
 
 import torch
+from torch import Tensor
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+_local = threading.local()
+
+
+def room(name: str, *shape: int, device: torch.device) -> Tensor:
+    """Space for intermediate results, float32, of any content; on a CPU each thread has its own and uses it again.
+
+    The system gives pages of memory anew to whoever asks for much and frees it, and fills them with zeros, which takes
+    longer than most operations. What is in a room lasts until the next call with its name.
+    """
+    if device.type != "cpu":
+        return torch.empty(shape, device=device)
+    count, kept = prod(shape), getattr(_local, name, None)
+    if kept is None or kept.numel() < count or kept.is_inference() != torch.is_inference_mode_enabled():
+        kept = torch.empty(count)
+        setattr(_local, name, kept)
+    return kept[:count].view(shape)
 
 
 def cores() -> int:
@@ -40,7 +61,7 @@ def each(work: Callable[[T], R], parts: Sequence[T]) -> list[R]:
 @cache
 def _pool(threads: int, process: int) -> ThreadPoolExecutor:
     """Threads in which torch uses one core; those of a parent process do not live on in its child."""
-    pool = ThreadPoolExecutor(threads, "views", _one_core)
+    pool = ThreadPoolExecutor(threads, "manyview", _one_core)
     together = Barrier(threads)
     list(pool.map(lambda _: together.wait(), range(threads)))  # all are there, and each has set its number
     torch.set_num_threads(threads)  # for threads that others start later
