@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test test-all lint bench clean
+.PHONY: demo test test-all lint pictures bench clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
@@ -19,9 +19,14 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+pictures: $(READY)
+	$(BIN)/python docs/pictures.py
+
 bench: $(READY)
 	$(BIN)/pip install --quiet -c constraints.txt -e ".[dev,bench]"
 	$(BIN)/python benchmarks/losses.py
+	$(BIN)/python benchmarks/data.py
+	$(BIN)/python benchmarks/encoders.py
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -32,4 +37,4 @@ $(READY): pyproject.toml constraints.txt
 	@touch $(READY)
 
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build

@@ -1,8 +1,44 @@
 """manyview: image representations without labels, from many views and many positives."""
 
-from manyview import distributed, losses, negatives, pairs
-from manyview.contract import Negatives, Triple
-from manyview.pairs import contrast
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from manyview import data, distributed, encoders, losses, negatives, pairs, views
+    from manyview.contract import Negatives, Triple
+    from manyview.pairs import contrast
 
 __version__ = "0.1.0"
-__all__ = ["Negatives", "Triple", "__version__", "contrast", "distributed", "losses", "negatives", "pairs"]
+__all__ = [
+    "Negatives",
+    "Triple",
+    "__version__",
+    "contrast",
+    "data",
+    "distributed",
+    "encoders",
+    "losses",
+    "negatives",
+    "pairs",
+    "views",
+]
+
+_MODULES = ("data", "distributed", "encoders", "losses", "negatives", "pairs", "views")
+_HOMES = {"Negatives": "manyview.contract", "Triple": "manyview.contract", "contrast": "manyview.pairs"}
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a part when it is first asked for: `manyview --help` need not wait for torch."""
+    if name in _MODULES:
+        return import_module(f"manyview.{name}")
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'manyview' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

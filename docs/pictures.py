@@ -1,0 +1,165 @@
+"""Writes contact sheets to look at: what the data sets and the views really are.
+
+python docs/pictures.py                    # all of them, into build/pictures: `make pictures`
+python docs/pictures.py scenes classes     # these
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from torch import Tensor
+
+from manyview.data.scenes import Scenes
+from manyview.views import IMAGENET, STACKS, Stack
+
+GAP = 4  # white pixels between pictures
+
+
+def sheet(rows: list[list[Tensor]]) -> Image.Image:
+    """Pictures (3, H, W) uint8 of one size in rows."""
+    height, width = rows[0][0].shape[1:]
+    columns = max(len(row) for row in rows)
+    whole = torch.full((3, len(rows) * (height + GAP) + GAP, columns * (width + GAP) + GAP), 255, dtype=torch.uint8)
+    for i, row in enumerate(rows):
+        for j, picture in enumerate(row):
+            top, left = i * (height + GAP) + GAP, j * (width + GAP) + GAP
+            whole[:, top : top + height, left : left + width] = picture
+    return Image.fromarray(whole.permute(1, 2, 0).numpy())
+
+
+def enlarged(picture: Tensor, times: int) -> Tensor:
+    return picture.repeat_interleave(times, -1).repeat_interleave(times, -2)
+
+
+def scenes() -> Image.Image:
+    """One row a scene: both frames, depth, normals, shapes, objects, flow."""
+    views = ("rgb", "rgb2", "depth", "normals", "semantic", "instance", "flow")
+    batch = Scenes(8, size=160, views=views).batch(torch.arange(8))
+    return sheet([[SHOWN[view](batch[view][row]) for view in views] for row in range(8)])
+
+
+def classes() -> Image.Image:
+    """One row a class, ten examples each, as a network sees them."""
+    data = Scenes(1000)
+    rows = [(data.labels == label).nonzero()[:10, 0] for label in range(len(data.classes))]
+    return sheet([[enlarged(picture, 2) for picture in data.batch(row)["image"]] for row in rows])
+
+
+def large() -> Image.Image:
+    pictures = Scenes(24, size=256).batch(torch.arange(12, 24))["image"]
+    return sheet([list(pictures[row : row + 4]) for row in range(0, 12, 4)])
+
+
+def views() -> Image.Image:
+    """One row a stack, in the order of `STACKS`: the picture, then its first six views, at two epochs."""
+    return sheet([looks_of(STACKS[name](96), number) for number, name in enumerate(STACKS)])
+
+
+def sensors() -> Image.Image:
+    """One row a scene: its sensors, then two views of each, which share the crop and the flip."""
+    names = ("rgb", "depth", "normals")
+    raw = Scenes(6, size=192, views=names).batch(torch.arange(6))
+    made = STACKS["moco-v2"](96)(raw, torch.arange(6))
+    rows = []
+    for row in range(6):
+        shown = [SHOWN[name](raw[name][row]) for name in names]
+        for look in range(2):
+            shown += [
+                SHOWN[name](visible(made[name][look][row]) if name == "rgb" else made[name][look][row])
+                for name in names
+            ]
+        rows.append([fitted(picture, 96) for picture in shown])
+    return sheet(rows)
+
+
+def looks_of(stack: Stack, number: int) -> list[Tensor]:
+    picture = Scenes(20, size=192).batch(torch.tensor([number]))["image"]
+    plain = Stack(stack.looks)  # ImageNet's mean and deviation for all, so that they can be taken away again
+    looks = [
+        visible(look[0])
+        for epoch in range(6)
+        for look in plain({"image": picture}, torch.tensor([0]), epoch=epoch)["image"]
+    ]
+    return [fitted(each, 96) for each in [picture[0], *looks[:8]]]
+
+
+def visible(view: Tensor) -> Tensor:
+    """What the network sees, as a picture again."""
+    mean, std = (torch.tensor(each)[:, None, None] for each in IMAGENET)
+    return ((view * std + mean).clamp(0, 1) * 255).to(torch.uint8)
+
+
+def fitted(picture: Tensor, side: int) -> Tensor:
+    return F.interpolate(picture[None], (side, side), mode="bilinear", antialias=True)[0]
+
+
+def grey(values: Tensor) -> Tensor:
+    """(1, H, W) in [0, 1] as a picture."""
+    return (values.clamp(0, 1) * 255).to(torch.uint8).expand(3, -1, -1)
+
+
+def near_is_bright(depth: Tensor) -> Tensor:
+    return grey(depth.min() / depth)
+
+
+def direction_as_colour(normals: Tensor) -> Tensor:
+    return ((normals * torch.tensor([1.0, -1.0, -1.0])[:, None, None] + 1) * 127.5).to(torch.uint8)
+
+
+def number_as_colour(mask: Tensor) -> Tensor:
+    return hue(mask[0] * 0.381966, (mask[0] > 0).float(), 0.35 + 0.6 * (mask[0] > 0).float())
+
+
+def motion_as_colour(flow: Tensor) -> Tensor:
+    """The hue is the direction, the strength the distance."""
+    distance = flow.square().sum(0).sqrt()
+    return hue(torch.atan2(flow[1], flow[0]) / (2 * torch.pi), distance / distance.max(), torch.ones_like(distance))
+
+
+def hue(angle: Tensor, strength: Tensor, value: Tensor) -> Tensor:
+    """Angles in turns (H, W) as colours."""
+    shifted = torch.stack([angle, angle - 1 / 3, angle + 1 / 3])
+    pure = ((6 * (shifted - shifted.round())).abs() * -1 + 2).clamp(0, 1)
+    return ((1 + (pure - 1) * strength) * value * 255).to(torch.uint8)
+
+
+SHOWN: dict[str, Callable[[Tensor], Tensor]] = {
+    "rgb": lambda picture: picture,
+    "rgb2": lambda picture: picture,
+    "depth": near_is_bright,
+    "normals": direction_as_colour,
+    "semantic": number_as_colour,
+    "instance": number_as_colour,
+    "flow": motion_as_colour,
+}
+PICTURES: dict[str, Callable[[], Image.Image]] = {
+    "scenes": scenes,
+    "classes": classes,
+    "large": large,
+    "views": views,
+    "sensors": sensors,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Write contact sheets.")
+    parser.add_argument("names", nargs="*", metavar="name", help=f"all without one: {' '.join(PICTURES)}")
+    parser.add_argument("--folder", type=Path, default=Path("build/pictures"))
+    chosen = parser.parse_args()
+    unknown = set(chosen.names) - set(PICTURES)
+    if unknown:
+        parser.error(f"name: expected some of {', '.join(PICTURES)}, got {', '.join(sorted(unknown))}")
+    chosen.folder.mkdir(parents=True, exist_ok=True)
+    for name in chosen.names or PICTURES:
+        PICTURES[name]().save(chosen.folder / f"{name}.png")
+        print(chosen.folder / f"{name}.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""The command line: a table of commands, imported when called."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from difflib import get_close_matches
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "check": ("manyview.data.check:command", "say what a data set holds: counts, sizes, labels, broken files"),
+}
+"""name -> (where its function is, one line of help). The function takes the arguments and returns the exit code."""
+
+BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 2, 130, 141  # the last two as shells count: 128 + the signal's number
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs one command. What the user can mend is one line on stderr and exit code 2."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show ends no command
+    try:
+        code = _answer(arguments)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python flushes stdout once more when it ends
+        return BROKEN_PIPE
+
+
+def _answer(arguments: list[str]) -> int:
+    first = arguments[0] if arguments else "--help"
+    if first in ("-h", "--help", "help"):
+        print(_help())
+        return 0 if arguments else BAD_INPUT
+    if first == "--version":
+        from manyview import __version__
+
+        print(f"manyview {__version__}")
+        return 0
+    if first not in COMMANDS:
+        return _complain(_unknown(first))
+    return _run(first, arguments[1:])
+
+
+def _run(name: str, arguments: list[str]) -> int:
+    try:
+        module, function = COMMANDS[name][0].split(":")
+        return int(getattr(importlib.import_module(module), function)(arguments))
+    except BrokenPipeError:
+        raise
+    except SystemExit as end:  # how argparse says that it printed help or a usage line
+        return end.code if isinstance(end.code, int) else 0
+    except (ValueError, OSError, ImportError) as error:
+        return _complain(f"manyview {name}: {' '.join(str(error).split())}")
+
+
+def _complain(text: str) -> int:
+    print(text, file=sys.stderr)
+    return BAD_INPUT
+
+
+def _help() -> str:
+    commands = "\n".join(f"  {name:<12} {text}" for name, (_, text) in COMMANDS.items())
+    return (
+        "usage: manyview COMMAND ...\n\n"
+        "Image representations without labels, from many views and many positives.\n\n"
+        f"{commands}\n\n"
+        "manyview COMMAND --help tells more of one; manyview --version tells the version."
+    )
+
+
+def _unknown(name: str) -> str:
+    near = get_close_matches(name, COMMANDS, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else f"the commands are {', '.join(COMMANDS)}"
+    return f"manyview: there is no command {name!r}; {hint}"

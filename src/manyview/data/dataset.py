@@ -1,0 +1,54 @@
+"""What a data set is: samples with ids, in a fixed order."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Protocol, runtime_checkable
+
+from torch import Tensor
+
+from manyview.contract import Sample
+
+
+@runtime_checkable
+class Dataset(Protocol):
+    """Anything with these; it need not inherit.
+
+    ids      (n,) int64: what each sample is, for ever
+    labels   (n,) int64, -1 where there is none; None if no sample has any
+    classes  the labels' names, empty without labels
+    views    the names of the raw views that a sample may have, the reference view first
+    """
+
+    @property
+    def ids(self) -> Tensor: ...
+    @property
+    def labels(self) -> Tensor | None: ...
+    @property
+    def classes(self) -> tuple[str, ...]: ...
+    @property
+    def views(self) -> tuple[str, ...]: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int) -> Sample: ...
+    def name(self, index: int) -> str:
+        """What a person would call the sample: a relative path, a number."""
+        ...
+
+
+@runtime_checkable
+class Batched(Protocol):
+    """A data set that makes many samples at once faster than one by one."""
+
+    def batch(self, index: Tensor) -> dict[str, Tensor]:
+        """Raw views (len(index), C, H, W) by name."""
+        ...
+
+
+class Unreadable(Exception):
+    """A sample that cannot be read; the message is the reason in one line. The loader goes on with another."""
+
+
+def id_of(text: str) -> int:
+    """A number in [0, 2^63) that stands for a text, the same on every machine and for ever."""
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1

@@ -1,0 +1,87 @@
+"""A folder of images, nested in any way."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+from torch import Tensor
+
+from manyview.contract import Sample
+from manyview.data.dataset import id_of
+from manyview.data.files import Found, scan
+from manyview.data.image import EXTENSIONS, decode, printable
+from manyview.data.splits import Labels, check_folder, class_labels, pick_split, sibling_classes
+
+
+class Folder:
+    """All images below `root`, as uint8 RGB (3, H, W) under the view name `image`.
+
+    split   "train", "test", "val" or "unlabeled" picks the folder of that name in `root`. A root without such folders
+            is all train. None takes everything, whatever the folders are called.
+    labels  True: the first folder below the root or split is the class. "auto": the same if every image lies exactly
+            one folder deep, in at least two folders. False: none. Class numbers are the same in every split.
+
+    An id is a hash of the path relative to `root`, split folder included: the same on every machine, whatever else is
+    added. The index counts the sorted paths. Names are listed and nothing is decoded before it is asked for; a file
+    that cannot be read raises `Unreadable` then.
+
+    Links are followed, and a file reached in two ways counts once. Hidden files and folders are passed over.
+
+    >>> photos = Folder("photos"); photos[0].views["image"].shape
+    """
+
+    views = ("image",)
+
+    def __init__(self, root: str | os.PathLike[str], *, split: str | None = "train", labels: Labels = "auto") -> None:
+        self.root = os.fspath(root)
+        check_folder(self.root)
+        self.split_folder = pick_split(self.root, split)
+        self.found: Found = scan(os.path.join(self.root, self.split_folder), EXTENSIONS)
+        self._files = self.found.files
+        if not len(self._files):
+            raise ValueError(_nothing(os.path.join(self.root, self.split_folder), self.found))
+        self._prefix = self.split_folder + "/" if self.split_folder else ""
+        self._labels, self._classes = class_labels(self._files, labels, sibling_classes(self.root, self.split_folder))
+        self._ids = torch.tensor([id_of(self._prefix + file) for file in self._files])
+
+    @property
+    def ids(self) -> Tensor:
+        return self._ids
+
+    @property
+    def labels(self) -> Tensor | None:
+        return self._labels
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return self._classes
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def __getitem__(self, index: int) -> Sample:
+        index = range(len(self))[index]
+        label = -1 if self._labels is None else int(self._labels[index])
+        return Sample(int(self._ids[index]), index, {"image": decode(self.path(index))}, label)
+
+    def name(self, index: int) -> str:
+        """The path relative to the root, safe to print."""
+        return printable(self._prefix + self._files[index])
+
+    def path(self, index: int) -> str:
+        """Where the file is."""
+        return os.path.join(self.root, self._prefix + self._files[index])
+
+    def __repr__(self) -> str:
+        return f"Folder({printable(self.root)!r}, {len(self)} images, {len(self.classes)} classes)"
+
+
+def _nothing(root: str, found: Found) -> str:
+    """One line about a folder without images: what is there instead."""
+    others = ", ".join(f"{count} {printable(ending)}" for ending, count in list(found.ignored.items())[:5])
+    closed = f"; {len(found.closed)} folders may not be read" if found.closed else ""
+    return (
+        f"data: no images below {printable(root)!r}; found {others or 'no files'}{closed}; "
+        f"expected files that end in {', '.join(EXTENSIONS)}"
+    )

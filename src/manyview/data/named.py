@@ -1,0 +1,268 @@
+"""Well-known data sets by name, read by torchvision."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manyview.contract import Sample
+from manyview.data.dataset import Unreadable, id_of
+from manyview.data.idx import find_idx, read_idx
+from manyview.data.image import printable, reason, to_rgb
+from manyview.data.imagenet100 import WNIDS
+
+
+@dataclass(frozen=True)
+class Official:
+    """How torchvision opens a set.
+
+    kind     the class in torchvision.datasets
+    splits   our name of each split -> the arguments that choose it
+    place    what lies in the root
+    classes  how many there are, where torchvision knows no names
+    fetched  whether torchvision can download it
+    wnids    the classes to keep, of ImageNet
+    """
+
+    kind: str
+    splits: dict[str, dict[str, Any]]
+    place: str
+    classes: int = 0
+    fetched: bool = True
+    wnids: tuple[str, ...] = ()
+
+
+def _called(*names: str, **others: str) -> dict[str, dict[str, Any]]:
+    """Splits that the set itself calls so, and those it calls otherwise."""
+    return {ours: {"split": theirs} for ours, theirs in {**{n: n for n in names}, **others}.items()}
+
+
+_FLAG: dict[str, dict[str, Any]] = {"train": {"train": True}, "test": {"train": False}}
+_ALL: dict[str, dict[str, Any]] = {"train": {}}  # no official split: all of it is for training
+_IMAGENET = _called("train", "val", test="val")
+
+NAMED: dict[str, Official] = {
+    "cifar10": Official("CIFAR10", _FLAG, "cifar-10-batches-py/"),
+    "cifar100": Official("CIFAR100", _FLAG, "cifar-100-python/"),
+    "stl10": Official("STL10", _called("train", "test", "unlabeled", "train+unlabeled"), "stl10_binary/"),
+    "svhn": Official("SVHN", _called("train", "test", "extra"), "train_32x32.mat and test_32x32.mat", classes=10),
+    "mnist": Official("MNIST", _FLAG, "MNIST/raw/, or its four idx files themselves"),
+    "fashion-mnist": Official("FashionMNIST", _FLAG, "FashionMNIST/raw/, or its four idx files themselves"),
+    "food101": Official("Food101", _called("train", "test"), "food-101/"),
+    "flowers102": Official("Flowers102", _called("train", "val", "test"), "flowers-102/", classes=102),
+    "dtd": Official("DTD", _called("train", "val", "test"), "dtd/dtd/"),
+    "pets": Official("OxfordIIITPet", _called("trainval", "test", train="trainval"), "oxford-iiit-pet/"),
+    "caltech101": Official("Caltech101", _ALL, "caltech101/101_ObjectCategories/"),
+    "eurosat": Official("EuroSAT", _ALL, "eurosat/2750/"),
+    "gtsrb": Official("GTSRB", _called("train", "test"), "gtsrb/GTSRB/", classes=43),
+    "country211": Official("Country211", _called("train", "valid", "test", val="valid"), "country211/"),
+    "fgvc-aircraft": Official("FGVCAircraft", _called("train", "val", "trainval", "test"), "fgvc-aircraft-2013b/"),
+    "cars": Official("StanfordCars", _called("train", "test"), "stanford_cars/", fetched=False),
+    "pcam": Official("PCAM", _called("train", "val", "test"), "pcam/", classes=2),
+    "fer2013": Official("FER2013", _called("train", "test"), "fer2013/fer2013.csv", classes=7, fetched=False),
+    "rendered-sst2": Official("RenderedSST2", _called("train", "val", "test"), "rendered-sst2/"),
+    "imagenet": Official("ImageNet", _IMAGENET, "train/ and val/ with a folder per class", fetched=False),
+    "imagenet100": Official("ImageNet", _IMAGENET, "ImageNet's train/ and val/", fetched=False, wnids=WNIDS),
+}
+
+
+class Named:
+    """A well-known data set: uint8 RGB (3, H, W) under the view name `image`, grey ones too. Opened by `open_named`.
+
+    An id is the position in the official set plus a number for the set and its split, so train and test share none.
+    ImageNet-100 has ImageNet's ids.
+    """
+
+    views = ("image",)
+
+    def __init__(
+        self,
+        data: Any,
+        name: str,
+        split: str,
+        labels: Sequence[int | None] | Tensor,
+        classes: Sequence[str],
+        rows: Tensor,
+    ) -> None:
+        self._data, self._title, self._rows = data, f"{name}/{split}", rows
+        self._ids = (id_of(self._title) >> 32 << 32) + rows
+        known = torch.tensor([-1 if label is None else int(label) for label in labels])
+        self._labels = known if bool((known >= 0).any()) else None
+        self._classes = () if self._labels is None else tuple(classes)
+
+    @property
+    def ids(self) -> Tensor:
+        return self._ids
+
+    @property
+    def labels(self) -> Tensor | None:
+        return self._labels
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return self._classes
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: int) -> Sample:
+        index = range(len(self))[index]
+        label = -1 if self._labels is None else int(self._labels[index])
+        return Sample(int(self._ids[index]), index, {"image": self._image(int(self._rows[index]))}, label)
+
+    def name(self, index: int) -> str:
+        """The set, its split and the position there."""
+        return f"{self._title}/{int(self._rows[index])}"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._title!r}, {len(self)} images, {len(self.classes)} classes)"
+
+    def _image(self, row: int) -> Tensor:
+        try:
+            return to_rgb(self._data[row][0])
+        except (MemoryError, ImportError):
+            raise
+        except Exception as error:
+            raise Unreadable(reason(error)) from error
+
+
+class NamedArray(Named):
+    """A named set that is one array (n, C, H, W) in memory, so a batch is one look-up."""
+
+    def batch(self, index: Tensor) -> dict[str, Tensor]:
+        return {"image": _three(self._data[self._rows[index]])}
+
+    def _image(self, row: int) -> Tensor:
+        return _three(self._data[row])
+
+
+def open_named(
+    name: str, *, root: str | os.PathLike[str] | None = None, split: str = "train", download: bool = False
+) -> Named:
+    """Opens a set of the table `NAMED`.
+
+    root      where the sets lie; by default the environment's MANYVIEW_DATA, else ~/.cache/manyview
+    split     "train", "test", or what else the set has, such as "val" and stl10's "unlabeled". Sets without an official
+              test split (caltech101, eurosat) are all train; imagenet's test is its val; pets' train is its trainval
+    download  whether torchvision may fetch what is missing
+    """
+    official = NAMED.get(name)
+    if official is None:
+        raise ValueError(f"data: there is no set called {name!r}; there are {', '.join(NAMED)}")
+    if split not in official.splits:
+        raise ValueError(f"split: {name} has no {split!r}; it has {', '.join(official.splits)}")
+    home = default_root() if root is None else Path(root).expanduser()
+    arguments = official.splits[split]
+    title, data = name, _open(name, official, home, arguments, download)
+    labels, classes = _labels_of(data), _classes_of(data, official)
+    rows = torch.arange(len(labels))
+    if official.wnids:
+        title, (rows, labels, classes) = "imagenet", _only(data, official.wnids, labels, classes)
+    array = _array_of(data)
+    kind, held = (Named, data) if array is None else (NamedArray, array)
+    return kind(held, title, _split_title(arguments), labels, classes, rows)
+
+
+def default_root() -> Path:
+    """Where named sets lie unless somebody says otherwise."""
+    given = os.environ.get("MANYVIEW_DATA")
+    return Path(given).expanduser() if given else Path.home() / ".cache" / "manyview"
+
+
+class _Idx:
+    """What torchvision's MNIST would hold, from the idx files as they are published."""
+
+    def __init__(self, files: tuple[Path, Path], classes: list[str]) -> None:
+        self.data, self.targets = (read_idx(file) for file in files)
+        self.classes = classes
+
+
+def _open(name: str, official: Official, root: Path, arguments: dict[str, Any], download: bool) -> Any:
+    from torchvision import datasets  # here, because it takes a second that a folder need not wait for
+
+    kind = getattr(datasets, official.kind)
+    if download and not official.fetched:
+        raise ValueError(f"download: {name} cannot be fetched by torchvision; put {official.place} into {str(root)!r}")
+    if official.kind.endswith("MNIST"):
+        for folder in (root, root / name):
+            files = find_idx(folder, arguments["train"])
+            if files:
+                return _Idx(files, kind.classes)
+    if official.kind == "ImageNet" and not (root / "meta.bin").exists() and (root / arguments["split"]).is_dir():
+        return datasets.ImageFolder(str(root / arguments["split"]))  # its names are the wnids; no devkit is needed
+    if not root.is_dir() and not download:
+        raise FileNotFoundError(_missing(name, official, root, "there is no such folder"))
+    try:
+        return kind(str(root), **arguments, **({"download": True} if download else {}))
+    except (RuntimeError, OSError) as error:
+        raise FileNotFoundError(_missing(name, official, root, " ".join(str(error).split()))) from error
+
+
+def _missing(name: str, official: Official, root: Path, why: str) -> str:
+    fetch = ", or give download=True (--download) to fetch it" if official.fetched else "; torchvision cannot fetch it"
+    return f"{name}: not found; put {official.place} into {printable(str(root))!r}{fetch} ({why})"
+
+
+def _split_title(arguments: dict[str, Any]) -> str:
+    """The split as the official set calls it."""
+    if "train" in arguments:
+        return "train" if arguments["train"] else "test"
+    return str(arguments.get("split", "all"))
+
+
+def _labels_of(data: Any) -> list[int | None]:
+    """Labels without decoding an image; torchvision keeps them under a name per set."""
+    for attribute in ("targets", "labels", "_labels", "y"):
+        if hasattr(data, attribute):
+            return list(getattr(data, attribute))
+    if hasattr(data, "_samples"):
+        return [label for _, label in data._samples]
+    with data.h5py.File(data._base_folder / data._FILES[data._split]["targets"][0]) as file:  # PCAM
+        return [int(label) for label in file["y"][:, 0, 0, 0]]
+
+
+def _classes_of(data: Any, official: Official) -> list[str]:
+    names = getattr(data, "classes", None) or getattr(data, "categories", None)
+    if not names:
+        return [str(number) for number in range(official.classes)]
+    return [name[0] if isinstance(name, tuple) else str(name) for name in names]  # ImageNet has synonyms
+
+
+def _only(
+    data: Any, wnids: tuple[str, ...], labels: list[int | None], classes: list[str]
+) -> tuple[Tensor, list[int | None], list[str]]:
+    """Rows, labels and class names of the given classes of ImageNet, which are numbered anew in their order."""
+    there = list(getattr(data, "wnids", data.classes))
+    absent = [wnid for wnid in wnids if wnid not in there]
+    if absent:
+        raise FileNotFoundError(
+            f"imagenet100: {len(absent)} of {len(wnids)} class folders are missing, such as {absent[0]}"
+        )
+    number = {there.index(wnid): new for new, wnid in enumerate(wnids)}
+    rows = [row for row, label in enumerate(labels) if label in number]
+    return torch.tensor(rows), [number[int(labels[row] or 0)] for row in rows], [classes[old] for old in number]
+
+
+def _array_of(data: Any) -> Tensor | None:
+    """All images as one uint8 (n, C, H, W), not copied where its layout allows, for sets that are in memory anyway."""
+    held = getattr(data, "data", None)
+    if held is None:
+        return None
+    array = torch.from_numpy(held) if isinstance(held, np.ndarray) else held
+    if array.dim() == 3:  # grey: (n, H, W)
+        return array[:, None]
+    array = array.permute(0, 3, 1, 2) if array.shape[3] == 3 else array
+    rows_apart = array.stride(0) >= array[0].numel()
+    return array if rows_apart else array.contiguous()  # SVHN's file has the images along the last axis
+
+
+def _three(images: Tensor) -> Tensor:
+    """Grey (..., 1, H, W) as RGB."""
+    return images.expand(*images.shape[:-3], 3, *images.shape[-2:])

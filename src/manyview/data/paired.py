@@ -1,0 +1,187 @@
+"""The same things seen in several ways: one folder per view, matched by file name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manyview.contract import Sample
+from manyview.data.dataset import Unreadable, id_of
+from manyview.data.files import Files, Found, scan
+from manyview.data.image import EXTENSIONS, decode_array, decode_own, printable
+from manyview.data.splits import Labels, check_folder, class_labels, folders_in, pick_split, sibling_classes
+
+REFERENCE = ("rgb", "image", "images")
+"""Views that come first if a root has one of them."""
+
+_READ = (*EXTENSIONS, ".npy")
+
+Path = str | os.PathLike[str]
+
+
+class Paired:
+    """Samples with a view from each folder, matched by relative path without extension: `rgb/a/1.jpg`, `depth/a/1.npy`.
+
+    root           a folder with one folder per view, or {view: folder}. The first view given is the reference view; of
+                   a root it is `rgb`, `image` or `images`, else the first by name
+    views          which folders of a root to use, the reference view first; all that hold images or arrays by default
+    complete_only  leave out samples that lack a view. Without it a sample has the views that are there
+    split, labels  as in `Folder`; a split folder of a root holds the folders of the views
+
+    Pictures of 8 bits are uint8, (3, H, W) or (1, H, W); one channel of 16 or 32 bits, float TIFF and `.npy` are
+    float32 (C, H, W) in their own unit: depth in millimetres stays in millimetres. See `decode_own` and `decode_array`.
+
+    An id is a hash of the relative path without extension, with the split folder of a root in front.
+
+    >>> rooms = Paired({"rgb": "nyu/rgb", "depth": "nyu/depth"}); rooms.counts
+    """
+
+    def __init__(
+        self,
+        root: Path | Mapping[str, Path],
+        *,
+        views: Sequence[str] | None = None,
+        complete_only: bool = False,
+        split: str | None = "train",
+        labels: Labels = "auto",
+    ) -> None:
+        self._prefix, self._folders = _view_folders(root, views, split)
+        self.found: dict[str, Found] = {view: scan(folder, _READ) for view, folder in self._folders.items()}
+        if not isinstance(root, Mapping) and views is None:
+            self.found = {view: found for view, found in self.found.items() if len(found.files)}
+        _check_views(self.found, self._folders)
+        self._files = {view: found.files for view, found in self.found.items()}
+        self._stems, self._rows = _match(self._files, complete_only)
+        others = [] if isinstance(root, Mapping) else sibling_classes(os.fspath(root), self._prefix[:-1], self.views)
+        self._labels, self._classes = class_labels(self._stems, labels, others)
+        self._ids = torch.tensor([id_of(self._prefix + stem) for stem in self._stems])
+
+    @property
+    def ids(self) -> Tensor:
+        return self._ids
+
+    @property
+    def labels(self) -> Tensor | None:
+        return self._labels
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return self._classes
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        return tuple(self._files)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many samples have each view."""
+        return {view: int(n) for view, n in zip(self._files, (self._rows >= 0).sum(0), strict=True)}
+
+    def __len__(self) -> int:
+        return len(self._stems)
+
+    def __getitem__(self, index: int) -> Sample:
+        index = range(len(self))[index]
+        views = {view: _decode(view, path) for view, path in self.paths(index).items()}
+        label = -1 if self._labels is None else int(self._labels[index])
+        return Sample(int(self._ids[index]), index, views, label)
+
+    def name(self, index: int) -> str:
+        """The relative path that the views share, safe to print."""
+        return printable(self._prefix + self._stems[index])
+
+    def paths(self, index: int) -> dict[str, str]:
+        """Where the views of a sample are, those that it has."""
+        rows = zip(self._files.items(), self._rows[index].tolist(), strict=True)
+        return {view: os.path.join(self._folders[view], files[row]) for (view, files), row in rows if row >= 0}
+
+    def __repr__(self) -> str:
+        return f"Paired({len(self)} samples, {', '.join(f'{n} {v}' for v, n in self.counts.items())})"
+
+
+def looks_paired(root: str, split: str | None = "train") -> bool:
+    """Whether a folder holds one folder per view: one is called rgb, image or images, and shares names with another."""
+    try:
+        views = folders_in(os.path.join(root, pick_split(root, split)))
+        return any(view in REFERENCE for view in views) and len(views) > 1 and len(Paired(root, split=split)) > 0
+    except (ValueError, OSError):
+        return False
+
+
+def _decode(view: str, path: str) -> Tensor:
+    try:
+        return decode_array(path) if path.lower().endswith(".npy") else decode_own(path)
+    except Unreadable as error:
+        raise Unreadable(f"{view}: {error}") from error
+
+
+def _view_folders(
+    root: Path | Mapping[str, Path], views: Sequence[str] | None, split: str | None
+) -> tuple[str, dict[str, str]]:
+    """What goes before a sample's name, and the folder of each view, the reference view first."""
+    if isinstance(root, Mapping):
+        folders = {view: os.fspath(folder) for view, folder in root.items()}
+        for view, folder in folders.items():
+            check_folder(folder, f"view {view!r}")
+        return "", folders if views is None else {view: _known(folders, view) for view in views}
+    check_folder(os.fspath(root))
+    part = pick_split(os.fspath(root), split)
+    home = os.path.join(os.fspath(root), part)
+    there = {view: os.path.join(home, view) for view in sorted(folders_in(home), key=_reference_first)}
+    prefix = part + "/" if part else ""
+    return prefix, there if views is None else {view: _known(there, view) for view in views}
+
+
+def _reference_first(view: str) -> tuple[int, str]:
+    return (REFERENCE.index(view) if view in REFERENCE else len(REFERENCE), view)
+
+
+def _known(folders: dict[str, str], view: str) -> str:
+    if view not in folders:
+        raise ValueError(f"views: there is no {view!r}; there are {', '.join(map(printable, folders)) or 'no folders'}")
+    return folders[view]
+
+
+def _check_views(found: dict[str, Found], folders: dict[str, str]) -> None:
+    empty = [view for view, what in found.items() if not len(what.files)]
+    if empty:
+        raise ValueError(f"view {empty[0]!r}: no images or .npy files below {printable(folders[empty[0]])!r}")
+    if len(found) < 2:
+        raise ValueError(
+            f"views: expected at least two folders with images, found {', '.join(map(printable, found)) or 'none'}; "
+            f"for a single folder of images use Folder"
+        )
+
+
+def _match(
+    files: dict[str, Files], complete_only: bool
+) -> tuple[Files, np.ndarray[tuple[int, int], np.dtype[np.int64]]]:
+    """The samples' names, and (n, views) the place of each sample's file in each view's list, -1 where it has none."""
+    places = [_by_stem(view, listed) for view, listed in files.items()]
+    shared = _shared(places, len(places) if complete_only else 1)
+    if not _shared(places, 2) or not shared:
+        examples = ", ".join(f"{view} has {printable(listed[0])!r}" for view, listed in files.items())
+        what = "no file has all views" if _shared(places, 2) else "no file name is in two views"
+        raise ValueError(f"views: {what}; {examples}; the paths must be the same but for the extension")
+    stems = Files(shared)
+    rows = [[place.get(stems.raw(i), -1) for place in places] for i in range(len(stems))]
+    return stems, np.array(rows, dtype=np.int64)
+
+
+def _shared(places: list[dict[bytes, int]], least: int) -> list[bytes]:
+    return [stem for stem in set().union(*places) if sum(stem in place for place in places) >= least]
+
+
+def _by_stem(view: str, files: Files) -> dict[bytes, int]:
+    places: dict[bytes, int] = {}
+    for row in range(len(files)):
+        stem = os.path.splitext(files.raw(row))[0]
+        if stem in places:
+            both = f"{printable(files[places[stem]])!r} and {printable(files[row])!r}"
+            raise ValueError(f"view {view!r}: {both} differ only in their extension; keep one")
+        places[stem] = row
+    return places

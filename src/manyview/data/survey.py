@@ -1,0 +1,223 @@
+"""Looks at every sample of a data set and counts what it meets."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from statistics import median_low
+
+from torch import Tensor
+
+from manyview.data.dataset import Dataset, Unreadable
+from manyview.data.folder import Folder
+from manyview.data.image import decode, decode_array, decode_own, read_header, reason
+from manyview.data.paired import Paired
+
+SMALL = 32  # pixels of the shorter side; below, crops show almost nothing
+_CHUNK = 64  # samples that a thread takes at once
+
+Progress = Callable[[int, int], None]
+"""Called with how many samples are done, of how many."""
+
+
+@dataclass
+class Look:
+    """What one view of one sample turned out to be; `problem` says why it is none."""
+
+    view: str
+    format: str = ""
+    mode: str = ""
+    width: int = 0
+    height: int = 0
+    stored: int = 0  # bytes on disk
+    decoded: int = 0  # bytes in memory
+    digest: bytes = b""
+    problem: str = ""
+
+
+@dataclass
+class Survey:
+    """What a data set holds. `exact` is False if only headers were read: then there are no duplicates to report."""
+
+    exact: bool
+    splits: dict[str, int] = field(default_factory=dict)
+    samples: int = 0
+    views: dict[str, int] = field(default_factory=dict)  # samples that have each view
+    widths: list[int] = field(default_factory=list)  # lowest, median, highest
+    heights: list[int] = field(default_factory=list)
+    small: int = 0
+    formats: dict[str, int] = field(default_factory=dict)
+    modes: dict[str, int] = field(default_factory=dict)
+    labels: dict[str, dict[str, int]] = field(default_factory=dict)  # split -> class -> samples
+    unlabelled: int = 0
+    broken: list[tuple[str, str]] = field(default_factory=list)  # name, reason
+    duplicates: list[list[str]] = field(default_factory=list)  # names of files with the same content
+    across_splits: int = 0  # groups of duplicates that are in more than one split
+    ignored: dict[str, int] = field(default_factory=dict)
+    hidden: int = 0
+    twice: int = 0
+    closed: list[str] = field(default_factory=list)
+    stored: int = 0
+    decoded: int = 0
+
+    @property
+    def broken_share(self) -> float:
+        return len({name for name, _ in self.broken}) / max(self.samples, 1)
+
+
+def survey(
+    splits: dict[str, Dataset], *, fast: bool = False, threads: int = 0, progress: Progress | None = None
+) -> Survey:
+    """Decodes every sample of every split, or with `fast` reads only the headers of files. Threads 0: one per core."""
+    result = Survey(exact=not fast)
+    tally = _Tally(result)
+    total, done = sum(map(len, splits.values())), 0
+    for split, dataset in splits.items():
+        _describe(result, split, dataset)
+        for index, looks in _look_at_all(dataset, fast, threads or _cores()):
+            tally.add(split, dataset, index, looks)
+            done += 1
+            if progress and (done % _CHUNK == 0 or done == total):
+                progress(done, total)
+    tally.finish()
+    return result
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _describe(result: Survey, split: str, dataset: Dataset) -> None:
+    """All that is known without opening a file."""
+    result.splits[split] = len(dataset)
+    result.samples += len(dataset)
+    if dataset.labels is None:
+        result.unlabelled += len(dataset)
+    else:
+        counts = Counter(dataset.labels.tolist())
+        result.unlabelled += counts[-1]
+        result.labels[split] = {name: counts[number] for number, name in enumerate(dataset.classes)}
+    found = [dataset.found] if isinstance(dataset, Folder) else []
+    found = list(dataset.found.values()) if isinstance(dataset, Paired) else found
+    for one in found:
+        result.ignored = dict(Counter(result.ignored) + Counter(one.ignored))
+        result.hidden += one.hidden
+        result.twice += one.twice
+        result.closed += one.closed
+
+
+def _look_at_all(dataset: Dataset, fast: bool, threads: int) -> Iterator[tuple[int, list[Look]]]:
+    """(index, looks) in order."""
+    chunks = [range(start, min(start + _CHUNK, len(dataset))) for start in range(0, len(dataset), _CHUNK)]
+    pool = ThreadPoolExecutor(threads)
+    try:
+        for chunk, looks in zip(
+            chunks, pool.map(lambda c: [_look_at(dataset, i, fast) for i in c], chunks), strict=True
+        ):
+            yield from zip(chunk, looks, strict=True)
+    finally:  # also when somebody interrupts: what has not begun is dropped
+        pool.shutdown(cancel_futures=True)
+
+
+def _look_at(dataset: Dataset, index: int, fast: bool) -> list[Look]:
+    if isinstance(dataset, Folder):
+        return [_look_at_file("image", dataset.path(index), fast, decode)]
+    if isinstance(dataset, Paired):
+        return [_look_at_file(view, path, fast, decode_own) for view, path in dataset.paths(index).items()]
+    try:
+        return [_look_at_tensor(view, tensor) for view, tensor in dataset[index].views.items()]
+    except Unreadable as error:
+        return [Look(dataset.views[0], problem=str(error))]
+
+
+def _look_at_file(view: str, path: str, fast: bool, decoder: Callable[[bytes], Tensor]) -> Look:
+    try:
+        if path.lower().endswith(".npy"):
+            return _look_at_array(view, path)
+        if fast:
+            kind, mode, width, height = read_header(path)
+            return Look(view, kind, mode, width, height, os.path.getsize(path), width * height * 3)
+        with open(path, "rb") as file:
+            data = file.read()
+        kind, mode, width, height = read_header(data)
+        tensor = decoder(data)
+        height, width = tensor.shape[1:]
+        return Look(view, kind, mode, width, height, len(data), tensor.nbytes, _digest(data))
+    except (Unreadable, OSError) as error:
+        return Look(view, problem=reason(error))
+
+
+def _look_at_array(view: str, path: str) -> Look:
+    look = _look_at_tensor(view, decode_array(path))
+    look.format, look.stored = "NPY", os.path.getsize(path)
+    return look
+
+
+def _look_at_tensor(view: str, tensor: Tensor) -> Look:
+    channels, height, width = tensor.shape
+    kind = str(tensor.dtype).removeprefix("torch.")
+    mode = "RGB" if (kind, channels) == ("uint8", 3) else f"{channels} x {kind}"
+    return Look(view, "", mode, width, height, 0, tensor.nbytes, _digest(tensor.contiguous().numpy().tobytes()))
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).digest()
+
+
+class _Tally:
+    """Sums up looks. Of each image it keeps its size, its digest and its place, and no name."""
+
+    def __init__(self, result: Survey) -> None:
+        self.result = result
+        self.widths, self.heights = array("i"), array("i")
+        self.formats: Counter[str] = Counter()
+        self.modes: Counter[str] = Counter()
+        self.views: Counter[str] = Counter()
+        self.splits: dict[str, Dataset] = {}
+        self.first: dict[bytes, tuple[str, int]] = {}  # digest -> split and index of the first with it
+        self.groups: dict[bytes, list[tuple[str, int]]] = {}
+
+    def add(self, split: str, dataset: Dataset, index: int, looks: list[Look]) -> None:
+        self.splits[split] = dataset
+        several = len(dataset.views) > 1
+        for look in looks:
+            self.views[look.view] += 1
+            if look.problem:
+                why = f"{look.view}: {look.problem}" if several else look.problem
+                self.result.broken.append((dataset.name(index), why))
+                continue
+            self._measure(look, f"{look.view}: {look.mode}" if several else look.mode)
+            if look.digest and look.view == dataset.views[0]:
+                self._compare(look.digest, split, index)
+
+    def _measure(self, look: Look, mode: str) -> None:
+        self.widths.append(look.width)
+        self.heights.append(look.height)
+        self.modes[mode] += 1
+        if look.format:
+            self.formats[look.format] += 1
+        self.result.small += min(look.width, look.height) < SMALL
+        self.result.stored += look.stored
+        self.result.decoded += look.decoded
+
+    def _compare(self, digest: bytes, split: str, index: int) -> None:
+        first = self.first.setdefault(digest, (split, index))
+        if first != (split, index):
+            self.groups.setdefault(digest, [first]).append((split, index))
+
+    def finish(self) -> None:
+        result = self.result
+        result.widths, result.heights = _spread(self.widths), _spread(self.heights)
+        result.formats, result.modes = dict(self.formats.most_common()), dict(self.modes.most_common())
+        result.views = dict(self.views)
+        result.duplicates = [[self.splits[s].name(i) for s, i in group] for group in self.groups.values()]
+        result.across_splits = sum(len({split for split, _ in group}) > 1 for group in self.groups.values())
+
+
+def _spread(values: array[int]) -> list[int]:
+    return [min(values), median_low(values), max(values)] if values else []

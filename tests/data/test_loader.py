@@ -1,0 +1,224 @@
+"""The same samples and views for any number of workers and processes, and from the middle of an epoch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from manyview.contract import Sample
+from manyview.data.dataset import Unreadable
+from manyview.data.loader import Batch, Loader, TooManyBroken
+from manyview.views import Look, Stack, TransformStack
+
+STACK = Stack([Look(16, jitter=(0.4, 0.4, 0.4, 0.1), grey=0.2)] * 2)
+
+
+class Pictures:
+    """Random pictures, some of them unreadable; counts how often each is decoded, over all processes, in files."""
+
+    classes: tuple[str, ...] = ()
+
+    def __init__(self, n: int = 50, *, sizes: tuple[int, ...] = (20,), broken: tuple[int, ...] = ()) -> None:
+        self.ids = torch.arange(n) * 3 + 1000
+        self.labels = torch.arange(n) % 4
+        self.sizes, self.bad = sizes, broken
+        self.views: tuple[str, ...] = ("image",)
+        self.log: Path | None = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, index: int) -> Sample:
+        if self.log is not None:
+            with self.log.open("a") as log:
+                log.write(f"{index}\n")
+        if index in self.bad:
+            raise Unreadable("cut short")
+        side = self.sizes[index % len(self.sizes)]
+        image = torch.randint(256, (3, side, side), generator=torch.Generator().manual_seed(index), dtype=torch.uint8)
+        return Sample(int(self.ids[index]), index, {"image": image}, int(self.labels[index]))
+
+    def name(self, index: int) -> str:
+        return f"picture {index}"
+
+
+class Paired(Pictures):
+    """Every third sample lacks its depth."""
+
+    def __getitem__(self, index: int) -> Sample:
+        sample = super().__getitem__(index)
+        depth = {} if index % 3 == 0 else {"depth": torch.full((1, 20, 20), float(index))}
+        return Sample(sample.id, index, {**sample.views, **depth}, sample.label)
+
+
+def seen(loader: Loader, epoch: int = 1, start: int = 0) -> list[tuple[Tensor, Mapping[str, list[Tensor]]]]:
+    return [(batch.ids, batch.views()) for batch in loader.epoch(epoch, start)]
+
+
+def same(
+    a: list[tuple[Tensor, Mapping[str, list[Tensor]]]], b: list[tuple[Tensor, Mapping[str, list[Tensor]]]]
+) -> bool:
+    return len(a) == len(b) and all(
+        torch.equal(ids, other_ids)
+        and all(torch.equal(x, y) for name in views for x, y in zip(views[name], other[name], strict=True))
+        for (ids, views), (other_ids, other) in zip(a, b, strict=True)
+    )
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("stack", [STACK, TransformStack(lambda x: x.float() * torch.rand(1), pillow=False)])
+def test_any_number_of_workers_gives_the_same_batches(workers: int, stack: Stack | TransformStack) -> None:
+    sizes = (20, 24) if stack is STACK else (20,)
+    data = Pictures(sizes=sizes)
+    alone = Loader(data, stack, 8, workers=0, memory=0)
+    many = Loader(data, stack, 8, workers=workers, memory=0)
+    for epoch in (0, 1):
+        assert same(seen(alone, epoch), seen(many, epoch))
+
+
+@pytest.mark.parametrize("memory", [0, None])
+def test_two_processes_together_see_what_one_sees(memory: int | None) -> None:
+    data = Pictures()
+    whole = Loader(data, STACK, 8, workers=0, memory=memory)
+    halves = [Loader(data, STACK, 8, workers=0, memory=memory, rank=rank, world=2) for rank in (0, 1)]
+    for one, first, second in zip(seen(whole), *map(seen, halves), strict=True):
+        assert torch.equal(one[0], torch.cat([first[0], second[0]]))
+        for k in range(2):
+            joined = torch.cat([first[1]["image"][k], second[1]["image"][k]])
+            assert torch.equal(one[1]["image"][k], joined)
+
+
+@pytest.mark.parametrize(("memory", "workers"), [(0, 0), (0, 2), (None, 0)])
+def test_an_epoch_can_be_entered_in_its_middle(memory: int | None, workers: int) -> None:
+    loader = Loader(Pictures(), STACK, 8, workers=workers, memory=memory)
+    assert same(seen(loader, 3)[4:], seen(loader, 3, start=4))
+
+
+def test_an_epoch_has_every_sample_at_most_once_and_another_order() -> None:
+    loader = Loader(Pictures(), STACK, 8)
+    orders = [torch.cat([batch.ids for batch in loader.epoch(epoch)]) for epoch in (0, 1)]
+    assert len(loader) == 6
+    assert all(len(order.unique()) == 48 for order in orders)
+    assert not torch.equal(*orders)
+
+
+def test_the_order_moves_with_the_ids_not_with_the_rows() -> None:
+    """A data set with its samples in other places: the same ids come at the same time."""
+    data, turned = Pictures(), Pictures()
+    turned.ids = turned.ids.flip(0)
+    a, b = (Loader(each, STACK, 10, drop_last=False) for each in (data, turned))
+    assert torch.equal(data.ids[a.order(5)], turned.ids[b.order(5)])
+
+
+def test_without_shuffle_and_with_the_last_batch_everything_comes_in_order() -> None:
+    loader = Loader(Pictures(), STACK, 8, shuffle=False, drop_last=False)
+    batches = list(loader.epoch(0))
+    assert torch.equal(torch.cat([batch.index for batch in batches]), torch.arange(50))
+    assert torch.equal(torch.cat([batch.labels for batch in batches]), torch.arange(50) % 4)
+    assert len(batches[-1]) == 2
+
+
+def test_each_file_is_decoded_once_for_all_its_views(tmp_path: Path) -> None:
+    data = Pictures(sizes=(20, 24))
+    loader = Loader(data, Stack([Look(16)] * 5), 10, workers=2)  # sizes differ: it streams
+    data.log = tmp_path / "streamed"
+    for batch in Loader(data, loader.maker, 10, workers=2, memory=0).epoch(0):
+        assert len(batch.views()["image"]) == 5
+    assert Counter(data.log.read_text().split()) == Counter(str(i) for i in range(50))
+
+
+def test_what_fits_is_decoded_once_for_all_epochs(tmp_path: Path) -> None:
+    data = Pictures()
+    data.log = tmp_path / "log"
+    loader = Loader(data, STACK, 10)
+    decoded = data.log.read_text()
+    for epoch in range(3):
+        seen(loader, epoch)
+    assert data.log.read_text() == decoded
+    counts = Counter(decoded.split())
+    assert set(counts) == {str(i) for i in range(50)}
+    assert max(counts.values()) <= 2  # a few are looked at beforehand
+
+
+def test_large_pictures_that_fit_go_through_the_workers_from_memory(tmp_path: Path) -> None:
+    data = Pictures(12, sizes=(150,))
+    data.log = tmp_path / "log"
+    loader = Loader(data, STACK, 4, workers=2)
+    before = data.log.read_text()
+    fresh = Loader(Pictures(12, sizes=(150,)), STACK, 4, workers=0, memory=0)
+    assert same(seen(loader), seen(fresh))
+    assert data.log.read_text() == before
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_unreadable_sample_is_replaced_by_the_next_and_listed(workers: int) -> None:
+    data = Pictures(sizes=(20, 24), broken=(7, 8))
+    loader = Loader(data, STACK, 10, workers=workers, shuffle=False)
+    index = torch.cat([batch.index for batch in loader.epoch(0)])
+    assert index.tolist() == [*range(7), 9, 9, *range(9, 50)]
+    assert loader.broken == {7: "cut short", 8: "cut short"}
+
+
+def test_an_unreadable_sample_is_left_out_where_all_is_decoded_before() -> None:
+    loader = Loader(Pictures(broken=(7, 8)), STACK, 12)
+    index = torch.cat([batch.index for batch in loader.epoch(0)])
+    assert set(index.tolist()) == set(range(50)) - {7, 8}
+    assert set(loader.broken) == {7, 8}
+
+
+@pytest.mark.parametrize("sizes", [(20,), (20, 24)])
+def test_too_many_unreadable_samples_end_it_with_one_line(sizes: tuple[int, ...]) -> None:
+    data = Pictures(sizes=sizes, broken=(3, 4, 5))
+    with pytest.raises(TooManyBroken, match=r"3 of 50 .*picture 3: cut short.*mend") as raised:
+        seen(Loader(data, STACK, 10, workers=0))
+    assert "\n" not in str(raised.value)
+    assert seen(Loader(data, STACK, 10, workers=0, max_broken=0.1))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_hundred_unreadable_samples_in_a_row_are_no_accident(workers: int) -> None:
+    data = Pictures(120, sizes=(20, 24), broken=tuple(range(5, 115)))
+    with pytest.raises(TooManyBroken, match="in a row") as raised:
+        seen(Loader(data, STACK, 10, workers=workers, shuffle=False, max_broken=1.0))
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("memory", [0, None])
+def test_a_missing_view_is_zero_and_said_to_be_missing(memory: int | None) -> None:
+    data = Paired()
+    for batch in Loader(data, STACK, 10, workers=0, memory=memory).epoch(0):
+        there = batch.index % 3 != 0
+        assert torch.equal(batch.present["depth"], there)
+        assert batch.present["image"].all()
+        depth = batch.views()["depth"][0]
+        assert depth.shape == (10, 1, 16, 16)
+        assert (depth[~there] == 0).all()
+        torch.testing.assert_close(depth[there].mean((1, 2, 3)), batch.index[there].float())
+
+
+@pytest.mark.parametrize("memory", [0, None])
+def test_views_of_some_rows_are_those_of_the_whole_batch(memory: int | None) -> None:
+    batch: Batch = next(Loader(Pictures(), STACK, 10, workers=0, memory=memory).epoch(0))
+    whole, part = batch.views()["image"], batch.views(slice(3, 7))["image"]
+    for a, b in zip(whole, part, strict=True):
+        assert torch.equal(a[3:7], b)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"batch_size": 51}, "more than the 50 samples"),
+        ({"batch_size": 0}, "batch_size=0"),
+        ({"batch_size": 9, "world": 2}, "multiple"),
+        ({"rank": 2, "world": 2}, "rank=2"),
+        ({"max_broken": 2}, "max_broken=2"),
+    ],
+)
+def test_a_mistake_is_named(wrong: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Loader(Pictures(), STACK, **{"batch_size": 8, **wrong})  # type: ignore[arg-type]

@@ -1,0 +1,159 @@
+"""Paired views: matching, missing views, and each view in its own unit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from manyview.data.dataset import Dataset, Unreadable, id_of
+from manyview.data.paired import Paired, looks_paired
+from tests.data.awful import picture
+
+
+def put(path: Path, kind: str = "rgb") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if kind == "rgb":
+        picture().save(path)
+    elif kind == "grey":
+        Image.new("L", (5, 4), 9).save(path)
+    elif kind == "depth":
+        Image.fromarray(np.full((4, 5), 1234, np.uint16)).save(path)
+    else:
+        np.save(path, np.full((4, 5, 2), -1.5, np.float64))
+
+
+@pytest.fixture
+def rooms(tmp_path: Path) -> Path:
+    """a has all views, b lacks flow, c has depth alone."""
+    for name in "ab":
+        put(tmp_path / "rgb" / f"{name}.jpg")
+        put(tmp_path / "depth" / f"{name}.png", "depth")
+        put(tmp_path / "thermal" / f"{name}.png", "grey")
+    put(tmp_path / "flow" / "a.npy", "flow")
+    put(tmp_path / "depth" / "c.png", "depth")
+    return tmp_path
+
+
+def test_views_are_matched_by_name_without_extension(rooms: Path) -> None:
+    data = Paired(rooms)
+    assert isinstance(data, Dataset)
+    assert data.views == ("rgb", "depth", "flow", "thermal")
+    assert data.counts == {"rgb": 2, "depth": 3, "flow": 1, "thermal": 2}
+    assert [data.name(i) for i in range(3)] == ["a", "b", "c"]
+    assert data.ids.tolist() == [id_of(name) for name in "abc"]
+    assert [list(data[i].views) for i in range(3)] == [
+        ["rgb", "depth", "flow", "thermal"],
+        ["rgb", "depth", "thermal"],
+        ["depth"],
+    ]
+
+
+def test_each_view_keeps_its_own_unit(rooms: Path) -> None:
+    views = Paired(rooms)[0].views
+    assert {view: (tensor.dtype, tuple(tensor.shape)) for view, tensor in views.items()} == {
+        "rgb": (torch.uint8, (3, 4, 5)),
+        "depth": (torch.float32, (1, 4, 5)),
+        "flow": (torch.float32, (2, 4, 5)),
+        "thermal": (torch.uint8, (1, 4, 5)),
+    }
+    assert views["depth"].unique().tolist() == [1234.0]
+    assert views["flow"].unique().tolist() == [-1.5]
+
+
+def test_complete_only_leaves_out_what_lacks_a_view(rooms: Path) -> None:
+    assert len(Paired(rooms, complete_only=True)) == 1
+    assert len(Paired(rooms, views=("rgb", "depth"), complete_only=True)) == 2
+
+
+def test_the_first_view_given_is_the_reference(rooms: Path) -> None:
+    assert Paired({"d": rooms / "depth", "c": rooms / "rgb"}).views == ("d", "c")
+    assert Paired(rooms, views=("thermal", "rgb")).views == ("thermal", "rgb")
+
+
+def test_an_id_is_the_same_without_one_of_the_views(rooms: Path) -> None:
+    whole, part = Paired(rooms), Paired(rooms, views=("rgb", "thermal"))
+    assert part.ids.tolist() == whole.ids.tolist()[:2]
+
+
+def test_a_split_holds_the_folders_of_the_views(tmp_path: Path) -> None:
+    for split, count in (("train", 3), ("test", 2)):
+        for view in ("rgb", "thermal"):
+            for number in range(count):
+                put(tmp_path / split / view / f"{number}.png", "rgb" if view == "rgb" else "grey")
+    train, test = Paired(tmp_path), Paired(tmp_path, split="test")
+    assert (len(train), len(test)) == (3, 2)
+    assert not set(train.ids.tolist()) & set(test.ids.tolist())
+    assert train.name(0) == "train/0"
+
+
+def test_class_folders_below_the_views_are_labels(tmp_path: Path) -> None:
+    for view in ("rgb", "depth"):
+        for name in ("bed/1", "bed/2", "sofa/1"):
+            put(tmp_path / view / f"{name}.png", "rgb" if view == "rgb" else "depth")
+    data = Paired(tmp_path)
+    assert data.classes == ("bed", "sofa")
+    assert data.labels is not None
+    assert data.labels.tolist() == [0, 0, 1]
+    assert Paired(tmp_path, labels=False).labels is None
+
+
+def test_splits_share_class_numbers(tmp_path: Path) -> None:
+    for name in ("train/{}/bed/1", "train/{}/sofa/1", "test/{}/sofa/2", "test/{}/wall/2"):
+        for view in ("rgb", "thermal"):
+            put(tmp_path / f"{name.format(view)}.png")
+    assert Paired(tmp_path).classes == Paired(tmp_path, split="test").classes == ("bed", "sofa", "wall")
+    assert Paired(tmp_path, split="test")[0].label == 1
+
+
+def test_names_that_never_match_are_shown(tmp_path: Path) -> None:
+    put(tmp_path / "rgb" / "1_rgb.png")
+    put(tmp_path / "depth" / "1_depth.png", "depth")
+    with pytest.raises(ValueError, match=r"in two views; rgb has '1_rgb\.png', depth has '1_depth\.png'"):
+        Paired(tmp_path)
+
+
+def test_no_complete_sample_is_told(rooms: Path) -> None:
+    (rooms / "flow" / "a.npy").rename(rooms / "flow" / "c.npy")
+    with pytest.raises(ValueError, match="no file has all views"):
+        Paired(rooms, complete_only=True)
+
+
+def test_two_files_for_one_view_are_refused(rooms: Path) -> None:
+    put(rooms / "rgb" / "a.png")
+    with pytest.raises(ValueError, match=r"view 'rgb': 'a.jpg' and 'a.png' differ only in their extension"):
+        Paired(rooms)
+
+
+def test_one_folder_is_not_paired(tmp_path: Path) -> None:
+    put(tmp_path / "rgb" / "a.png")
+    with pytest.raises(ValueError, match="at least two folders with images, found rgb"):
+        Paired(tmp_path)
+
+
+def test_an_unknown_or_missing_view_is_named(rooms: Path) -> None:
+    with pytest.raises(ValueError, match="there is no 'normals'; there are rgb, depth, flow, thermal"):
+        Paired(rooms, views=("rgb", "normals"))
+    with pytest.raises(FileNotFoundError, match="view 'd': there is no folder"):
+        Paired({"rgb": rooms / "rgb", "d": rooms / "deth"})
+    (rooms / "empty").mkdir()
+    with pytest.raises(ValueError, match="view 'e': no images"):
+        Paired({"rgb": rooms / "rgb", "e": rooms / "empty"})
+
+
+def test_a_broken_view_makes_the_sample_unreadable(rooms: Path) -> None:
+    (rooms / "depth" / "b.png").write_bytes(b"")
+    data = Paired(rooms)
+    assert data[0].index == 0
+    with pytest.raises(Unreadable, match="depth: the file is empty"):
+        data[1]
+
+
+def test_only_a_known_reference_view_makes_a_root_look_paired(rooms: Path, tmp_path: Path) -> None:
+    assert looks_paired(str(rooms))
+    for name in ("cats/1.png", "dogs/1.png"):
+        put(tmp_path / "classes" / name)
+    assert not looks_paired(str(tmp_path / "classes"))
