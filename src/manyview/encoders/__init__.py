@@ -1,0 +1,21 @@
+"""Who looks: networks that turn images into vectors, their heads, and the towers of query and key branch."""
+
+from manyview.encoders.encoder import Encoder, create
+from manyview.encoders.heads import HEADS, projection
+from manyview.encoders.norm import shuffled, split_batch_norm, sync_batch_norm
+from manyview.encoders.towers import Towers
+from manyview.encoders.weights import load, load_into, save
+
+__all__ = [
+    "HEADS",
+    "Encoder",
+    "Towers",
+    "create",
+    "load",
+    "load_into",
+    "projection",
+    "save",
+    "shuffled",
+    "split_batch_norm",
+    "sync_batch_norm",
+]

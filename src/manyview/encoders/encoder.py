@@ -1,0 +1,141 @@
+"""An encoder: any network as (B, C, H, W) to (B, dim), with the feature maps on the way."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from manyview.encoders.stages import Backbone, Maps
+
+Stem = Literal["cifar"] | None
+
+FAMILIES = {  # imported when asked for: timm and torchvision take seconds
+    "timm": "manyview.encoders.timm_models",
+    "torchvision": "manyview.encoders.torchvision_models",
+}
+NETWORKS = {"patchnet": "manyview.encoders.patchnet", "small_alexnet": "manyview.encoders.small_alexnet"}
+
+
+class Encoder(nn.Module):
+    """A network that looks at images. Made by `create(name, **options)`, which makes the same one again.
+
+    dim      length of an embedding
+    network  the network itself, with the parameter names of its library
+    removed  the prefixes of the classifier that the library's own weights have, and this has not
+    """
+
+    def __init__(self, name: str, options: dict[str, Any], backbone: Backbone) -> None:
+        super().__init__()
+        self.name, self.options = name, options
+        self.network, self._read, self.removed = backbone
+        self.dim = self._dry_run(options["channels"], options["size"])
+
+    def extra_repr(self) -> str:
+        return f"{self.name!r}, {self.options}, dim={self.dim}"
+
+    def embed(self, x: Tensor) -> Tensor:
+        """(B, C, H, W) to (B, dim)."""
+        embedded: Tensor = self.network(self._checked(x))
+        return embedded
+
+    def layers(self, x: Tensor) -> Maps:
+        """The feature map of every stage by its name, in order; the last is the one before pooling.
+
+        (B, C, H, W) each, but (B, features) after a fully connected layer.
+        """
+        return self._read(self.network, self._checked(x))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.embed(x)
+
+    def _checked(self, x: Tensor) -> Tensor:
+        channels = self.options["channels"]
+        if x.dim() != 4 or x.shape[1] != channels:
+            raise ValueError(f"x: {self.name} expects (B, {channels}, H, W), got {tuple(x.shape)}")
+        return x
+
+    @torch.no_grad()
+    def _dry_run(self, channels: int, size: int) -> int:
+        """What comes out for one image: that the size is possible, and how long a vector is."""
+        some = next(self.network.parameters())
+        image = torch.zeros(1, channels, size, size, device=some.device, dtype=some.dtype)
+        self.network.eval()
+        try:
+            output = self.network(image)
+        except (RuntimeError, AssertionError, ArithmeticError, ValueError) as error:
+            why = str(error).strip().split("\n")[0]
+            raise ValueError(
+                f"size: {self.name} cannot look at {size} x {size} images ({why}); give a size that it allows"
+            ) from None
+        finally:
+            self.network.train()
+        if output.dim() != 2:
+            raise ValueError(f"name: {self.name} gives {tuple(output.shape)} for an image, not a vector; use another")
+        return int(output.shape[1])
+
+
+def create(
+    name: str,
+    *,
+    channels: int = 3,
+    size: int = 224,
+    stem: Stem = None,
+    pretrained: bool | str | Path = False,
+    **options: Any,
+) -> Encoder:
+    """An encoder by name: `timm/<model>`, `torchvision/<model>`, `patchnet` or `small_alexnet`.
+
+    channels    of the images
+    size        of the images, for networks that must know it; others look at any size later
+    stem        "cifar" for ResNets: first convolution 3x3 of stride 1 and no max-pool, for images of about 32 px
+    pretrained  True for the library's weights, or a safetensors file to `load_into` it
+    options     go to the network
+
+    >>> create("torchvision/resnet18", size=32, stem="cifar").dim
+    512
+    """
+    for argument, value in (("channels", channels), ("size", size)):
+        if not isinstance(value, int) or value < 1:
+            raise ValueError(f"{argument}: expected a whole number of at least 1, got {value!r}")
+    if stem not in (None, "cifar"):
+        raise ValueError(f"stem: expected None or 'cifar', got {stem!r}")
+    build, model = _builder(name)
+    published = pretrained is True
+    backbone = build(model, channels=channels, size=size, stem=stem, pretrained=published, options=options)
+    known = {"channels": channels, "size": size, "stem": stem, **options}
+    encoder = Encoder(name, known, backbone)
+    if isinstance(pretrained, str | Path):
+        from manyview.encoders.weights import load_into  # which builds encoders itself
+
+        load_into(encoder, pretrained)
+    return encoder
+
+
+def _builder(name: str) -> tuple[Callable[..., Backbone], str]:
+    family, slash, model = name.partition("/")
+    if name in NETWORKS:
+        return import_module(NETWORKS[name]).build, name
+    if slash and family in FAMILIES:
+        module = import_module(FAMILIES[family])
+        if module.knows(model):
+            return module.build, model
+    raise ValueError(f"name: there is no encoder {name!r}; nearest: {', '.join(_nearest(name))}")
+
+
+def _nearest(name: str) -> list[str]:
+    """Names with the same last part first, then those spelt alike."""
+    families = {family: import_module(module).names() for family, module in FAMILIES.items()}
+    everything = [*NETWORKS, *(f"{family}/{model}" for family, models in families.items() for model in models)]
+    last = name.rpartition("/")[2]
+    same = [each for each in everything if each.rpartition("/")[2] == last]
+    alike = difflib.get_close_matches(name, everything, n=3)
+    if not alike:
+        tails = {each.rpartition("/")[2]: each for each in everything}
+        alike = [tails[tail] for tail in difflib.get_close_matches(last, tails, n=3, cutoff=0.4)]
+    return list(dict.fromkeys(same + alike))[:4] or [*NETWORKS, "timm/<model>", "torchvision/<model>"]

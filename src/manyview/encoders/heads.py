@@ -1,0 +1,87 @@
+"""Heads: from the representation to the vectors that are contrasted. Plain functions and a table of them."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from typing import Any
+
+from torch import nn
+
+
+def linear(dim_in: int, dim_out: int = 128) -> nn.Module:
+    """One fully connected layer: MoCo v1, CMC, and fc8 of SmallAlexNet."""
+    return nn.Linear(dim_in, dim_out)
+
+
+def mlp(dim_in: int, dim_out: int = 128, *, hidden: int | None = None) -> nn.Module:
+    """MoCo v2 and JCL (facebookresearch/moco, `--mlp`): dim_in - hidden - dim_out, ReLU, biases, no batch norm.
+
+    hidden is dim_in if it is not given: 2048-2048-128 for ResNet-50.
+    """
+    middle = hidden or dim_in
+    return nn.Sequential(nn.Linear(dim_in, middle), nn.ReLU(inplace=True), nn.Linear(middle, dim_out))
+
+
+def simclr(dim_in: int, dim_out: int = 128, *, layers: int = 3) -> nn.Module:
+    """SimCLR (google-research/simclr, tf2/model.py, `ProjectionHead`; 3 layers are its default, the paper has 2).
+
+    Every layer is linear without bias, drawn from N(0, 0.01^2), then batch norm; hidden layers are dim_in wide and end
+    in ReLU, and the last batch norm has a scale and no shift.
+    """
+    if layers not in (2, 3):
+        raise ValueError(f"layers: SimCLR's head has 2 or 3, got {layers}")
+    parts: list[nn.Module] = []
+    for _ in range(layers - 1):
+        parts += [nn.Linear(dim_in, dim_in, bias=False), nn.BatchNorm1d(dim_in), nn.ReLU(inplace=True)]
+    last = nn.BatchNorm1d(dim_out)
+    last.bias.requires_grad_(False)  # stays 0: batch norm cannot be had with a scale alone
+    head = nn.Sequential(*parts, nn.Linear(dim_in, dim_out, bias=False), last)
+    for part in head:
+        if isinstance(part, nn.Linear):
+            nn.init.normal_(part.weight, 0, 0.01)
+    return head
+
+
+def projector(dim_in: int, dim_out: int = 256, *, hidden: int = 4096, layers: int = 2) -> nn.Module:
+    """MoCo v3 (facebookresearch/moco-v3, moco/builder.py): layers=2 for ResNet, 3 for ViT.
+
+    No biases; batch norm and ReLU after hidden layers, batch norm without scale and shift after the last.
+    """
+    return _mocov3(dim_in, dim_out, hidden, layers, last_norm=True)
+
+
+def predictor(dim_in: int, dim_out: int = 256, *, hidden: int = 4096, last_norm: bool = False) -> nn.Module:
+    """MoCo v3's second head, on the query side alone: two layers. last_norm=False for ResNet, True for ViT."""
+    return _mocov3(dim_in, dim_out, hidden, 2, last_norm)
+
+
+def _mocov3(dim_in: int, dim_out: int, hidden: int, layers: int, last_norm: bool) -> nn.Module:
+    if layers < 1:
+        raise ValueError(f"layers: expected at least 1, got {layers}")
+    parts: list[nn.Module] = []
+    for _ in range(layers - 1):
+        parts += [nn.Linear(dim_in, hidden, bias=False), nn.BatchNorm1d(hidden), nn.ReLU(inplace=True)]
+        dim_in = hidden
+    parts.append(nn.Linear(dim_in, dim_out, bias=False))
+    return nn.Sequential(*parts, *([nn.BatchNorm1d(dim_out, affine=False)] if last_norm else []))
+
+
+HEADS = {"linear": linear, "mlp": mlp, "simclr": simclr, "projector": projector, "predictor": predictor}
+
+
+def projection(name: str, dim_in: int, dim_out: int, **options: Any) -> nn.Module:
+    """A head by its name in HEADS.
+
+    >>> projection("simclr", 512, 128, layers=2)
+    """
+    if name not in HEADS:
+        near = difflib.get_close_matches(name, HEADS, n=1) or list(HEADS)
+        raise ValueError(f"head: there is none named {name!r}; nearest: {', '.join(near)}")
+    if dim_in < 1 or dim_out < 1:
+        raise ValueError(f"dim_in and dim_out: expected at least 1 each, got {dim_in} and {dim_out}")
+    taken = [each for each in inspect.signature(HEADS[name]).parameters if not each.startswith("dim_")]
+    unknown = sorted(set(options) - set(taken))
+    if unknown:
+        raise ValueError(f"head {name}: takes {', '.join(taken) or 'no options'}, not {', '.join(unknown)}")
+    return HEADS[name](dim_in, dim_out, **options)

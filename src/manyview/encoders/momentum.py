@@ -1,0 +1,41 @@
+"""The momentum encoder's averaging, and its momentum as a pure function of the step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+
+Schedule = Callable[[int, int], float]
+
+
+def constant(step: int, total: int, *, start: float = 0.999) -> float:
+    """MoCo v1, v2 and JCL: the same at every step."""
+    return _checked(start)
+
+
+def cosine(step: float, total: float, *, start: float = 0.99) -> float:
+    """MoCo v3 (facebookresearch/moco-v3, main_moco.py): from start to 1 along half a cosine.
+
+    m(step) = 1 - (1 - start) (cos(pi step / total) + 1) / 2
+    """
+    if not 0 <= step <= total or total <= 0:
+        raise ValueError(f"step and total: expected 0 <= step <= total and a total above 0, got {step} of {total}")
+    return 1 - (1 - _checked(start)) * (math.cos(math.pi * step / total) + 1) / 2
+
+
+@torch.no_grad()
+def average_(keys: Iterable[Tensor], queries: Iterable[Tensor], momentum: float) -> None:
+    """keys <- momentum keys + (1 - momentum) queries, in place, all tensors in one call.
+
+    Keep these in float32: in bfloat16 a step of 1 - 0.999 is below the last digit, and nothing would ever move.
+    """
+    torch._foreach_lerp_(list(keys), list(queries), 1 - _checked(momentum))
+
+
+def _checked(momentum: float) -> float:
+    if not 0 <= momentum <= 1:
+        raise ValueError(f"momentum: expected a number from 0 to 1, got {momentum}")
+    return momentum

@@ -1,0 +1,31 @@
+"""Published weights: that they can be had, before a library tries for a minute and ends in a traceback."""
+
+from __future__ import annotations
+
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+HUB = "https://huggingface.co"
+
+
+def refuse_if_unreachable(name: str, source: str, place: str, site: str) -> None:
+    """source: what is missing; place: where the library looks for it; site: where it would be downloaded from."""
+    if not _answers(site):
+        raise unavailable(name, source, place)
+
+
+def unavailable(name: str, source: str, place: str) -> ValueError:
+    return ValueError(
+        f"pretrained: the weights of {name} are not on this machine and {source} cannot be reached; "
+        f"download them elsewhere and put them into {place}, or give pretrained=<path of a safetensors file>"
+    )
+
+
+def _answers(site: str, seconds: float = 5.0) -> bool:
+    try:
+        urlopen(Request(site, method="HEAD"), timeout=seconds).close()
+    except HTTPError:
+        return True  # it refuses this page, so it is there
+    except (URLError, OSError):
+        return False
+    return True

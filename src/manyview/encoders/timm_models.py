@@ -1,0 +1,100 @@
+"""Any model of timm as a backbone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import timm
+from timm.models.resnet import ResNet
+from torch import Tensor
+
+from manyview.encoders.published import HUB, refuse_if_unreachable, unavailable
+from manyview.encoders.stages import Backbone, Maps, hooked
+from manyview.encoders.stem import cifar_stem
+
+
+def names() -> list[str]:
+    return list(timm.list_models())
+
+
+def knows(model: str) -> bool:
+    """With or without a tag of its weights: resnet18, resnet18.a1_in1k."""
+    return bool(timm.is_model(model))
+
+
+def build(
+    model: str, *, channels: int, size: int, stem: str | None, pretrained: bool, options: dict[str, Any]
+) -> Backbone:
+    if pretrained:
+        _check_weights(model)
+    network = _network(model, channels, size, pretrained, options)
+    if stem == "cifar":
+        if not isinstance(network, ResNet):
+            raise ValueError(f"stem: 'cifar' is for ResNets; timm/{model} is a {type(network).__name__}")
+        cifar_stem(network, channels)
+    classifier = network.pretrained_cfg.get("classifier") or ()
+    removed = (classifier,) if isinstance(classifier, str) else tuple(classifier)
+    if hasattr(network, "forward_intermediates"):
+        return Backbone(network, _intermediates, removed)
+    return Backbone(network, hooked(_stages(network)), removed)
+
+
+def _network(model: str, channels: int, size: int, pretrained: bool, options: dict[str, Any]) -> Any:
+    """timm's model without classifier; told the size of the images if it must know it."""
+    settings = {"pretrained": pretrained, "num_classes": 0, "in_chans": channels, **options}
+    config = timm.get_pretrained_cfg(model)
+    try:
+        if config is not None and config.fixed_input_size:
+            return timm.create_model(model, img_size=size, **settings)
+        return timm.create_model(model, **settings)
+    except TypeError as error:
+        raise ValueError(f"options: timm/{model} does not take them: {error}") from None
+    except (AssertionError, ArithmeticError) as error:
+        raise ValueError(f"size: timm/{model} cannot be made for {size} x {size} images: {error}") from None
+    except OSError:
+        if not pretrained:
+            raise
+        raise _missing(model) from None
+
+
+def _stages(network: Any) -> list[str]:
+    info = network.feature_info
+    return [str(each["module"]) for each in (info if isinstance(info, list) else info.info)]
+
+
+def _intermediates(network: Any, x: Tensor) -> Maps:
+    last, maps = network.forward_intermediates(x)
+    stages = _stages(network)
+    if len(stages) != len(maps):
+        stages = [f"stage{number}" for number in range(len(maps))]
+    found = dict(zip(stages, maps, strict=True))
+    if last.dim() == 4 and last.shape[1] == network.num_features and last.shape != maps[-1].shape:
+        found["features"] = last  # a last convolution that timm does not count as a stage
+    return found
+
+
+def _check_weights(model: str) -> None:
+    config = timm.get_pretrained_cfg(model)
+    if config is None or not config.has_weights:
+        raise ValueError(f"pretrained: timm has no weights of {model}; see timm.list_pretrained()")
+    if not config.hf_hub_id or _in_cache(config.hf_hub_id):
+        return
+    refuse_if_unreachable(f"timm/{model}", f"{HUB}/{config.hf_hub_id}", _place(), HUB)
+
+
+def _in_cache(repository: str) -> bool:
+    from huggingface_hub import try_to_load_from_cache
+
+    files = ("model.safetensors", "pytorch_model.bin")
+    return any(isinstance(try_to_load_from_cache(repository, file), str) for file in files)
+
+
+def _place() -> str:
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    return f"the Hugging Face cache {HF_HUB_CACHE}"
+
+
+def _missing(model: str) -> ValueError:
+    config = timm.get_pretrained_cfg(model)
+    return unavailable(f"timm/{model}", f"{HUB}/{config.hf_hub_id if config else 'timm'}", _place())

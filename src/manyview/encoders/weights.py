@@ -1,0 +1,130 @@
+"""An encoder's weights in a safetensors file, with its name and options beside them. Nothing in a file is executed."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from manyview.encoders.encoder import Encoder, create
+
+State = dict[str, Tensor]
+FORMAT = "1"
+FETCHES = ("checkpoint_path", "cache_dir", "weights", "weights_backbone", "scriptable")
+SHOWN = 3
+
+
+def save(encoder: Encoder, path: str | Path) -> None:
+    """Writes the network's state dict, under the names of its library, and how to create it again.
+
+    The file appears whole or not at all.
+    """
+    try:
+        recipe = {"name": json.dumps(encoder.name), "options": json.dumps(encoder.options)}
+    except TypeError as error:
+        raise ValueError(f"options: {encoder.name} was created with what JSON cannot hold: {error}") from None
+    state = {key: value.detach().cpu().contiguous().clone() for key, value in encoder.network.state_dict().items()}
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise ValueError(f"path: there is no folder {path.parent}; make it first")
+    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        save_file(state, draft, metadata={"manyview_encoder": FORMAT, **recipe})
+        _sync(draft)
+        os.replace(draft, path)
+    except (OSError, SafetensorError) as error:
+        raise ValueError(f"path: cannot write {path}: {error}") from None
+    finally:
+        draft.unlink(missing_ok=True)
+    _sync(path.parent)
+
+
+def load(path: str | Path) -> Encoder:
+    """The encoder that `save` wrote, created anew and with its weights."""
+    state, metadata = _read(path)
+    name, options = _recipe(path, metadata)
+    try:
+        encoder = create(name, **options)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path}: its encoder cannot be made: {error}") from None
+    _put(encoder, state, path)
+    return encoder
+
+
+def load_into(encoder: Encoder, path: str | Path) -> None:
+    """Loads weights into an encoder that is there: a file of `save`, or a plain state dict of timm or torchvision.
+
+    Of a plain one the classifier is left out. Everything else must fit, name by name and shape by shape.
+    """
+    state, _ = _read(path)
+    _put(encoder, state, path)
+
+
+def _read(path: str | Path) -> tuple[State, dict[str, str]]:
+    if not Path(path).is_file():
+        raise ValueError(f"path: there is no file {path}")
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise ValueError(
+            f"{path}: not a whole safetensors file ({error}); a .pt or .pth file must be converted first"
+        ) from None
+
+
+def _recipe(path: str | Path, metadata: dict[str, str]) -> tuple[str, dict[str, Any]]:
+    if "manyview_encoder" not in metadata:
+        raise ValueError(f"{path}: does not say which network it is for; create one and use load_into(encoder, path)")
+    if metadata["manyview_encoder"] != FORMAT:
+        raise ValueError(f"{path}: is of format {metadata['manyview_encoder']!r}, this version reads {FORMAT!r}")
+    try:
+        name, options = json.loads(metadata["name"]), json.loads(metadata["options"])
+    except (KeyError, json.JSONDecodeError):
+        raise ValueError(f"{path}: name and options of its network are missing or damaged") from None
+    if not isinstance(name, str) or not isinstance(options, dict):
+        raise ValueError(f"{path}: expected a name and a table of options, got {name!r} and {options!r}")
+    fetching = [option for option in options if option in FETCHES or option.startswith("pretrained")]
+    if fetching:  # a file may not make the library read or download another one
+        raise ValueError(f"{path}: refused, its options ask for other files: {', '.join(fetching)}")
+    return name, options
+
+
+def _put(encoder: Encoder, state: State, path: str | Path) -> None:
+    wanted = encoder.network.state_dict()
+    given = {key: value for key, value in state.items() if key in wanted or not _belongs(key, encoder.removed)}
+    missing = [key for key in wanted if key not in given and not key.endswith("num_batches_tracked")]
+    unexpected = [key for key in given if key not in wanted]
+    shapes = [
+        f"{key} {tuple(given[key].shape)} instead of {tuple(wanted[key].shape)}"
+        for key in wanted
+        if key in given and given[key].shape != wanted[key].shape
+    ]
+    found = {"missing": missing, "unexpected": unexpected, "shapes": shapes}
+    wrong = [f"{kind}: {_some(keys)}" for kind, keys in found.items() if keys]
+    if wrong:
+        expected = f"{encoder.name} {encoder.options}"
+        raise ValueError(f"{path}: does not fit {expected}; {'; '.join(wrong)}")
+    encoder.network.load_state_dict(given, strict=False)
+
+
+def _belongs(key: str, prefixes: tuple[str, ...]) -> bool:
+    return any(key == prefix or key.startswith(prefix + ".") for prefix in prefixes)
+
+
+def _some(keys: list[str]) -> str:
+    more = f" and {len(keys) - SHOWN} more" if len(keys) > SHOWN else ""
+    return ", ".join(keys[:SHOWN]) + more
+
+
+def _sync(path: Path) -> None:
+    """Down to the disk, so that a power cut leaves the old file or the new one."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,246 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import Tensor
+
+from manyview.encoders import Encoder, create
+
+
+def images(channels: int, size: int, count: int = 2) -> Tensor:
+    return torch.randn(count, channels, size, size, generator=torch.Generator().manual_seed(0))
+
+
+CASES = [
+    # name, channels, size, dim
+    ("patchnet", 3, 32, 256),
+    ("patchnet", 2, 96, 256),
+    ("timm/resnet18", 1, 32, 512),
+    ("timm/resnet18.a1_in1k", 4, 64, 512),
+    ("timm/resnet50", 2, 64, 2048),
+    ("timm/vit_tiny_patch16_224", 4, 64, 192),
+    ("timm/vit_tiny_patch16_224", 3, 224, 192),
+    ("timm/convnext_atto", 1, 64, 320),
+    ("timm/mobilenetv3_small_050", 2, 64, 1024),
+    ("timm/efficientnet_b0", 3, 64, 1280),
+    ("timm/regnetx_002", 4, 64, 368),
+    ("timm/swin_tiny_patch4_window7_224", 2, 64, 768),
+    ("timm/densenet121", 3, 32, 1024),
+    ("torchvision/resnet18", 2, 32, 512),
+    ("torchvision/mobilenet_v3_small", 1, 64, 1024),
+    ("torchvision/efficientnet_b0", 4, 32, 1280),
+    ("torchvision/regnet_x_400mf", 2, 64, 400),
+    ("torchvision/squeezenet1_1", 2, 64, 512),
+    ("torchvision/densenet121", 2, 64, 1024),
+    ("torchvision/shufflenet_v2_x0_5", 3, 64, 1024),
+    ("torchvision/mnasnet0_5", 3, 64, 1280),
+]
+LARGE = [
+    ("torchvision/convnext_tiny", 3, 64, 768),
+    ("torchvision/googlenet", 1, 64, 1024),
+    ("torchvision/resnet50", 4, 64, 2048),
+    ("torchvision/swin_t", 1, 64, 768),
+    ("torchvision/vit_b_32", 1, 64, 768),
+    ("torchvision/alexnet", 2, 64, 4096),
+    ("torchvision/vgg11", 2, 224, 4096),
+    ("torchvision/inception_v3", 2, 96, 2048),
+    ("torchvision/maxvit_t", 1, 224, 512),
+    ("timm/vgg11", 1, 224, 4096),
+    ("timm/levit_128s", 3, 224, 384),
+    ("timm/mixer_s32_224", 3, 224, 512),
+]
+
+
+def check(name: str, channels: int, size: int, dim: int) -> None:
+    encoder = create(name, channels=channels, size=size).eval()
+    x = images(channels, size)
+    with torch.no_grad():
+        embedded, maps, again = encoder.embed(x), encoder.layers(x), encoder(x)
+    assert encoder.dim == dim
+    assert embedded.shape == (2, dim)
+    assert len(maps) >= 3
+    assert all(each.dim() == 4 and len(each) == 2 for each in maps.values())
+    sides = [each.shape[-1] for each in maps.values()]
+    assert sides == sorted(sides, reverse=True)
+    assert torch.equal(again, embedded)
+
+
+@pytest.mark.parametrize(("name", "channels", "size", "dim"), CASES)
+def test_a_network_gives_vectors_and_the_maps_of_its_stages(name: str, channels: int, size: int, dim: int) -> None:
+    check(name, channels, size, dim)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "channels", "size", "dim"), LARGE)
+def test_so_does_a_large_one(name: str, channels: int, size: int, dim: int) -> None:
+    check(name, channels, size, dim)
+
+
+@pytest.mark.parametrize("name", ["timm/resnet18", "torchvision/resnet18", "patchnet"])
+@pytest.mark.parametrize("size", [32, 64])
+def test_the_last_map_of_a_resnet_pooled_is_the_embedding(name: str, size: int) -> None:
+    encoder = create(name, size=size).eval()
+    x = images(3, size)
+    with torch.no_grad():
+        last = list(encoder.layers(x).values())[-1]
+        torch.testing.assert_close(last.mean((2, 3)), encoder.embed(x))
+
+
+def test_both_libraries_name_the_stages_of_a_resnet_alike() -> None:
+    maps = create("torchvision/resnet18").eval().layers(images(3, 64))
+    assert list(maps) == ["relu", "layer1", "layer2", "layer3", "layer4"]
+    maps = create("timm/resnet18").eval().layers(images(3, 64))
+    assert list(maps) == ["act1", "layer1", "layer2", "layer3", "layer4"]
+
+
+def test_a_map_is_what_the_stage_gave_and_not_what_came_of_it_in_place() -> None:
+    maps = create("torchvision/densenet121").eval().layers(images(3, 64))
+    assert bool((maps["features.norm5"] < 0).any())
+
+
+def test_reading_the_layers_leaves_no_hook_behind() -> None:
+    encoder = create("patchnet", size=32)
+    encoder.layers(images(3, 32))
+    assert not any(part._forward_hooks for part in encoder.modules())
+
+
+@pytest.mark.parametrize("name", ["timm/resnet18", "torchvision/resnet18", "timm/resnet26d", "timm/seresnet18"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_the_cifar_stem_keeps_the_resolution(name: str, channels: int) -> None:
+    encoder = create(name, channels=channels, size=32, stem="cifar").eval()
+    with torch.no_grad():
+        maps = list(encoder.layers(images(channels, 32)).values())
+    assert [each.shape[-1] for each in maps] == [32, 32, 16, 8, 4]
+    stem: torch.nn.Conv2d = encoder.network.get_submodule("conv1")  # type: ignore[assignment]
+    assert (stem.kernel_size, stem.stride, stem.in_channels) == ((3, 3), (1, 1), channels)
+
+
+@pytest.mark.parametrize("name", ["timm/convnext_atto", "torchvision/mobilenet_v3_small", "patchnet", "small_alexnet"])
+def test_the_cifar_stem_is_refused_where_there_is_none(name: str) -> None:
+    with pytest.raises(ValueError, match="stem: 'cifar' is for ResNets"):
+        create(name, stem="cifar")
+
+
+def test_vectors_are_the_same_twice_in_evaluation() -> None:
+    encoder = create("timm/efficientnet_b0", size=64).eval()
+    assert torch.equal(encoder(images(3, 64)), encoder(images(3, 64)))
+
+
+def test_the_dropout_in_front_of_the_classifier_is_gone_with_it() -> None:
+    encoder = create("torchvision/efficientnet_b0", size=64)
+    parts = encoder.network.get_submodule("classifier").modules()
+    assert not any(isinstance(part, torch.nn.Dropout) for part in parts)
+
+
+def test_creating_leaves_the_network_in_train_mode_and_its_statistics_fresh() -> None:
+    encoder = create("patchnet", size=32)
+    assert all(part.training for part in encoder.modules())
+    assert not any(int(each) for name, each in encoder.state_dict().items() if name.endswith("num_batches_tracked"))
+
+
+def test_an_encoder_knows_how_to_be_made_again() -> None:
+    first = create("patchnet", channels=2, size=32, widths=(8, 16), blocks=(1, 2))
+    again = create(first.name, **first.options)
+    assert isinstance(again, Encoder)
+    assert (again.dim, again.options) == (16, first.options)
+    again.load_state_dict(first.state_dict())
+
+
+def test_the_first_convolution_carries_published_weights_over_to_other_channels() -> None:
+    from manyview.encoders.stem import look_at_channels
+
+    network = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3))
+    before = network.state_dict()
+    look_at_channels(network, 1, keep=True)
+    after = network.state_dict()
+    torch.testing.assert_close(after["0.weight"], before["0.weight"].sum(1, keepdim=True))
+    assert torch.equal(after["0.bias"], before["0.bias"])
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("resnet18", "timm/resnet18, torchvision/resnet18"),
+        ("timm/resnet81", "timm/resnet18"),
+        ("torchvision/reznet50", "torchvision/resnet50"),
+        ("patchnett", "patchnet"),
+        ("qqqqqqqq", "patchnet, small_alexnet"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_the_nearest(name: str, nearest: str) -> None:
+    with pytest.raises(ValueError, match=f"no encoder '{name}'; nearest: {nearest}") as caught:
+        create(name)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("torchvision/alexnet", 32),
+        ("small_alexnet", 8),
+        ("timm/vit_tiny_patch16_224", 8),
+        ("torchvision/vit_b_16", 40),
+        ("patchnet", 1),
+        ("timm/swin_tiny_patch4_window7_224", 10),
+    ],
+)
+def test_a_size_that_is_not_possible_is_named(name: str, size: int) -> None:
+    with pytest.raises(ValueError, match=rf"^size: .*\b{size}\b") as caught:
+        create(name, size=size)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["timm/resnet18", "torchvision/resnet18", "patchnet", "small_alexnet"])
+def test_an_unknown_option_is_named(name: str) -> None:
+    with pytest.raises(ValueError, match=r"options: .*bogus"):
+        create(name, size=32, bogus=1)
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"), [("channels", 0), ("size", -1), ("size", 32.0), ("stem", "imagenet"), ("pretrained", "no")]
+)
+def test_a_wrong_argument_is_named(argument: str, value: object) -> None:
+    with pytest.raises(ValueError, match="path" if argument == "pretrained" else argument):
+        create("patchnet", **{argument: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["patchnet", "small_alexnet"])
+def test_networks_without_published_weights_say_so(name: str) -> None:
+    with pytest.raises(ValueError, match="pretrained: there are no published weights"):
+        create(name, size=32, pretrained=True)
+
+
+@pytest.mark.parametrize("name", ["timm/resnet18", "torchvision/resnet18"])
+def test_weights_out_of_reach_are_one_line_that_says_where_to_put_them(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: object
+) -> None:
+    import manyview.encoders.published as published
+    import manyview.encoders.timm_models as timm_models
+
+    monkeypatch.setattr(published, "_answers", lambda site: False)
+    monkeypatch.setattr(timm_models, "_in_cache", lambda repository: False)
+    monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
+    with pytest.raises(ValueError, match=f"pretrained: the weights of {name} are not on this machine.*put them into"):
+        create(name, pretrained=True)
+
+
+def test_a_site_that_does_not_answer_is_out_of_reach() -> None:
+    from manyview.encoders.published import _answers
+
+    assert not _answers("http://127.0.0.1:9", seconds=1)
+
+
+def test_images_of_another_shape_are_refused() -> None:
+    encoder = create("patchnet", size=32)
+    for shape in ((3, 32, 32), (2, 1, 32, 32)):
+        with pytest.raises(ValueError, match=r"x: patchnet expects \(B, 3, H, W\)"):
+            encoder(torch.zeros(shape))
+
+
+def test_importing_the_encoders_imports_no_library_of_networks() -> None:
+    look = "import sys, manyview.encoders; print([m for m in ('timm', 'torchvision') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from manyview.encoders import HEADS, projection
+
+
+def parameters(module: nn.Module) -> int:
+    return sum(each.numel() for each in module.parameters() if each.requires_grad)
+
+
+def kinds(module: nn.Module) -> list[str]:
+    return [type(part).__name__ for part in module.modules() if not isinstance(part, nn.Sequential)]
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_a_head_makes_vectors_of_the_length_asked_for(name: str) -> None:
+    assert projection(name, 12, 7)(torch.randn(4, 12)).shape == (4, 7)
+
+
+COUNTS = [
+    ("linear", 512, 128, {}, 512 * 128 + 128),
+    ("mlp", 2048, 128, {}, 2048 * 2048 + 2048 + 2048 * 128 + 128),
+    ("mlp", 512, 64, {"hidden": 32}, 512 * 32 + 32 + 32 * 64 + 64),
+    ("simclr", 64, 16, {}, 2 * (64 * 64 + 128) + 64 * 16 + 16),
+    ("simclr", 64, 16, {"layers": 2}, 64 * 64 + 128 + 64 * 16 + 16),
+    ("projector", 2048, 256, {}, 2048 * 4096 + 2 * 4096 + 4096 * 256),
+    ("projector", 384, 256, {"layers": 3}, 384 * 4096 + 4096 * 4096 + 4 * 4096 + 4096 * 256),
+    ("predictor", 256, 256, {}, 256 * 4096 + 2 * 4096 + 4096 * 256),
+]
+
+
+@pytest.mark.parametrize(("name", "dim_in", "dim_out", "options", "count"), COUNTS)
+def test_a_head_has_the_parameters_of_its_source(
+    name: str, dim_in: int, dim_out: int, options: dict[str, int], count: int
+) -> None:
+    with torch.device("meta"):
+        assert parameters(projection(name, dim_in, dim_out, **options)) == count
+
+
+def test_moco_has_no_batch_norm_and_simclr_has_one_per_layer() -> None:
+    assert kinds(projection("mlp", 8, 4)) == ["Linear", "ReLU", "Linear"]
+    layer = ["Linear", "BatchNorm1d", "ReLU"]
+    assert kinds(projection("simclr", 8, 4)) == [*layer, *layer, "Linear", "BatchNorm1d"]
+
+
+def test_the_last_batch_norm_of_simclr_has_a_scale_and_no_shift() -> None:
+    last = list(projection("simclr", 8, 4).modules())[-1]
+    assert isinstance(last, nn.BatchNorm1d)
+    assert last.weight.requires_grad
+    assert not last.bias.requires_grad
+    assert not last.bias.any()
+
+
+def test_mocov3_ends_in_a_plain_batch_norm_but_the_predictor_of_a_resnet_does_not() -> None:
+    last = list(projection("projector", 8, 4).modules())[-1]
+    assert isinstance(last, nn.BatchNorm1d)
+    assert not last.affine
+    assert kinds(projection("predictor", 8, 4))[-1] == "Linear"
+    assert kinds(projection("predictor", 8, 4, last_norm=True))[-1] == "BatchNorm1d"
+
+
+def test_an_unknown_head_is_answered_with_the_nearest() -> None:
+    with pytest.raises(ValueError, match="none named 'simclear'; nearest: simclr"):
+        projection("simclear", 8, 4)
+
+
+def test_wrong_options_are_named() -> None:
+    with pytest.raises(ValueError, match="head mlp: takes hidden, not layers"):
+        projection("mlp", 8, 4, layers=3)
+    with pytest.raises(ValueError, match="head linear: takes no options, not hidden"):
+        projection("linear", 8, 4, hidden=3)
+    with pytest.raises(ValueError, match="layers: SimCLR's head has 2 or 3, got 4"):
+        projection("simclr", 8, 4, layers=4)
+    with pytest.raises(ValueError, match="dim_in and dim_out"):
+        projection("mlp", 0, 4)

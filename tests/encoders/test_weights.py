@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import manyview.encoders.weights as weights
+from manyview.encoders import Encoder, create, load, load_into, save
+
+SMALL: dict[str, Any] = {"size": 16, "widths": (8, 12), "blocks": (1, 1)}
+
+
+@pytest.fixture
+def encoder() -> Encoder:
+    torch.manual_seed(0)
+    made = create("patchnet", channels=2, **SMALL)
+    made(torch.randn(4, 2, 16, 16))
+    return made
+
+
+def assert_same(a: Encoder, b: Encoder) -> None:
+    ours, theirs = a.state_dict(), b.state_dict()
+    assert list(ours) == list(theirs)
+    assert all(torch.equal(ours[key], theirs[key]) for key in ours)
+
+
+def test_what_is_saved_is_loaded_bit_for_bit(encoder: Encoder, tmp_path: Path) -> None:
+    save(encoder, tmp_path / "net.safetensors")
+    again = load(tmp_path / "net.safetensors")
+    assert_same(again, encoder)
+    assert again.name == "patchnet"
+    assert again.options["channels"] == 2
+    assert [each.name for each in tmp_path.iterdir()] == ["net.safetensors"]
+
+
+@pytest.mark.parametrize("name", ["timm/resnet18", "torchvision/resnet18"])
+def test_networks_of_the_libraries_make_the_round_trip(name: str, tmp_path: Path) -> None:
+    first = create(name, channels=1, size=32, stem="cifar")
+    save(first, tmp_path / "net.safetensors")
+    assert_same(load(tmp_path / "net.safetensors"), first)
+
+
+def test_memory_format_and_precision_do_not_matter(encoder: Encoder, tmp_path: Path) -> None:
+    save(encoder.to(memory_format=torch.channels_last), tmp_path / "net.safetensors")
+    assert_same(load(tmp_path / "net.safetensors"), encoder)
+
+
+def test_a_saved_file_replaces_an_older_one(encoder: Encoder, tmp_path: Path) -> None:
+    path = tmp_path / "net.safetensors"
+    path.write_text("older")
+    save(encoder, path)
+    assert_same(load(path), encoder)
+
+
+def test_a_failed_write_leaves_the_older_file(
+    encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "net.safetensors"
+    path.write_text("older")
+
+    def full(state: object, draft: Path, metadata: object) -> None:
+        draft.write_text("half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(weights, "save_file", full)
+    with pytest.raises(ValueError, match=r"cannot write .*No space left"):
+        save(encoder, path)
+    assert path.read_text() == "older"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_folder_that_is_not_there_is_named(encoder: Encoder, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"no folder .*nowhere"):
+        save(encoder, tmp_path / "nowhere" / "net.safetensors")
+
+
+@pytest.mark.parametrize(("library", "name"), [("timm", "resnet18"), ("torchvision", "resnet18")])
+def test_a_plain_state_dict_of_a_library_loads_without_its_classifier(library: str, name: str, tmp_path: Path) -> None:
+    import timm
+    import torchvision.models as zoo
+
+    theirs: torch.nn.Module = timm.create_model(name) if library == "timm" else zoo.get_model(name)
+    save_file(theirs.state_dict(), tmp_path / "plain.safetensors")
+    encoder = create(f"{library}/{name}", pretrained=tmp_path / "plain.safetensors")
+    ours, state = encoder.network.state_dict(), theirs.state_dict()
+    assert all(torch.equal(ours[key], state[key]) for key in ours)
+    assert set(state) - set(ours) == {"fc.weight", "fc.bias"}
+    with pytest.raises(ValueError, match=r"does not say which network it is for; .*load_into"):
+        load(tmp_path / "plain.safetensors")
+
+
+def test_a_network_that_does_not_fit_is_told_by_its_first_keys(encoder: Encoder, tmp_path: Path) -> None:
+    path = tmp_path / "net.safetensors"
+    save(encoder, path)
+    before = {key: value.clone() for key, value in encoder.state_dict().items()}
+    wider = create("patchnet", channels=3, **SMALL)
+    with pytest.raises(ValueError, match=r"shapes: stem.0.weight \(8, 2, 4, 4\) instead of \(8, 3, 4, 4\)"):
+        load_into(wider, path)
+    deeper = create("patchnet", channels=2, size=16, widths=(8, 12), blocks=(1, 2))
+    with pytest.raises(ValueError, match=r"does not fit patchnet .*missing: stage2.1.conv1.weight.* and \d+ more"):
+        load_into(deeper, path)
+    shallower = create("patchnet", channels=2, size=16, widths=(8,), blocks=(1,))
+    with pytest.raises(ValueError, match="unexpected: stage2"):
+        load_into(shallower, path)
+    load_into(encoder, path)
+    assert all(torch.equal(value, before[key]) for key, value in encoder.state_dict().items())
+
+
+def test_nothing_is_loaded_where_something_does_not_fit(encoder: Encoder, tmp_path: Path) -> None:
+    save(encoder, tmp_path / "net.safetensors")
+    other = create("patchnet", channels=3, **SMALL)
+    before = {key: value.clone() for key, value in other.state_dict().items()}
+    with pytest.raises(ValueError, match="does not fit"):
+        load_into(other, tmp_path / "net.safetensors")
+    assert all(torch.equal(value, before[key]) for key, value in other.state_dict().items())
+
+
+def test_a_damaged_file_is_one_clear_line(encoder: Encoder, tmp_path: Path) -> None:
+    path = tmp_path / "net.safetensors"
+    save(encoder, path)
+    whole = path.read_bytes()
+    pickled = tmp_path / "net.pt"
+    torch.save(encoder.state_dict(), pickled)
+    for content in (whole[: len(whole) // 2], b"", b"GIF89a", b"\xff" * 100, pickled.read_bytes()):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="not a whole safetensors file") as caught:
+            load(path)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match="there is no file"):
+        load(tmp_path / "other.safetensors")
+
+
+def rewrite(path: Path, **metadata: str) -> None:
+    state = load_file(path)
+    save_file(state, path, metadata={"manyview_encoder": "1", "name": '"patchnet"', "options": "{}", **metadata})
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ({"options": "{"}, "missing or damaged"),
+        ({"name": "3"}, "expected a name and a table of options"),
+        ({"options": "[]"}, "expected a name and a table of options"),
+        ({"name": '"no_such_net"'}, "cannot be made: name: there is no encoder 'no_such_net'"),
+        ({"name": '"timm/hf-hub:someone/something"'}, "cannot be made: name: there is no encoder"),
+        ({"manyview_encoder": "99"}, "is of format '99', this version reads '1'"),
+        ({"options": json.dumps({"pretrained": True})}, "ask for other files: pretrained"),
+        ({"options": json.dumps({"checkpoint_path": "x"})}, "ask for other files: checkpoint_path"),
+        ({"options": json.dumps({"pretrained_cfg_overlay": {}})}, "ask for other files: pretrained_cfg_overlay"),
+        ({"options": json.dumps({"size": "big"})}, "cannot be made: size: expected a whole number"),
+    ],
+)
+def test_what_a_file_says_about_itself_is_not_trusted(
+    encoder: Encoder, tmp_path: Path, metadata: dict[str, str], message: str
+) -> None:
+    path = tmp_path / "net.safetensors"
+    save(encoder, path)
+    rewrite(path, **metadata)
+    with pytest.raises(ValueError, match=message) as caught:
+        load(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_options_that_cannot_be_written_down_are_refused(encoder: Encoder, tmp_path: Path) -> None:
+    encoder.options["act"] = torch.relu
+    with pytest.raises(ValueError, match="options: patchnet was created with what JSON cannot hold"):
+        save(encoder, tmp_path / "net.safetensors")
+    assert not list(tmp_path.iterdir())
