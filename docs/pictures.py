@@ -151,13 +151,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Write contact sheets.")
     parser.add_argument("names", nargs="*", metavar="name", help=f"all without one: {' '.join(PICTURES)}")
     parser.add_argument("--folder", type=Path, default=Path("build/pictures"))
+    parser.add_argument("--colours", type=int, help="so many at most, for smaller files: docs/img has 200")
     chosen = parser.parse_args()
     unknown = set(chosen.names) - set(PICTURES)
     if unknown:
         parser.error(f"name: expected some of {', '.join(PICTURES)}, got {', '.join(sorted(unknown))}")
     chosen.folder.mkdir(parents=True, exist_ok=True)
     for name in chosen.names or PICTURES:
-        PICTURES[name]().save(chosen.folder / f"{name}.png")
+        picture = PICTURES[name]()
+        if chosen.colours:
+            picture = picture.quantize(chosen.colours)
+        picture.save(chosen.folder / f"{name}.png", optimize=True)
         print(chosen.folder / f"{name}.png")
 
 

@@ -70,6 +70,7 @@ def same(
     )
 
 
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more workers than cores
 @pytest.mark.parametrize("workers", [1, 2, 4])
 @pytest.mark.parametrize("stack", [STACK, TransformStack(lambda x: x.float() * torch.rand(1), pillow=False)])
 def test_any_number_of_workers_gives_the_same_batches(workers: int, stack: Stack | TransformStack) -> None:
