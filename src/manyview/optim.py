@@ -1,0 +1,113 @@
+"""Optimisers and schedules: LARS, which parameters decay, and learning rates as pure functions of the step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+Schedule = Callable[[float, float], float]
+"""(step, total) -> what the learning rate is multiplied with; in epochs or steps, both in the same."""
+
+
+class LARS(torch.optim.Optimizer):
+    """Layer-wise adaptive rate scaling (You et al., 2017), as facebookresearch/moco-v3 has it.
+
+    A tensor w of two or more axes moves by momentum on u = (g + decay w) trust |w| / |g + decay w|; biases and norms,
+    of one axis, have neither decay nor the scaling. Where either length is 0 the scaling is left out.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float,
+        *,
+        momentum: float = 0.9,
+        weight_decay: float = 0.0,
+        trust: float = 0.001,
+    ) -> None:
+        for name, value in (("lr", lr), ("momentum", momentum), ("weight_decay", weight_decay), ("trust", trust)):
+            if not 0 <= value < math.inf:
+                raise ValueError(f"{name}: expected a number of at least 0, got {value}")
+        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "trust": trust})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            params = [each for each in group["params"] if each.grad is not None]
+            if params:
+                moved = self._moved(params, group)
+                torch._foreach_add_(params, moved, alpha=-group["lr"])
+        return loss
+
+    def _moved(self, params: list[Tensor], group: dict[str, Any]) -> list[Tensor]:
+        """Each parameter's momentum, after this step's update has gone into it."""
+        updates = [_scaled(each, group["weight_decay"], group["trust"]) for each in params]
+        held = [self.state[each].setdefault("momentum", torch.zeros_like(each)) for each in params]
+        torch._foreach_mul_(held, group["momentum"])
+        torch._foreach_add_(held, updates)
+        return held
+
+
+def _scaled(parameter: Tensor, decay: float, trust: float) -> Tensor:
+    assert parameter.grad is not None
+    if parameter.ndim < 2:
+        return parameter.grad
+    update = parameter.grad.add(parameter, alpha=decay)
+    length, change = parameter.norm(), update.norm()
+    ratio = torch.where((length > 0) & (change > 0), trust * length / change, 1.0)
+    return update.mul_(ratio)
+
+
+def decayed_apart(module: nn.Module) -> list[dict[str, Any]]:
+    """Two parameter groups: weights, which decay, and what has one axis or less (biases, norms), which does not."""
+    trained = [each for each in module.parameters() if each.requires_grad]
+    groups: list[dict[str, Any]] = [
+        {"params": [each for each in trained if each.ndim > 1]},
+        {"params": [each for each in trained if each.ndim < 2], "weight_decay": 0.0},
+    ]
+    return [group for group in groups if group["params"]]
+
+
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "sgd": partial(torch.optim.SGD, momentum=0.9),
+    "lars": LARS,
+    "adamw": torch.optim.AdamW,
+}
+
+
+def constant(step: float, total: float) -> float:
+    return 1.0
+
+
+def cosine(step: float, total: float, *, warmup: float = 0.0) -> float:
+    """Linear from 0 over `warmup`, then half a cosine down to 0 at `total` (MoCo v2 and v3, SimCLR)."""
+    if step < warmup:
+        return step / warmup
+    return 0.5 * (1 + math.cos(math.pi * (step - warmup) / (total - warmup)))
+
+
+def steps(
+    step: float, total: float, *, milestones: Sequence[float] = (), factor: float = 0.1, warmup: float = 0.0
+) -> float:
+    """Times `factor` from each milestone on (MoCo v1, CACR, CMC's probe); milestones in the unit of `step`."""
+    if step < warmup:
+        return step / warmup
+    passed: int = sum(step >= milestone for milestone in milestones)
+    return factor**passed
+
+
+SCHEDULES: dict[str, Callable[..., float]] = {"constant": constant, "cosine": cosine, "steps": steps}
+
+
+def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = lr
