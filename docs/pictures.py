@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from PIL import Image
+from PIL import Image, ImageDraw
 from torch import Tensor
 
 from manyview.data.scenes import Scenes
@@ -57,36 +57,40 @@ def large() -> Image.Image:
 
 
 def views() -> Image.Image:
-    """One row a stack, in the order of `STACKS`: the picture, then its first six views, at two epochs."""
-    return sheet([looks_of(STACKS[name](96), number) for number, name in enumerate(STACKS)])
+    """One row a stack: the picture, then eight views of it."""
+    picture = Scenes(20, size=192).batch(torch.tensor([4]))["image"]
+    return named_rows({name: [fitted(picture[0], 96), *looks_of(STACKS[name](96), picture)] for name in STACKS})
 
 
 def sensors() -> Image.Image:
     """One row a scene: its sensors, then two views of each, which share the crop and the flip."""
-    names = ("rgb", "depth", "normals")
+    names = ("rgb", "depth", "semantic")
     raw = Scenes(6, size=192, views=names).batch(torch.arange(6))
     made = STACKS["moco-v2"](96)(raw, torch.arange(6))
     rows = []
     for row in range(6):
-        shown = [SHOWN[name](raw[name][row]) for name in names]
+        shown = [fitted(SHOWN[name](raw[name][row]), 96) for name in names]
         for look in range(2):
-            shown += [
-                SHOWN[name](visible(made[name][look][row]) if name == "rgb" else made[name][look][row])
-                for name in names
-            ]
-        rows.append([fitted(picture, 96) for picture in shown])
+            shown.append(visible(made["rgb"][look][row]))
+            shown += [SHOWN[name](made[name][look][row]) for name in names[1:]]
+        rows.append(shown)
     return sheet(rows)
 
 
-def looks_of(stack: Stack, number: int) -> list[Tensor]:
-    picture = Scenes(20, size=192).batch(torch.tensor([number]))["image"]
+def looks_of(stack: Stack, picture: Tensor) -> list[Tensor]:
     plain = Stack(stack.looks)  # ImageNet's mean and deviation for all, so that they can be taken away again
-    looks = [
-        visible(look[0])
-        for epoch in range(6)
-        for look in plain({"image": picture}, torch.tensor([0]), epoch=epoch)["image"]
-    ]
-    return [fitted(each, 96) for each in [picture[0], *looks[:8]]]
+    made = (plain({"image": picture}, torch.tensor([0]), epoch=epoch)["image"] for epoch in range(8))
+    return [fitted(visible(look[0]), 96) for looks in made for look in looks][:8]
+
+
+def named_rows(rows: dict[str, list[Tensor]]) -> Image.Image:
+    """A sheet with the name of each row before it."""
+    pictures = sheet(list(rows.values()))
+    whole = Image.new("RGB", (pictures.width + 90, pictures.height), "white")
+    whole.paste(pictures, (90, 0))
+    for number, name in enumerate(rows):
+        ImageDraw.Draw(whole).text((6, pictures.height * (2 * number + 1) // (2 * len(rows)) - 6), name, "black")
+    return whole
 
 
 def visible(view: Tensor) -> Tensor:
@@ -151,18 +155,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Write contact sheets.")
     parser.add_argument("names", nargs="*", metavar="name", help=f"all without one: {' '.join(PICTURES)}")
     parser.add_argument("--folder", type=Path, default=Path("build/pictures"))
-    parser.add_argument("--colours", type=int, help="so many at most, for smaller files: docs/img has 200")
+    parser.add_argument("--jpeg", action="store_true", help="smaller files: docs/img has these")
     chosen = parser.parse_args()
     unknown = set(chosen.names) - set(PICTURES)
     if unknown:
         parser.error(f"name: expected some of {', '.join(PICTURES)}, got {', '.join(sorted(unknown))}")
     chosen.folder.mkdir(parents=True, exist_ok=True)
     for name in chosen.names or PICTURES:
-        picture = PICTURES[name]()
-        if chosen.colours:
-            picture = picture.quantize(chosen.colours)
-        picture.save(chosen.folder / f"{name}.png", optimize=True)
-        print(chosen.folder / f"{name}.png")
+        file = chosen.folder / f"{name}.{'jpg' if chosen.jpeg else 'png'}"
+        PICTURES[name]().save(file, quality=88)
+        print(file)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import threading
 import pytest
 import torch
 
-from manyview.cores import each
+from manyview.cores import each, room
 from manyview.views import Look, Stack
 
 
@@ -36,16 +36,25 @@ def test_torch_uses_one_core_inside_and_as_many_as_before_outside() -> None:
 
 
 @pytest.mark.parametrize("cores", [1, 2, 3])
-def test_views_are_the_same_for_any_number_of_cores(cores: int) -> None:
-    images = torch.randint(256, (40, 3, 32, 32), dtype=torch.uint8)
-    stack = Stack([Look(32, jitter=(0.4,) * 4, grey=0.2, blur=0.5)])
+def test_views_are_the_same_for_any_number_of_cores_and_any_parts(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    images, ids = torch.randint(256, (24, 3, 96, 96), dtype=torch.uint8), torch.arange(24)
+    stack = Stack([Look(96, jitter=(0.4,) * 4, grey=0.2, blur=0.5)] * 2)
+    expected = [stack({"image": images[i : i + 1]}, ids[i : i + 1])["image"] for i in range(24)]
+    monkeypatch.setattr("manyview.views.stack.PART", 5 * 96 * 96)
     before = torch.get_num_threads()
-    expected = stack({"image": images}, torch.arange(40))["image"][0]
     try:
         torch.set_num_threads(cores)
-        assert torch.equal(stack({"image": images}, torch.arange(40))["image"][0], expected)
+        views = stack({"image": images}, ids)["image"]
     finally:
         torch.set_num_threads(before)
+    for k, view in enumerate(views):
+        assert torch.equal(view, torch.cat([one[k] for one in expected]))
+
+
+def test_a_room_survives_other_defaults_of_torch() -> None:
+    with torch.device("meta"):
+        assert room("test", 2, 3, device=torch.device("cpu")).device.type == "cpu"
+    assert room("test", 3, 2, device=torch.device("cpu")).dtype == torch.float32
 
 
 def test_views_can_be_made_in_inference_mode() -> None:

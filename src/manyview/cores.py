@@ -32,10 +32,10 @@ def room(name: str, *shape: int, device: torch.device) -> Tensor:
     longer than most operations. What is in a room lasts until the next call with its name.
     """
     if device.type != "cpu":
-        return torch.empty(shape, device=device)
+        return torch.empty(shape, dtype=torch.float32, device=device)
     count, kept = prod(shape), getattr(_local, name, None)
     if kept is None or kept.numel() < count or kept.is_inference() != torch.is_inference_mode_enabled():
-        kept = torch.empty(count)
+        kept = torch.empty(count, dtype=torch.float32, device="cpu")
         setattr(_local, name, kept)
     return kept[:count].view(shape)
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torchvision import transforms
 
 from manyview.contract import Sample
 from manyview.data.dataset import Unreadable
 from manyview.data.loader import Batch, Loader, TooManyBroken
-from manyview.views import Look, Stack, TransformStack
+from manyview.views import Look, Sensor, Stack, TransformStack
 
 STACK = Stack([Look(16, jitter=(0.4, 0.4, 0.4, 0.1), grey=0.2)] * 2)
 
@@ -22,12 +26,12 @@ class Pictures:
     """Random pictures, some of them unreadable; counts how often each is decoded, over all processes, in files."""
 
     classes: tuple[str, ...] = ()
+    views: tuple[str, ...] = ("image",)
 
     def __init__(self, n: int = 50, *, sizes: tuple[int, ...] = (20,), broken: tuple[int, ...] = ()) -> None:
         self.ids = torch.arange(n) * 3 + 1000
         self.labels = torch.arange(n) % 4
         self.sizes, self.bad = sizes, broken
-        self.views: tuple[str, ...] = ("image",)
         self.log: Path | None = None
 
     def __len__(self) -> int:
@@ -49,6 +53,8 @@ class Pictures:
 
 class Paired(Pictures):
     """Every third sample lacks its depth."""
+
+    views: tuple[str, ...] = ("image", "depth")
 
     def __getitem__(self, index: int) -> Sample:
         sample = super().__getitem__(index)
@@ -127,8 +133,8 @@ def test_without_shuffle_and_with_the_last_batch_everything_comes_in_order() -> 
 def test_each_file_is_decoded_once_for_all_its_views(tmp_path: Path) -> None:
     data = Pictures(sizes=(20, 24))
     loader = Loader(data, Stack([Look(16)] * 5), 10, workers=2)  # sizes differ: it streams
-    data.log = tmp_path / "streamed"
-    for batch in Loader(data, loader.maker, 10, workers=2, memory=0).epoch(0):
+    data.log = tmp_path / "streamed"  # a few were looked at beforehand
+    for batch in loader.epoch(0):
         assert len(batch.views()["image"]) == 5
     assert Counter(data.log.read_text().split()) == Counter(str(i) for i in range(50))
 
@@ -165,11 +171,13 @@ def test_an_unreadable_sample_is_replaced_by_the_next_and_listed(workers: int) -
     assert loader.broken == {7: "cut short", 8: "cut short"}
 
 
-def test_an_unreadable_sample_is_left_out_where_all_is_decoded_before() -> None:
-    loader = Loader(Pictures(broken=(7, 8)), STACK, 12)
-    index = torch.cat([batch.index for batch in loader.epoch(0)])
-    assert set(index.tolist()) == set(range(50)) - {7, 8}
-    assert set(loader.broken) == {7, 8}
+@pytest.mark.parametrize("broken", [(7, 8), (48, 49), (0, 49)])
+def test_decoded_before_or_not_the_same_sample_stands_in_for_an_unreadable_one(broken: tuple[int, ...]) -> None:
+    before, streamed = (Loader(Pictures(broken=broken), STACK, 10, workers=0, memory=memory) for memory in (None, 0))
+    for a, b in zip(before.epoch(0), streamed.epoch(0), strict=True):
+        assert torch.equal(a.ids, b.ids)
+        assert torch.equal(a.index, b.index)
+    assert set(before.broken) == set(streamed.broken) == set(broken)
 
 
 @pytest.mark.parametrize("sizes", [(20,), (20, 24)])
@@ -203,6 +211,50 @@ def test_a_missing_view_is_zero_and_said_to_be_missing(memory: int | None) -> No
 
 
 @pytest.mark.parametrize("memory", [0, None])
+def test_a_view_that_no_sample_of_a_batch_has_is_there_all_the_same(memory: int | None) -> None:
+    class Rare(Pictures):
+        views: tuple[str, ...] = ("image", "depth")
+
+        def __getitem__(self, index: int) -> Sample:
+            sample = super().__getitem__(index)
+            depth = {"depth": torch.ones(1, 20, 20)} if index == 23 else {}
+            return Sample(sample.id, index, {**depth, **sample.views}, sample.label)
+
+    for batch in Loader(Rare(), STACK, 10, workers=0, memory=memory).epoch(0):
+        assert list(batch.views()) == ["image", "depth"]
+        assert torch.equal(batch.present["depth"], batch.index == 23)
+
+
+@pytest.mark.parametrize("memory", [0, None])
+def test_a_process_may_have_no_share_of_the_last_batch(memory: int | None) -> None:
+    loader = Loader(Pictures(9), STACK, 8, workers=0, memory=memory, drop_last=False, rank=1, world=2)
+    sizes = [(len(batch), len(batch.views()["image"][0])) for batch in loader.epoch(0)]
+    assert sizes == [(4, 4), (0, 0)]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_epoch_that_another_has_displaced_says_so(workers: int) -> None:
+    loader = Loader(Pictures(), STACK, 10, workers=workers, memory=0)
+    first = loader.epoch(0)
+    next(first)
+    assert torch.equal(next(loader.epoch(1)).ids, Pictures().ids[loader.order(1)[:10]])
+    with pytest.raises(RuntimeError, match="epoch 0 cannot go on"):
+        next(first)
+
+
+def test_a_loader_that_nobody_needs_is_gone_at_once() -> None:
+    loader = Loader(Pictures(), STACK, 10, workers=2, memory=0)
+    next(loader.epoch(0))
+    gone = weakref.ref(loader)
+    gc.disable()
+    try:
+        del loader
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("memory", [0, None])
 def test_views_of_some_rows_are_those_of_the_whole_batch(memory: int | None) -> None:
     batch: Batch = next(Loader(Pictures(), STACK, 10, workers=0, memory=memory).epoch(0))
     whole, part = batch.views()["image"], batch.views(slice(3, 7))["image"]
@@ -218,8 +270,20 @@ def test_views_of_some_rows_are_those_of_the_whole_batch(memory: int | None) -> 
         ({"batch_size": 9, "world": 2}, "multiple"),
         ({"rank": 2, "world": 2}, "rank=2"),
         ({"max_broken": 2}, "max_broken=2"),
+        ({"world": 0}, "world=0"),
+        ({"batch_size": 8.0}, "batch_size=8.0"),
+        ({"seed": "a"}, "seed='a'"),
+        ({"dataset": "scenes"}, "dataset: str is none"),
+        ({"views": transforms.ToTensor()}, "TransformStack"),
+        ({"views": Stack([Look(8)], {"imgae": Sensor()})}, "no view \\['imgae'\\]"),
     ],
 )
-def test_a_mistake_is_named(wrong: dict[str, int], message: str) -> None:
+def test_a_mistake_is_named(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Loader(Pictures(), STACK, **{"batch_size": 8, **wrong})  # type: ignore[arg-type]
+        Loader(**{"dataset": Pictures(), "views": STACK, "batch_size": 8, **wrong})
+
+
+@pytest.mark.parametrize("which", [(-1, 0), (0, -1), (0, 7), ("0", 0)])
+def test_an_epoch_that_cannot_be_is_refused(which: tuple[Any, Any]) -> None:
+    with pytest.raises(ValueError, match="epoch"):
+        next(Loader(Pictures(), STACK, 8).epoch(*which))

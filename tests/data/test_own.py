@@ -4,9 +4,9 @@ import pytest
 import torch
 from PIL import Image
 from torch.utils.data import Dataset as TorchDataset
-from torch.utils.data import TensorDataset
+from torch.utils.data import Subset, TensorDataset
 
-from manyview.data.dataset import Dataset
+from manyview.data.dataset import Dataset, Unreadable
 from manyview.data.own import Own
 
 
@@ -56,6 +56,36 @@ def test_tensors_and_own_ids_are_taken() -> None:
     own = Own(TensorDataset(images), ids=torch.tensor([9, 8, 7, 6]))
     assert own[1].id == 8
     assert torch.equal(own[1].views["image"], images[1])
+
+
+def test_what_the_data_set_cannot_give_is_unreadable() -> None:
+    class Broken(Pictures):
+        def __getitem__(self, index: int) -> tuple[Image.Image, int]:
+            if index == 0:
+                raise OSError("image file is truncated")
+            return super().__getitem__(index)
+
+    own = Own(Broken())
+    assert own.views == ("image",)
+    with pytest.raises(Unreadable, match="truncated"):
+        own[0]
+
+
+def test_a_deep_picture_of_a_sensor_keeps_its_unit() -> None:
+    class Deep(Sensors):
+        def __getitem__(self, index: int) -> dict[str, object]:
+            return {"rgb": Image.new("RGB", (4, 4)), "depth": Image.new("I;16", (4, 4), 5000)}
+
+    assert (Own(Deep())[0].views["depth"] == 5000).all()
+
+
+def test_labels_of_a_subset_and_of_tensors_are_found() -> None:
+    labels = Own(Subset(Pictures(), [2, 0])).labels
+    assert labels is not None
+    assert labels.tolist() == [1, 0]
+    labels = Own(TensorDataset(torch.zeros(2, 3, 4, 4, dtype=torch.uint8), torch.tensor([4, 5]))).labels
+    assert labels is not None
+    assert labels.tolist() == [4, 5]
 
 
 def test_mistakes_are_named() -> None:

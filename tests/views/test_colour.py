@@ -95,7 +95,7 @@ def test_only_the_chosen_pictures_change(chosen: list[int], images: Tensor) -> N
     out = planes(images)
     mask = np.isin(np.arange(N), chosen)
     factors = torch.linspace(0.1, 0.7, N)
-    colour.some_(out, mask, colour.brightness_, factors.numpy())
+    colour.some_(out, mask, lambda some, own: colour.brightness_(some, torch.from_numpy(own)), factors.numpy())
     kept = torch.from_numpy(mask)[:, None, None]
     expected = torch.where(kept, planes(images) * factors[:, None, None], planes(images))
     torch.testing.assert_close(out, expected)

@@ -150,14 +150,42 @@ def test_named_stacks_have_the_views_and_sizes_asked_for() -> None:
     assert len(STACKS["moco-v2"](224, 6)) == 6
     assert [look.size for look in STACKS["multicrop"](64, 5, small_size=32).looks] == [64, 64, 32, 32, 32]
     assert [look.blur for look in STACKS["moco-v3"](32).looks] == [1.0, 0.1]
-    assert STACKS["simclr-cifar"]().sensors["image"].mean == CIFAR[0]
+    assert STACKS["simclr-cifar"]().picture.mean == CIFAR[0]
     assert STACKS["probe-test"](224).looks[0].resize == 256
     assert STACKS["probe-test"](32).looks[0].resize == 32
     with pytest.raises(ValueError, match="views=1"):
         STACKS["multicrop"](views=1)
 
 
+def test_a_view_that_is_called_a_mask_keeps_its_values() -> None:
+    raw = {"rgb": pictures(4), "labels13": torch.randint(13, (4, 1, 40, 36), dtype=torch.uint8)}
+    view = Stack([Look(24, (0.2, 1.0))])(raw, torch.arange(4))["labels13"][0]
+    assert set(view.unique().tolist()) <= set(range(13))
+
+
+def test_a_hole_in_a_sensor_stays_a_hole() -> None:
+    depth = torch.rand(2, 1, 40, 40)
+    depth[0, 0, 10, 10] = float("nan")
+    view = Stack([Look(32, (0.5, 1.0))])({"depth": depth}, torch.arange(2))["depth"][0]
+    assert 0 < view[0].isnan().float().mean() < 0.05
+    assert not view[1].isnan().any()
+
+
+def test_a_float_picture_in_colour_is_the_same_from_a_worker() -> None:
+    picture = torch.rand(3, 20, 20)
+    stack = Stack([Look(16, jitter=(0.4,) * 4)], {"image": Sensor(colour=True)})
+    whole = stack({"image": picture[None]}, torch.tensor([3]))["image"][0]
+    worker = stack.finish({"image": [stack.prepare({"image": picture}, 3)["image"][0][None]]}, torch.tensor([3]))
+    torch.testing.assert_close(worker["image"][0], whole, atol=1e-6, rtol=0)
+
+
 def test_mistakes_are_named() -> None:
+    with pytest.raises(ValueError, match="has 2 pictures for 3 ids"):
+        Stack([Look(8)])({"image": pictures(2)}, torch.arange(3))
+    with pytest.raises(ValueError, match="only pictures of 3"):
+        Stack([Look(8)], {"image": Sensor(colour=True)})({"image": pictures(2)[:, :1]}, torch.arange(2))
+    with pytest.raises(ValueError, match="its mean 2"):
+        Stack([Look(8)], {"image": Sensor((0.0, 1.0), (1.0, 1.0))})({"image": pictures(2)}, torch.arange(2))
     with pytest.raises(ValueError, match="looks is empty"):
         Stack([])
     with pytest.raises(ValueError, match="std"):

@@ -32,6 +32,11 @@ def test_what_it_draws_depends_on_seed_epoch_and_id_only() -> None:
     assert not torch.equal(whole[0], stack({"image": images}, torch.arange(5), seed=1, epoch=3)["image"][0])
 
 
+def test_sensors_are_cropped_alike() -> None:
+    views = TransformStack(OWN)({"rgb": pictures(), "again": pictures()}, torch.arange(5))
+    assert torch.equal(views["rgb"][0], views["again"][0])
+
+
 def test_the_generators_go_on_as_if_nothing_had_been_drawn() -> None:
     def numbers() -> tuple[float, float, float]:
         return random.random(), torch.rand(1).item(), float(np.random.rand())

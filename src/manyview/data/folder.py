@@ -32,6 +32,7 @@ class Folder:
     """
 
     views = ("image",)
+    threads = True  # may be read by several at once
 
     def __init__(self, root: str | os.PathLike[str], *, split: str | None = "train", labels: Labels = "auto") -> None:
         self.root = os.fspath(root)

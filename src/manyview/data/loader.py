@@ -2,7 +2,7 @@
 
 So batches are the same for any number of workers or processes, and an epoch can be entered in its middle. Data sets
 that fit are decoded once; small pictures then become views a whole batch at once. Others stream through worker
-processes that decode each file once for all its views.
+processes that decode each file once for all its views. Between these two ways, crops differ by the rounding to 8 bits.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from manyview.contract import Sample
 from manyview.data.dataset import Dataset, Unreadable
-from manyview.data.memory import Resident, decode
+from manyview.data.memory import Resident, decode, local_processes, some_samples
 from manyview.draws import key, order
 
 Views = dict[str, list[Tensor]]
@@ -39,7 +40,9 @@ class Batch:
     """N samples of one process.
 
     ids, index, labels  (N,) int64; a label is -1 where there is none
-    present             (N,) bool per raw view: False where a sample lacks it, and its view is zero
+    present             (N,) bool per raw view: False where a sample lacks it, and its view is made of zeros
+
+    All on the loader's device.
     """
 
     ids: Tensor
@@ -69,6 +72,9 @@ class Loader:
     workers     processes that decode, where the data does not fit; None: one a core
     memory      bytes that decoded data may take; None: a quarter of the machine's, 0: never
     max_broken  the share of unreadable samples that is too much
+
+    In place of a sample that cannot be read comes the next one that can, so that batches stay full; one of them may
+    then be there twice. They are listed in `broken`, as far as this process has met them.
     """
 
     def __init__(
@@ -87,6 +93,7 @@ class Loader:
         memory: int | None = None,
         max_broken: float = 0.05,
     ) -> None:
+        _check_kinds(dataset, views)
         self.dataset, self.maker, self.batch_size = dataset, views, batch_size
         self.seed, self.shuffle, self.drop_last = seed, shuffle, drop_last
         self.rank, self.world, self.device, self.max_broken = rank, world, torch.device(device), max_broken
@@ -95,25 +102,34 @@ class Loader:
         _check(self)
         self._decoded = decode(dataset, memory) if memory != 0 else None
         self._note(self._decoded.broken if self._decoded else {})
-        readable = torch.ones(len(dataset), dtype=torch.bool)
-        readable[list(self.broken)] = False
-        self.usable = readable.nonzero()[:, 0]
-        if len(self) == 0:
-            raise ValueError(f"batch_size={batch_size} is more than the {len(self.usable)} samples: give less")
-        self._stream = None if self._at_once() else _Stream(self, workers)
+        self._stands_in = _next_readable(len(dataset), self.broken)
+        self._told, self._begun = _Rows(), 0
+        source = Resident(dataset, self._decoded) if self._decoded else dataset
+        self._stream = None if self._at_once() else _workers(self, source, self._told, workers)
 
     def __len__(self) -> int:
         """Batches an epoch."""
-        return (len(self.usable) + (0 if self.drop_last else self.batch_size - 1)) // self.batch_size
+        return (len(self.dataset) + (0 if self.drop_last else self.batch_size - 1)) // self.batch_size
 
     def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch, from the one numbered `start`."""
+        """The batches of an epoch, from the one numbered `start`. One epoch at a time."""
+        if not _is_whole(number) or number < 0:
+            raise ValueError(f"epoch {number!r}: give a whole number from 0")
+        if not _is_whole(start) or not 0 <= start <= len(self):
+            raise ValueError(f"start={start!r}: an epoch has batches 0 to {len(self) - 1}")
         if self._stream is None:
             for rows in self.rows(number, start):
                 yield self._from_memory(number, rows)
             return
-        for collated in self._stream.epoch(number, start):
+        self._begun += 1
+        mine = self._begun
+        self._told.todo = [[(number, row) for row in rows.tolist()] for rows in self.rows(number, start)]
+        for collated in self._stream:
+            if mine != self._begun:
+                raise RuntimeError(f"epoch {number} cannot go on: another one was begun with the same loader")
             self._note(collated.broken)
+            if collated.broken and not len(collated.ids):
+                raise TooManyBroken(_in_a_row(self.dataset, collated.broken))
             yield self._from_workers(number, collated)
 
     def rows(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
@@ -126,8 +142,8 @@ class Loader:
     def order(self, epoch: int) -> Tensor:
         """All rows in the order they are seen in an epoch, over all processes."""
         if not self.shuffle:
-            return self.usable
-        return self.usable[order(key(SHUFFLE, self.seed, epoch, self.dataset.ids[self.usable]))]
+            return torch.arange(len(self.dataset))
+        return order(key(SHUFFLE, self.seed, epoch, self.dataset.ids))
 
     def _at_once(self) -> bool:
         if self._decoded is None:
@@ -135,16 +151,16 @@ class Loader:
         empty = (views[:0].to(self.device) for views in self._decoded.views.values())
         return all(self.maker.at_once(images) for images in empty)
 
-    def _from_memory(self, epoch: int, index: Tensor) -> Batch:
+    def _from_memory(self, epoch: int, rows: Tensor) -> Batch:
         assert self._decoded is not None
-        decoded, ids = self._decoded, self.dataset.ids[index]
+        decoded, index = self._decoded, self._stands_in[rows]
+        ids = self.dataset.ids[index]
 
         def make(rows: slice) -> Views:
             raw = {name: views[index[rows]].to(self.device) for name, views in decoded.views.items()}
             return self.maker(raw, ids[rows], seed=self.seed, epoch=epoch)
 
-        present = {name: there[index] for name, there in decoded.present.items()}
-        return Batch(ids, index, self.labels[index], present, make)
+        return self._batch(ids, index, {name: there[index] for name, there in decoded.present.items()}, make)
 
     def _from_workers(self, epoch: int, collated: _Collated) -> Batch:
         ids, late = collated.ids, self.device.type != "cpu"
@@ -156,7 +172,11 @@ class Loader:
             }
             return self.maker.finish(here, ids[rows], seed=self.seed, epoch=epoch, colour=late)
 
-        return Batch(ids, collated.rows, self.labels[collated.rows], collated.present, make)
+        return self._batch(ids, collated.rows, collated.present, make)
+
+    def _batch(self, ids: Tensor, index: Tensor, present: dict[str, Tensor], make: Callable[[slice], Views]) -> Batch:
+        there = {name: mask.to(self.device) for name, mask in present.items()}
+        return Batch(ids.to(self.device), index.to(self.device), self.labels[index].to(self.device), there, make)
 
     def _note(self, broken: dict[int, str]) -> None:
         """Counts what could not be read; too much of it ends the run."""
@@ -196,44 +216,42 @@ class _Reader(torch.utils.data.Dataset[_Prepared]):
             except Unreadable as error:
                 broken[index] = str(error)
                 continue
-            made = self.maker.prepare(sample.views, sample.id, seed=self.seed, epoch=epoch, colour=self.colour)
-            return _Prepared(sample.id, sample.index, made, broken)
+            return _Prepared(sample.id, sample.index, self.prepared(sample, epoch), broken)
         return _Prepared(0, row, {}, broken)
 
+    def prepared(self, sample: Sample, epoch: int) -> Views:
+        there = {name: sample.views[name] for name in self.dataset.views if name in sample.views}
+        return self.maker.prepare(there, sample.id, seed=self.seed, epoch=epoch, colour=self.colour)
 
-class _Stream:
-    """Worker processes that stay for all epochs; they are told rows together with their epoch."""
 
-    def __init__(self, loader: Loader, workers: int | None) -> None:
-        self.loader, self.number, self.start = loader, 0, 0
-        dataset = Resident(loader.dataset, loader._decoded) if loader._decoded else loader.dataset
-        workers = (os.cpu_count() or 1) if workers is None else workers
-        self.batches: DataLoader[Any] = DataLoader(
-            _Reader(dataset, loader.maker, loader.seed, loader.device.type == "cpu"),
-            batch_sampler=self,
-            num_workers=workers,
-            collate_fn=_collate,
-            persistent_workers=workers > 0,
-            pin_memory=loader.device.type == "cuda",
-        )
+class _Rows:
+    """The batches of the epoch under way, as workers are told them: rows together with their epoch.
 
-    def epoch(self, number: int, start: int) -> Iterator[_Collated]:
-        self.number, self.start = number, start
-        for collated in self.batches:
-            if not collated.views:
-                some = next(iter(collated.broken.items()))
-                raise TooManyBroken(
-                    f"{len(collated.broken)} samples in a row cannot be read, from "
-                    f"{self.loader.dataset.name(some[0])}: {some[1]}"
-                )
-            yield collated
+    It knows nothing of the loader, so that a loader that nobody needs is gone at once, and its workers with it.
+    """
+
+    def __init__(self) -> None:
+        self.todo: list[list[tuple[int, int]]] = []
 
     def __iter__(self) -> Iterator[list[tuple[int, int]]]:
-        for rows in self.loader.rows(self.number, self.start):
-            yield [(self.number, row) for row in rows.tolist()]
+        return iter(self.todo)
 
     def __len__(self) -> int:
-        return len(self.loader) - self.start
+        return len(self.todo)
+
+
+def _workers(loader: Loader, dataset: Dataset | Resident, rows: _Rows, workers: int | None) -> DataLoader[Any]:
+    """Worker processes that stay for all epochs."""
+    workers = max(1, _cores() // local_processes()) if workers is None else workers
+    reader = _Reader(dataset, loader.maker, loader.seed, loader.device.type == "cpu")
+    return DataLoader(
+        reader,
+        batch_sampler=rows,
+        num_workers=workers,
+        collate_fn=_Collate(reader),
+        persistent_workers=workers > 0,
+        pin_memory=loader.device.type == "cuda",
+    )
 
 
 class _Collated(NamedTuple):
@@ -244,28 +262,62 @@ class _Collated(NamedTuple):
     broken: dict[int, str]
 
 
-def _collate(samples: Sequence[_Prepared]) -> _Collated:
-    """A view that a sample lacks is zero; nothing is left if a sample, and all after it, could not be read."""
-    broken = {index: why for sample in samples for index, why in sample.broken.items()}
-    ids, rows = (torch.tensor([getattr(sample, which) for sample in samples]) for which in ("id", "row"))
-    if not all(sample.views for sample in samples):
-        return _Collated(ids, rows, {}, {}, broken)
-    likes = {name: looks for sample in samples for name, looks in sample.views.items()}
-    views = {
-        name: [
-            torch.stack([s.views[name][k] if name in s.views else torch.zeros_like(like) for s in samples])
-            for k, like in enumerate(looks)
-        ]
-        for name, looks in likes.items()
-    }
-    present = {name: torch.tensor([name in sample.views for sample in samples]) for name in likes}
-    return _Collated(ids, rows, views, present, broken)
+class _Collate:
+    """Joins samples. A view that a sample lacks is zero, whether or not another sample of the batch has it."""
+
+    def __init__(self, reader: _Reader) -> None:
+        self.zeros: Views = {}
+        for sample in some_samples(reader.dataset):
+            if sample.views.keys() - self.zeros.keys():
+                made = reader.prepared(sample, epoch=0)
+                self.zeros |= {name: [torch.zeros_like(look) for look in looks] for name, looks in made.items()}
+        self.zeros = {name: self.zeros[name] for name in reader.dataset.views if name in self.zeros}
+
+    def __call__(self, samples: Sequence[_Prepared]) -> _Collated:
+        """No sample is left if one of them, and all after it, could not be read."""
+        broken = {index: why for sample in samples for index, why in sample.broken.items()}
+        samples = samples if all(sample.views for sample in samples) else []
+        ids, rows = (
+            torch.tensor([getattr(sample, which) for sample in samples], dtype=torch.int64) for which in ("id", "row")
+        )
+        views = {
+            name: [self._joined(samples, name, k) for k in range(len(looks))] for name, looks in self.zeros.items()
+        }
+        present = {name: torch.tensor([name in s.views for s in samples], dtype=torch.bool) for name in self.zeros}
+        return _Collated(ids, rows, views, present, broken)
+
+    def _joined(self, samples: Sequence[_Prepared], name: str, look: int) -> Tensor:
+        zero = self.zeros[name][look]
+        rows = [sample.views[name][look] if name in sample.views else zero for sample in samples]
+        return torch.stack(rows) if rows else zero[None][:0]
+
+
+def _in_a_row(dataset: Dataset, broken: dict[int, str]) -> str:
+    row, why = next(iter(broken.items()))
+    return f"{len(broken)} samples in a row cannot be read, from {dataset.name(row)}: {why}"
+
+
+def _next_readable(count: int, broken: dict[int, str]) -> Tensor:
+    """(count,) each row, or the next readable one after it, round the end."""
+    found = torch.arange(count)
+    for row in sorted(broken, reverse=True) * 2:  # twice round, for those before the end
+        found[row] = found[(row + 1) % count]
+    return found
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _check(loader: Loader) -> None:
+    for name in ("batch_size", "seed", "rank", "world"):
+        if not _is_whole(getattr(loader, name)):
+            raise ValueError(f"{name}={getattr(loader, name)!r}: give a whole number")
+    if loader.world < 1:
+        raise ValueError(f"world={loader.world}: there is at least one process")
     if loader.batch_size < 1 or loader.batch_size % loader.world:
         raise ValueError(
-            f"batch_size={loader.batch_size}: the batch of all {loader.world} processes, a multiple of their number"
+            f"batch_size={loader.batch_size}: give at least 1, and a multiple of the {loader.world} processes"
         )
     if not 0 <= loader.rank < loader.world:
         raise ValueError(f"rank={loader.rank}: a process has a number from 0 to world - 1 = {loader.world - 1}")
@@ -273,3 +325,23 @@ def _check(loader: Loader) -> None:
         raise ValueError(f"max_broken={loader.max_broken} is a share: give a number between 0 and 1")
     if len(loader.dataset) == 0:
         raise ValueError("the data set is empty: give one with samples")
+    if len(loader) == 0:
+        raise ValueError(f"batch_size={loader.batch_size} is more than the {len(loader.dataset)} samples: give less")
+    unknown = set(getattr(loader.maker, "sensors", ())) - set(loader.dataset.views)
+    if unknown:
+        raise ValueError(f"sensors: the data has no view {sorted(unknown)}; it has {', '.join(loader.dataset.views)}")
+
+
+def _check_kinds(dataset: object, views: object) -> None:
+    if not isinstance(dataset, Dataset):
+        raise ValueError(
+            f"dataset: {type(dataset).__name__} is none; open_data(name) makes one, Own(dataset) wraps one of torch's"
+        )
+    if not hasattr(views, "prepare"):
+        raise ValueError(
+            f"views: {type(views).__name__} is no stack; give STACKS[name](size), or TransformStack(transform)"
+        )
+
+
+def _is_whole(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool)

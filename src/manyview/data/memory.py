@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from math import prod
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -46,6 +47,10 @@ class Resident:
         label = -1 if self.dataset.labels is None else int(self.dataset.labels[index])
         return Sample(int(self.dataset.ids[index]), index, there, label)
 
+    @property
+    def views(self) -> tuple[str, ...]:
+        return self.dataset.views
+
     def __len__(self) -> int:
         return len(self.dataset)
 
@@ -54,11 +59,26 @@ class Resident:
 
 
 def default_limit() -> int:
-    """A quarter of the machine's memory, in bytes; 2 GiB where the system does not tell."""
+    """A quarter of the memory that this process may use, shared with others of its machine; 2 GiB if nobody tells."""
     try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
+        machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError):
-        return 2 << 30
+        machine = 8 << 30
+    return min(machine, _container()) // 4 // local_processes()
+
+
+def local_processes() -> int:
+    """How many processes of this training the machine runs, as torchrun says."""
+    told = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    return int(told) if told.isdecimal() and int(told) else 1
+
+
+def _container() -> int:
+    """What a container may use at most."""
+    try:
+        return int(Path("/sys/fs/cgroup/memory.max").read_text())
+    except (OSError, ValueError):  # not there, or "max"
+        return 1 << 62
 
 
 def decode(dataset: Dataset, limit: int | None = None) -> Decoded | None:
@@ -83,17 +103,29 @@ Shapes = dict[str, tuple[tuple[int, ...], torch.dtype]]
 
 
 def _probe(dataset: Dataset) -> Shapes | None:
-    """Shape and dtype of every view, None if they differ or nothing can be read."""
+    """Shape and dtype of every view, the reference view first; None if they differ or nothing can be read."""
     found: Shapes = {}
-    for index in sorted({round(i * (len(dataset) - 1) / PROBES) for i in range(PROBES + 1)}):
-        sample = _read(dataset, index)
-        for name, view in sample.views.items() if isinstance(sample, Sample) else ():
+    for sample in some_samples(dataset):
+        for name, view in sample.views.items():
             if found.setdefault(name, (tuple(view.shape), view.dtype)) != (tuple(view.shape), view.dtype):
                 return None
-    return found or None
+    return {name: found[name] for name in dataset.views if name in found} or None
 
 
-def _read(dataset: Dataset, index: int) -> Sample | str:
+def some_samples(dataset: Dataset | Resident) -> Iterator[Sample]:
+    """A few that can be read, over the whole data set; then more, until each view has been seen or all are read."""
+    spread = dict.fromkeys(round(i * (len(dataset) - 1) / PROBES) for i in range(PROBES + 1))
+    missing = set(dataset.views)
+    for number, index in enumerate([*spread, *range(len(dataset))]):
+        if number >= len(spread) and not missing:
+            return
+        sample = _read(dataset, index)
+        if isinstance(sample, Sample):
+            missing -= sample.views.keys()
+            yield sample
+
+
+def _read(dataset: Dataset | Resident, index: int) -> Sample | str:
     try:
         return dataset[index]
     except Unreadable as error:
@@ -124,7 +156,7 @@ def _fill(dataset: Dataset, decoded: Decoded) -> bool:
 
 
 def _samples(dataset: Dataset) -> Iterator[tuple[int, Sample | str]]:
-    """In order; decoders leave Python's lock, so that threads help."""
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    """In order; our own decoders leave Python's lock, so that threads help. Others never promised to bear them."""
+    with ThreadPoolExecutor(os.cpu_count() if getattr(dataset, "threads", False) else 1) as pool:
         for rows in torch.arange(len(dataset)).split(CHUNK):
             yield from zip(rows.tolist(), pool.map(lambda i: _read(dataset, i), rows.tolist()), strict=True)

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
+from torch.utils.data import Subset, TensorDataset
 
 from manyview.contract import Sample
+from manyview.data.dataset import Unreadable
+from manyview.data.image import own_of, reason, to_rgb
 
 
 class Own:
     """Wraps what has `__len__` and gives, for a number, a picture, (picture, label, ...), or a dict of named views.
 
     A picture is a Pillow image, or a tensor or array (C, H, W) of uint8 or of floats in [0, 1]; other views are tensors
-    (C, H, W) in their own unit. Pictures must not be augmented or normalised: views do that. A dict may also have a
-    `label`. Ids are the numbers themselves unless given; labels are read from `targets` or `labels` if it has them.
+    (C, H, W) in their own unit, or Pillow images with a depth of their own. Pictures must not be augmented or
+    normalised: views do that. What the data set cannot give is `Unreadable`.
+
+    Ids are the numbers themselves unless given. Labels are taken from `targets` or `labels` if it has them, or from the
+    second tensor of a TensorDataset; labels that only come with each item are passed over: give labels=.
 
     >>> dataset = Own(torchvision.datasets.CIFAR10("data"))
     """
@@ -33,13 +38,18 @@ class Own:
         if self.labels is not None and len(self.labels) != len(dataset):
             raise ValueError(f"labels: {len(self.labels)} of them for {len(dataset)} samples; give one each")
         self.classes = tuple(str(name) for name in getattr(dataset, "classes", ())) or _numbered(self.labels)
-        self.views = tuple(self[0].views) if len(dataset) else ()
+        self.views = tuple(self._first().views)
 
     def __len__(self) -> int:
         return len(self._dataset)
 
     def __getitem__(self, index: int) -> Sample:
-        got = self._dataset[index]
+        try:
+            got = self._dataset[index]
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise Unreadable(reason(error)) from error
         named = got if isinstance(got, dict) else {"image": got[0] if isinstance(got, list | tuple) else got}
         views = {name: _raw(name, view) for name, view in named.items() if name != "label"}
         label = -1 if self.labels is None else int(self.labels[index])
@@ -48,10 +58,20 @@ class Own:
     def name(self, index: int) -> str:
         return str(index)
 
+    def _first(self) -> Sample:
+        """The first sample that can be read."""
+        why = "it is empty"
+        for index in range(len(self)):
+            try:
+                return self[index]
+            except Unreadable as error:
+                why = str(error)
+        raise ValueError(f"no sample of {type(self._dataset).__name__} can be read: {why}")
+
 
 def _raw(name: str, view: Any) -> Tensor:
     if isinstance(view, Image.Image):
-        return torch.from_numpy(np.array(view.convert("RGB"))).permute(2, 0, 1)
+        return to_rgb(view) if name == "image" else own_of(view)
     tensor = torch.as_tensor(view)
     if tensor.ndim != 3:
         raise ValueError(f"view {name!r} has shape {tuple(tensor.shape)}: give (channels, height, width)")
@@ -69,6 +89,11 @@ def _raw(name: str, view: Any) -> Tensor:
 
 
 def _labels(dataset: Any) -> Tensor | None:
+    if isinstance(dataset, Subset):
+        whole = _labels(dataset.dataset)
+        return None if whole is None else whole[torch.as_tensor(dataset.indices)]
+    if isinstance(dataset, TensorDataset) and len(dataset.tensors) > 1 and dataset.tensors[1].ndim == 1:
+        return dataset.tensors[1].long()
     for name in ("targets", "labels"):
         found = getattr(dataset, name, None)
         if found is not None and len(found) == len(dataset):

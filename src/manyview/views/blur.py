@@ -4,29 +4,38 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from manyview.views.look import Array
+
 REACH = 5.0  # in sigmas: a weight beyond is under 4e-6 of the middle one
 
 
-def blur_(planes: Tensor, sigma: Tensor, *, kernel: int) -> None:
+def blur_(planes: Tensor, sigma: Array, *, kernel: int) -> None:
     """Blurs (c, n, h, w) in place with (n,) sigmas and a kernel of `kernel` x `kernel` pixels, edges reflected.
 
     Pixels beyond five sigmas are left out, so that a narrow blur costs little. Sums of shifted pictures are faster than
     a convolution here: the kernel is symmetric, and differs between pictures.
     """
-    radius = min(kernel // 2, math.ceil(REACH * float(sigma.max())), planes.shape[2] - 1, planes.shape[3] - 1)
-    weights = gaussian(sigma, radius).to(planes)
-    planes.copy_(_along(_along(planes, weights, radius, 3), weights, radius, 2))
+    weights = gaussian(sigma, min(kernel // 2, planes.shape[2] - 1, planes.shape[3] - 1))
+    radius = weights.shape[1] - 1
+    factors = torch.from_numpy(weights).to(planes)
+    planes.copy_(_along(_along(planes, factors, radius, 3), factors, radius, 2))
 
 
-def gaussian(sigma: Tensor, radius: int) -> Tensor:
-    """(n, radius + 1): weights of the middle pixel and of each of a pair at distance 1, 2, ..."""
-    distance = torch.arange(radius + 1, dtype=torch.float64, device=sigma.device)
-    weights = torch.exp(-0.5 * (distance / sigma.double()[:, None]) ** 2)
-    return weights / (2 * weights.sum(1, keepdim=True) - weights[:, :1])
+def gaussian(sigma: Array, radius: int) -> Array:
+    """(n, at most radius + 1): weights of the middle pixel and of each of a pair at distance 1, 2, ...
+
+    Each picture's weights beyond its own five sigmas are 0, so that they do not depend on who else is in the batch.
+    """
+    wide = sigma.astype(np.float64)[:, None]
+    distance = np.arange(min(radius, math.ceil(REACH * wide.max())) + 1)
+    weights = np.where(distance <= np.ceil(REACH * wide), np.exp(-0.5 * (distance / wide) ** 2), 0)
+    normalised: Array = weights / (2 * weights.sum(1, keepdims=True) - weights[:, :1])
+    return normalised
 
 
 def _along(planes: Tensor, weights: Tensor, radius: int, dim: int) -> Tensor:

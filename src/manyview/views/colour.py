@@ -104,11 +104,11 @@ def taken(planes: Tensor, pictures: Array, into: str) -> Tensor:
 
 
 def some_(planes: Tensor, chosen: Array, operation: Callable[..., None], *factors: Array) -> None:
-    """The operation, in place, on the chosen pictures only, with their factors."""
+    """The operation, in place, on the chosen pictures only, with their own of each array of factors."""
     rows = chosen.nonzero()[0]
     if not len(rows):
         return
-    own = [torch.from_numpy(factor[rows]).to(planes.device) for factor in factors]
+    own = [factor[rows] for factor in factors]
     if len(rows) == planes.shape[1]:
         operation(planes, *own)
         return

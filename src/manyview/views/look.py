@@ -117,8 +117,8 @@ def _bounds(jitter: tuple[float, float, float, float]) -> tuple[Array, Array]:
 
 
 def _check(look: Look) -> None:
-    if look.size < 1:
-        raise ValueError(f"size={look.size}: the side of a view is at least 1 pixel")
+    if not isinstance(look.size, int) or look.size < 1:
+        raise ValueError(f"size={look.size}: the side of a view is a whole number of pixels, at least 1")
     for name in ("flip", "jitter_p", "grey", "blur", "solarise"):
         if not 0 <= getattr(look, name) <= 1:
             raise ValueError(f"{name}={getattr(look, name)} is a chance: give a number between 0 and 1")

@@ -23,7 +23,7 @@ def crop_batch(images: Tensor, look: Look, box: Array, flip: Array, *, unit: flo
     """Planes (C, n, size, size) of pictures (n, C, H, W), times `unit`, float32, in the room "b"."""
     n, channels, height, width = images.shape
     rows, columns = (
-        weights(*axis, size=look.size, length=length).to(images.device)
+        weights(*axis, size=look.size, length=length, device=images.device)
         for axis, length in zip(_axes(look, box, flip), (height, width), strict=True)
     )
     space = partial(room, device=images.device)
@@ -36,7 +36,9 @@ def crop_batch(images: Tensor, look: Look, box: Array, flip: Array, *, unit: flo
     return planes.copy_(small.view(n, look.size, channels, look.size).permute(2, 0, 1, 3))
 
 
-def weights(start: Array, step: Array, low: Array, high: Array, *, size: int, length: int) -> Tensor:
+def weights(
+    start: Array, step: Array, low: Array, high: Array, *, size: int, length: int, device: torch.device
+) -> Tensor:
     """(n, size, length) of a triangle filter along one axis.
 
     The centre of output pixel j lies at start + (j + 1/2) step in the picture; only pixels in [low, high) of it count.
@@ -47,14 +49,12 @@ def weights(start: Array, step: Array, low: Array, high: Array, *, size: int, le
     pixels = np.arange(length) + 0.5
     inside = (pixels > low[:, None]) & (pixels < high[:, None])
     narrow = -1 / np.maximum(abs(step), 1)
-    centre, pixel, counts, slope = (_tensor(each) for each in (centres, pixels, inside, narrow))
+    centre, pixel, counts, slope = (
+        torch.from_numpy(each.astype(np.float32)).to(device) for each in (centres, pixels, inside, narrow)
+    )
     filtered = (pixel - centre[:, :, None]).abs_().mul_(slope[:, None, None]).add_(1).clamp_(min=0)
     filtered.mul_(counts[:, None])
     return filtered.mul_(1 / filtered.sum(2, keepdim=True))
-
-
-def _tensor(array: Array) -> Tensor:
-    return torch.from_numpy(array.astype(np.float32))
 
 
 def crop_one(image: Tensor, look: Look, box: Array, flip: bool, *, nearest: bool = False) -> Tensor:

@@ -26,6 +26,7 @@ Views = dict[str, list[Tensor]]
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 CIFAR = ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))  # of CIFAR-10's training set
+MASKS = ("label", "mask", "semantic", "instance", "segmentation")  # what the names of such views begin with
 PART = 1 << 18  # pixels worked on at a time, by one core: enough that starting the operations costs little
 SMALL = 128  # on a CPU, sides up to this are resampled as matrix products, larger ones one by one
 
@@ -38,6 +39,9 @@ class Sensor:
                and in the sensor's own unit otherwise
     colour     jitter, greyscale, blur and solarise apply: for pictures of three channels
     nearest    values are never mixed: for masks and labels, which also keep their numbers 0 to 255
+
+    Values stay what they are: a vector in the picture, such as a normal or a flow, is not turned when the picture is
+    flipped, nor lengthened when it is enlarged.
     """
 
     mean: tuple[float, ...] = (0.0,)
@@ -59,15 +63,20 @@ class Stack:
     >>> stack = Stack([Look(32, scale=(0.2, 1.0))] * 2)
     >>> first, second = stack({"image": images}, ids, epoch=3)["image"]    # images (n, 3, H, W) uint8
 
-    A sensor that is not named is a `PICTURE` if it has three channels of uint8, else it is only cropped and flipped.
-    The first raw view is the reference: crops are drawn on its size and scaled to that of the others.
+    A sensor that is not named is a `picture` if it has three channels of uint8, and a mask, whose values are never
+    mixed, if it is called so (`MASKS`); anything else is only cropped and flipped, and uint8 scaled to [0, 1]. The
+    first raw view is the reference: crops are drawn on its size and scaled to that of the others. Views do not depend,
+    to the bit, on the batch that a picture is in.
     """
 
-    def __init__(self, looks: Sequence[Look], sensors: Mapping[str, Sensor] | None = None) -> None:
+    def __init__(
+        self, looks: Sequence[Look], sensors: Mapping[str, Sensor] | None = None, *, picture: Sensor = PICTURE
+    ) -> None:
         if not looks:
             raise ValueError("looks is empty: a stack makes at least one view")
         self.looks = tuple(looks)
         self.sensors = dict(sensors or {})
+        self.picture = picture
 
     def __len__(self) -> int:
         return len(self.looks)
@@ -75,6 +84,9 @@ class Stack:
     def __call__(self, raw: Mapping[str, Tensor], ids: Tensor, *, seed: int = 0, epoch: int = 0) -> Views:
         """All views of a batch of raw pictures (n, C, H, W), on their device, float32."""
         size = next(iter(raw.values())).shape[2:]
+        for name, images in raw.items():
+            if len(images) != len(ids):
+                raise ValueError(f"view {name!r} has {len(images)} pictures for {len(ids)} ids: give as many")
 
         def cut(name: str, number: int, rows: slice, sensor: Sensor) -> tuple[Tensor, Drawn]:
             images = raw[name][rows]
@@ -118,8 +130,14 @@ class Stack:
         return images.device.type != "cpu" or max(images.shape[2:]) <= SMALL
 
     def sensor(self, name: str, image: Tensor) -> Sensor:
-        picture = image.dtype == torch.uint8 and image.shape[-3] == 3
-        return self.sensors.get(name, PICTURE if picture else Sensor())
+        channels = image.shape[-3]
+        usual = self.picture if image.dtype == torch.uint8 and channels == 3 else Sensor(nearest=name.startswith(MASKS))
+        sensor = self.sensors.get(name, usual)
+        if sensor.colour and channels != 3:
+            raise ValueError(f"view {name!r} has {channels} channels: only pictures of 3 take colour=True")
+        if len(sensor.mean) not in (1, channels):
+            raise ValueError(f"view {name!r} has {channels} channels, its mean {len(sensor.mean)}: give one or as many")
+        return sensor
 
     def _drawn(
         self, name: str, ids: Tensor, numbers: int | Tensor, seed: int, epoch: int, size: Sequence[int]
@@ -153,7 +171,7 @@ class Stack:
             partial(develop, name, number, rows)
             for name, views in made.items()
             for number, view in enumerate(views)
-            for rows in _parts(view)
+            for rows in _parts(view, sources[name][number])
         ]
         little = sum(view.numel() for views in made.values() for view in views) <= 3 * PART
         each(_do, [jobs] if little else [[job] for job in jobs])
@@ -173,9 +191,9 @@ def _do(jobs: list[partial[None]]) -> None:
         job()
 
 
-def _parts(view: Tensor) -> list[slice]:
+def _parts(view: Tensor, source: Tensor) -> list[slice]:
     """Runs of rows that are worked on at a time; all at once on a GPU."""
-    n, pixels = len(view), view.shape[2] * view.shape[3]
+    n, pixels = len(view), max(view.shape[2] * view.shape[3], source.shape[2] * source.shape[3])
     most = max(1, PART // pixels) if view.device.type == "cpu" else max(1, n)
     return [slice(start, min(start + most, n)) for start in range(0, n, most)]
 
@@ -193,7 +211,10 @@ def _scaled(box: Array, reference: Sequence[int], size: Sequence[int]) -> Array:
 def _cut(images: Tensor, look: Look, drawn: Drawn, reference: Sequence[int], sensor: Sensor) -> Tensor:
     """Crops as planes, in [0, 1] for pictures."""
     unit, boxes = _unit(sensor, images), _scaled(drawn.box, reference, images.shape[2:])
-    if not sensor.nearest and (images.device.type != "cpu" or max(images.shape[2:]) <= SMALL):
+    products = (
+        images.dtype == torch.uint8 and not sensor.nearest
+    )  # in a product one NaN of a sensor would be everywhere
+    if products and (images.device.type != "cpu" or max(images.shape[2:]) <= SMALL):
         return crop_batch(images, look, boxes, drawn.flip, unit=unit)
     crops = [
         crop_one(image, look, box, bool(flip), nearest=sensor.nearest)
@@ -219,9 +240,9 @@ def coloured(planes: Tensor, look: Look, drawn: Drawn) -> Tensor:
 
 
 def _rounded(crop: Tensor, look: Look, drawn: Drawn) -> Tensor:
-    """One uint8 picture (3, h, w), coloured and back in uint8."""
-    planes = coloured(crop.float().mul_(1 / 255)[:, None], look, drawn)
-    return planes[:, 0].mul_(255).round_().to(torch.uint8)
+    """One picture (3, h, w), coloured and back in its dtype."""
+    picture = coloured(crop.to(torch.float32, copy=True).mul_(_unit(PICTURE, crop))[:, None], look, drawn)[:, 0]
+    return picture.mul_(255).round_().to(torch.uint8) if crop.dtype == torch.uint8 else picture
 
 
 def _affine(sensor: Sensor, device: torch.device) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from manyview.views.look import Look
 from manyview.views.stack import CIFAR, Sensor, Stack
 
-_CIFAR_PICTURE = {"image": Sensor(*CIFAR, colour=True)}
+_CIFAR_PICTURE = Sensor(*CIFAR, colour=True)
 
 
 def simclr(
@@ -22,10 +22,13 @@ def simclr(
     return Stack([Look(size, jitter=jitter, jitter_p=0.8, grey=0.2, blur=0.5)] * views, sensors)
 
 
-def simclr_cifar(size: int = 32, views: int = 2, *, strength: float = 0.5) -> Stack:
+def simclr_cifar(
+    size: int = 32, views: int = 2, *, strength: float = 0.5, sensors: Mapping[str, Sensor] | None = None
+) -> Stack:
     """SimCLR's for CIFAR-10 (its section B.9): strength .5, no blur."""
     jitter = (0.8 * strength, 0.8 * strength, 0.8 * strength, 0.2 * strength)
-    return Stack([Look(size, jitter=jitter, jitter_p=0.8, grey=0.2)] * views, _CIFAR_PICTURE)
+    look = Look(size, jitter=jitter, jitter_p=0.8, grey=0.2)
+    return Stack([look] * views, sensors, picture=_CIFAR_PICTURE)
 
 
 def moco_v1(size: int = 224, views: int = 2, *, sensors: Mapping[str, Sensor] | None = None) -> Stack:
@@ -65,10 +68,10 @@ def moco_v3(
     return Stack([(first, second)[view % 2] for view in range(views)], sensors)
 
 
-def cacr_cifar(size: int = 32, views: int = 2) -> Stack:
+def cacr_cifar(size: int = 32, views: int = 2, *, sensors: Mapping[str, Sensor] | None = None) -> Stack:
     """CACR on CIFAR-10 and CIFAR-100 (appendix C.1): the jitter always happens, no blur."""
     look = Look(size, (0.2, 1.0), jitter=(0.4, 0.4, 0.4, 0.4), grey=0.2)
-    return Stack([look] * views, _CIFAR_PICTURE)
+    return Stack([look] * views, sensors, picture=_CIFAR_PICTURE)
 
 
 def cacr_stl(size: int = 64, views: int = 2, *, sensors: Mapping[str, Sensor] | None = None) -> Stack:

@@ -47,8 +47,12 @@ class TransformStack:
         self, views: Mapping[str, Tensor], id: int, *, seed: int = 0, epoch: int = 0, colour: bool = True
     ) -> Views:
         """One sample's views. What a transform does cannot be split, so `colour` changes nothing."""
-        with _seeded(int(key(seed, epoch, id))):
-            return {name: self._looks(image) for name, image in views.items()}
+        seeded = int(key(seed, epoch, id))
+        made: Views = {}
+        for name, image in views.items():
+            with _seeded(seeded):  # anew for each, so that all sensors are cropped alike
+                made[name] = self._looks(image)
+        return made
 
     def finish(self, prepared: Views, ids: Tensor, *, seed: int = 0, epoch: int = 0, colour: bool = False) -> Views:
         return prepared
@@ -71,13 +75,14 @@ class TransformStack:
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    python, numpy = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed % 2**63)
-        random.seed(seed)
-        np.random.seed(seed % 2**32)
-        try:
-            yield
-        finally:
-            random.setstate(python)
-            np.random.set_state(numpy)
+    """The generators of the CPU; torch.manual_seed would also set those of every GPU, for good."""
+    before = torch.get_rng_state(), random.getstate(), np.random.get_state()
+    torch.default_generator.manual_seed(seed % 2**63)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(before[0])
+        random.setstate(before[1])
+        np.random.set_state(before[2])
