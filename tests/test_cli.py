@@ -94,13 +94,13 @@ def test_a_mistake_in_the_program_keeps_its_traceback(monkeypatch: pytest.Monkey
         cli.main(["check"])
 
 
-def test_an_interrupt_is_quiet(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupt_is_one_word(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def interrupted(_: list[str]) -> int:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("manyview.data.check.command", interrupted)
     assert cli.main(["check"]) == 130
-    assert capsys.readouterr() == ("", "")
+    assert capsys.readouterr() == ("", "\ninterrupted\n")
 
 
 def test_a_real_interrupt_ends_a_check_quickly_and_quietly(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_real_interrupt_ends_a_check_quickly_and_quietly(tmp_path: Path) -> No
     time.sleep(0.5)
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=20)
-    assert (running.returncode, out, err) == (130, "", "")
+    assert (running.returncode, out, err) == (130, "", "\ninterrupted\n")
 
 
 def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:

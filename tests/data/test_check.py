@@ -6,9 +6,11 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from manyview.data.check import command, open_splits
+from manyview.data.memory import default_limit
 from tests.data import fakes
 from tests.data.awful import picture
 
@@ -127,3 +129,24 @@ def test_missing_views_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[st
     for name in ("rgb/a", "rgb/b", "depth/a"):
         fakes.draw(tmp_path / f"{name}.png")
     assert "rgb 2, depth 1 (1 without)" in report(capsys, str(tmp_path))
+
+
+def test_a_view_whose_files_differ_is_broken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("rgb/a", "rgb/b", "rgb/c", "depth/a", "depth/b", "depth/c"):
+        fakes.draw(tmp_path / f"{name}.png")
+    picture().convert("L").save(tmp_path / "rgb" / "b.png")
+    np.save(tmp_path / "depth" / "c.npy", np.zeros((4, 5), np.float32))
+    (tmp_path / "depth" / "c.png").unlink()
+    picture().convert("I;16").save(tmp_path / "depth" / "b.png")
+    told = json.loads(report(capsys, str(tmp_path), "--json"))["broken"]
+    assert [name for name, _ in told] == ["a"]
+    assert told[0][1].startswith("depth: 3 channels of uint8, but others, such as 'b.png', have 1 of float32")
+
+
+def test_a_number_of_threads_that_cannot_be_is_told(pets: Path) -> None:
+    with pytest.raises(ValueError, match="--threads: expected 1 or more, or 0 for one per core, got -1"):
+        command([str(pets), "--threads", "-1"])
+
+
+def test_the_memory_is_what_the_loader_would_use(pets: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert json.loads(report(capsys, str(pets), "--json"))["memory"] == default_limit()

@@ -37,3 +37,10 @@ def test_keypoints_scale_with_the_picture() -> None:
     small, large = Scenes(3, size=32).describe(2), Scenes(3, size=64).describe(2)
     torch.testing.assert_close(small.keypoints[0] * 2, large.keypoints[0], atol=1e-3, rtol=0)
     assert torch.equal(small.visible[0], large.visible[0])
+
+
+def test_a_scene_in_which_nothing_is_seen_has_no_boxes() -> None:
+    scenes = Scenes(50, size=1)
+    told = next(each for each in map(scenes.describe, range(50)) if not each.shapes)
+    shapes = [tuple(each.shape) for each in (told.instances, told.boxes, told.keypoints, told.visible)]
+    assert shapes == [(0,), (0, 4), (0, 6, 2), (0, 6)]

@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 
 from manyview.data.dataset import Unreadable
-from manyview.data.image import decode, decode_array, decode_own, printable, read_header
+from manyview.data.image import decode, decode_array, decode_own, own_of, printable, read_header
 from tests.data.awful import BROKEN, GOOD, make_awful, picture, png16
 
 
@@ -210,3 +210,16 @@ def test_names_print_safely() -> None:
     assert printable("plain é 漢.png") == "plain é 漢.png"
     assert printable("a\nb\x1b[31m") == r"a\nb\x1b[31m"
     assert printable("caf\udce9") == r"caf\xe9"
+
+
+@pytest.mark.parametrize(
+    ("mode", "channels", "dtype"),
+    [("RGB", 3, torch.uint8), ("L", 1, torch.uint8), ("P", 3, torch.uint8), ("I;16", 1, torch.float32)],
+)
+def test_an_open_image_is_taken_as_its_file_would_be(
+    tmp_path: Path, mode: str, channels: int, dtype: torch.dtype
+) -> None:
+    image = Image.new(mode, (5, 4))
+    image.save(tmp_path / "a.png")
+    assert (tuple(own_of(image).shape), own_of(image).dtype) == ((channels, 4, 5), dtype)
+    assert torch.equal(own_of(image), decode_own(tmp_path / "a.png"))

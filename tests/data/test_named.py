@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import inspect
 import pickle
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import torch
 from torchvision import datasets
 
 from manyview.data import named as module
-from manyview.data.dataset import Batched, Dataset, Unreadable
+from manyview.data.dataset import Batched, Dataset, Unreadable, id_of
 from manyview.data.imagenet100 import WNIDS
 from manyview.data.named import NAMED, Named, default_root, open_named
 from tests.data import fakes
@@ -142,6 +143,7 @@ def test_stl10_has_images_without_labels(tmp_path: Path) -> None:
     assert (len(data), data.labels, data.classes) == (3, None, ())
     assert data[0].label == -1
     both = open_named("stl10", root=tmp_path, split="train+unlabeled")
+    assert both.ids.tolist() == [*open_named("stl10", root=tmp_path).ids.tolist(), *data.ids.tolist()]
     assert both.labels is not None
     assert both.labels.tolist() == [0, 9, -1, -1, -1]
 
@@ -229,6 +231,22 @@ def test_a_damaged_image_is_unreadable(tmp_path: Path) -> None:
         data[1]
 
 
+@pytest.mark.parametrize("length", [0, 3, 10, 20])
+def test_a_file_that_is_cut_short_is_named(tmp_path: Path, length: int) -> None:
+    fakes.mnist(tmp_path)
+    file = tmp_path / "MNIST/raw/train-images-idx3-ubyte"
+    file.write_bytes(file.read_bytes()[:length])
+    with pytest.raises(OSError, match=rf"{file}: .*cut short at {length} bytes; fetch it again"):
+        open_named("mnist", root=tmp_path)
+
+
+def test_damaged_lists_of_a_set_are_told(tmp_path: Path) -> None:
+    fakes.food101(tmp_path)
+    (tmp_path / "food-101/meta/train.json").write_text("{")
+    with pytest.raises(ValueError, match=r"food101: food-101/ in .* cannot be read \(.*\); replace the damaged file"):
+        open_named("food101", root=tmp_path)
+
+
 def test_imagenet_needs_no_devkit_if_its_folders_are_there(tmp_path: Path) -> None:
     fakes.imagenet(tmp_path)
     with_names = open_named("imagenet", root=tmp_path)
@@ -250,6 +268,10 @@ def test_imagenet100_is_a_part_of_imagenet_with_its_ids(tmp_path: Path) -> None:
     assert part.labels.tolist() == list(range(100))
     assert part.name(0) == "imagenet/train/1"
     assert torch.equal(part[0].views["image"], whole[1].views["image"])
+    for other in ("n00000001", "n99999999"):
+        shutil.rmtree(tmp_path / "train" / other)
+    assert open_named("imagenet100", root=tmp_path).ids.tolist() == part.ids.tolist()
+    assert int(part.ids[0]) == id_of(f"imagenet/train/{WNIDS[0]}/1.JPEG")
 
 
 def test_imagenet100_names_a_missing_class(tmp_path: Path) -> None:

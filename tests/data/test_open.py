@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from manyview.data.files import scan
 from manyview.data.folder import Folder
 from manyview.data.named import Named
 from manyview.data.open import open_data
@@ -24,6 +26,24 @@ def test_a_folder_per_view_is_paired(tmp_path: Path) -> None:
         (tmp_path / view).mkdir()
         picture().save(tmp_path / view / "a.png")
     assert isinstance(open_data(tmp_path), Paired)
+
+
+def test_the_folders_of_views_are_scanned_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for view in ("rgb", "thermal"):
+        (tmp_path / view).mkdir()
+        picture().save(tmp_path / view / "a.png")
+    counting = Mock(side_effect=scan)
+    monkeypatch.setattr("manyview.data.paired.scan", counting)
+    open_data(tmp_path)
+    assert counting.call_count == 2
+
+
+def test_wrong_labels_of_paired_views_are_told(tmp_path: Path) -> None:
+    for view in ("rgb", "thermal"):
+        (tmp_path / view).mkdir()
+        picture().save(tmp_path / view / "a.png")
+    with pytest.raises(ValueError, match="labels: 'a' lies in no class folder"):
+        open_data(tmp_path, labels=True)
 
 
 def test_a_name_is_a_named_set_even_beside_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

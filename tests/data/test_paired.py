@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from manyview.data.dataset import Dataset, Unreadable, id_of
-from manyview.data.paired import Paired, looks_paired
+from manyview.data.paired import Paired, open_if_paired
 from tests.data.awful import picture
 
 
@@ -153,7 +153,37 @@ def test_a_broken_view_makes_the_sample_unreadable(rooms: Path) -> None:
 
 
 def test_only_a_known_reference_view_makes_a_root_look_paired(rooms: Path, tmp_path: Path) -> None:
-    assert looks_paired(str(rooms))
+    assert open_if_paired(str(rooms)) is not None
     for name in ("cats/1.png", "dogs/1.png"):
         put(tmp_path / "classes" / name)
-    assert not looks_paired(str(tmp_path / "classes"))
+    assert open_if_paired(str(tmp_path / "classes")) is None
+
+
+def test_grey_among_rgb_becomes_rgb(rooms: Path) -> None:
+    Image.new("L", (5, 4), 9).save(rooms / "rgb" / "b.jpg")
+    view = Paired(rooms)[1].views["rgb"]
+    assert (tuple(view.shape), view.dtype, view.unique().tolist()) == ((3, 4, 5), torch.uint8, [9])
+
+
+@pytest.mark.parametrize(
+    ("view", "kind", "told"),
+    [
+        ("thermal", "rgb", "thermal: 3 channels of uint8, but others, such as 'a.png', have 1 of uint8"),
+        ("thermal", "depth", "thermal: 1 channel of float32, but others, such as 'a.png', have 1 of uint8"),
+        ("depth", "grey", "depth: 1 channel of uint8, but others, such as 'a.png', have 1 of float32"),
+    ],
+)
+def test_a_file_that_differs_from_its_view_is_unreadable(rooms: Path, view: str, kind: str, told: str) -> None:
+    put(rooms / view / "b.png", kind)
+    data = Paired(rooms)
+    assert data[0].index == 0
+    with pytest.raises(Unreadable, match=told):
+        data[1]
+
+
+def test_the_first_files_that_can_be_read_decide_whichever_is_asked_for_first(rooms: Path) -> None:
+    (rooms / "thermal" / "a.png").write_bytes(b"")
+    put(rooms / "rgb" / "c.png")
+    put(rooms / "thermal" / "c.png")
+    with pytest.raises(Unreadable, match=r"thermal: 3 channels of uint8, but others, such as 'b\.png', have 1"):
+        Paired(rooms)[2]

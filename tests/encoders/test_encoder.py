@@ -244,3 +244,34 @@ def test_importing_the_encoders_imports_no_library_of_networks() -> None:
     look = "import sys, manyview.encoders; print([m for m in ('timm', 'torchvision') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(("argument", "value"), [("channels", 1025), ("size", 4097)])
+def test_sizes_beyond_reason_are_refused(argument: str, value: int) -> None:
+    with pytest.raises(ValueError, match=f"{argument}: expected a whole number from 1 to {value - 1}, got {value}"):
+        create("patchnet", **{argument: value})  # type: ignore[arg-type]
+
+
+def test_a_name_that_is_no_text_is_refused() -> None:
+    with pytest.raises(ValueError, match="name: expected a text such as 'patchnet' or 'timm/resnet18', got 5"):
+        create(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("name", "dim"), [("googlenet", 1024), ("inception_v3", 2048)])
+def test_published_networks_lose_the_classifiers_at_their_side(
+    name: str, dim: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torchvision.models as zoo
+
+    weights = zoo.get_model_weights(name).DEFAULT
+    state = zoo.get_model(name, aux_logits=True, init_weights=False).state_dict()
+    monkeypatch.setattr("manyview.encoders.torchvision_models._weights", lambda model: weights)
+    monkeypatch.setattr(type(weights), "get_state_dict", lambda self, **given: state)
+    encoder = create(f"torchvision/{name}", size=96, pretrained=True)
+    assert encoder(images(3, 96)).shape == (2, dim)
+    assert not [key for key in encoder.state_dict() if "aux" in key.lower()]
+
+
+def test_weights_that_are_neither_wanted_nor_a_file_are_refused() -> None:
+    with pytest.raises(ValueError, match="pretrained: expected True, False or a safetensors file, got 5"):
+        create("patchnet", size=32, pretrained=5)  # type: ignore[arg-type]

@@ -152,3 +152,9 @@ def test_a_split_of_one_is_plain_batch_norm() -> None:
     torch.testing.assert_close(split(x), plain(x))
     torch.testing.assert_close(split.running_var, plain.running_var)
     assert F.mse_loss(split.eval()(x), plain.eval()(x)) == 0
+
+
+@pytest.mark.parametrize("name", ["patchnet", "timm/efficientnet_b0"])
+def test_batch_norm_is_split_or_synchronised_not_both(name: str) -> None:
+    with pytest.raises(ValueError, match="been through split_batch_norm; use one of the two"):
+        sync_batch_norm(split_batch_norm(create(name, size=32), 2))

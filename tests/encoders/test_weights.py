@@ -152,6 +152,10 @@ def rewrite(path: Path, **metadata: str) -> None:
         ({"options": json.dumps({"checkpoint_path": "x"})}, "ask for other files: checkpoint_path"),
         ({"options": json.dumps({"pretrained_cfg_overlay": {}})}, "ask for other files: pretrained_cfg_overlay"),
         ({"options": json.dumps({"size": "big"})}, "cannot be made: size: expected a whole number"),
+        ({"options": json.dumps({"size": 10**6})}, "cannot be made: size: expected a whole number from 1 to 4096"),
+        ({"options": json.dumps({"widths": 5})}, "cannot be made: "),
+        ({"name": '"timm/resnet18"', "options": json.dumps({"block": "x"})}, "cannot be made: "),
+        ({"name": '"timm/resnet18"', "options": json.dumps({"features_only": True})}, "cannot be made: "),
     ],
 )
 def test_what_a_file_says_about_itself_is_not_trusted(

@@ -101,6 +101,9 @@ def test_sensors_that_share_the_geometric_key_share_box_and_flip_only() -> None:
     [
         ({"size": 0}, "size=0"),
         ({"flip": 1.5}, "flip=1.5"),
+        ({"size": 32.5}, "size=32.5"),
+        ({"scale": 0.5}, "scale=0.5"),
+        ({"jitter": (0.4,)}, "jitter=(0.4,)"),
         ({"scale": (0.5, 0.2)}, "scale=(0.5, 0.2)"),
         ({"ratio": (0, 1)}, "ratio=(0, 1)"),
         ({"jitter": (0.4, 0.4, 0.4, 0.6)}, "hue"),

@@ -186,7 +186,8 @@ def test_mistakes_are_named() -> None:
         Stack([Look(8)], {"image": Sensor(colour=True)})({"image": pictures(2)[:, :1]}, torch.arange(2))
     with pytest.raises(ValueError, match="its mean 2"):
         Stack([Look(8)], {"image": Sensor((0.0, 1.0), (1.0, 1.0))})({"image": pictures(2)}, torch.arange(2))
-    with pytest.raises(ValueError, match="looks is empty"):
-        Stack([])
+    for wrong in ([], Look(8), ["simclr"]):
+        with pytest.raises(ValueError, match="give a list of Look"):
+            Stack(wrong)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="std"):
         Sensor((0.5,), (0.0,))

@@ -14,6 +14,7 @@ from PIL import Image
 
 from manyview.data.dataset import Dataset
 from manyview.data.image import printable
+from manyview.data.memory import default_limit
 from manyview.data.named import NAMED
 from manyview.data.open import SCENES, open_data
 from manyview.data.splits import Labels, check_folder, find_splits
@@ -29,6 +30,8 @@ def command(arguments: list[str]) -> int:
     given = _parser().parse_args(arguments)
     if not 0 <= given.max_broken <= 1:
         raise ValueError(f"--max-broken: expected a share from 0 to 1, got {given.max_broken}")
+    if given.threads < 0:
+        raise ValueError(f"--threads: expected 1 or more, or 0 for one per core, got {given.threads}")
     warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the sizes are in the report
     options = {"root": given.root, "labels": _LABELS[given.labels], "download": given.download}
     splits, missing = open_splits(given.data, given.split, **options)
@@ -66,8 +69,8 @@ def open_splits(
 
 def as_json(data: str, result: Survey, missing: dict[str, str]) -> dict[str, object]:
     """Everything, for programs. Names are escaped as in the text."""
-    fits = result.decoded < _memory()
-    extra = {"broken_share": result.broken_share, "memory": _memory(), "fits_in_memory": fits}
+    limit = default_limit()
+    extra = {"broken_share": result.broken_share, "memory": limit, "fits_in_memory": result.decoded <= limit}
     return {"data": printable(data), **asdict(result), **extra, "missing_splits": missing}
 
 
@@ -168,8 +171,9 @@ def _sizes(result: Survey) -> str:
 
 def _in_memory(result: Survey) -> str:
     stored = f"{_bytes(result.stored)} on disk, " if result.stored else ""
-    fits = "fits into" if result.decoded < _memory() else "does not fit into"
-    return f"{stored}{_bytes(result.decoded)} decoded, which {fits} this machine's {_bytes(_memory())}"
+    limit = default_limit()
+    fits = "fits into" if result.decoded <= limit else "does not fit into"
+    return f"{stored}{_bytes(result.decoded)} decoded, which {fits} the {_bytes(limit)} that training keeps in memory"
 
 
 def _duplicates(result: Survey) -> str:
@@ -213,13 +217,6 @@ def _bytes(count: float) -> str:
             return f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:.3g} TB"
-
-
-def _memory() -> int:
-    """Bytes of memory in this machine."""
-    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return 8 * 10**9  # Windows does not say without asking the system's own library
 
 
 def _progress_line() -> Progress:

@@ -45,7 +45,7 @@ def describe(scene: Stage, size: int) -> Description:
         caption=captions(scene)[0],
         shapes=tuple(names[int(scene.objects.shape[0, number])] for number in seen),
         instances=torch.tensor(seen, dtype=torch.long) + 1,
-        boxes=torch.stack([box(mask == number + 1) for number in seen]),
+        boxes=torch.stack([box(mask == number + 1) for number in seen]) if seen else torch.zeros(0, 4),
         keypoints=points[seen],
         visible=visible[seen],
     )

@@ -55,12 +55,7 @@ def decode_own(source: Source) -> Tensor:
 
     Palettes and CMYK become RGB, black and white becomes 0 and 255; EXIF and transparency as in `decode`.
     """
-    image = _load(source)
-    if image.mode in _DEEP:
-        return torch.from_numpy(np.array(image, dtype=np.float32))[None]
-    if image.mode in ("1", "L", "LA", "La"):
-        return torch.from_numpy(np.array(_opaque(image).convert("L")))[None]
-    return to_rgb(image)
+    return own_of(_load(source))
 
 
 def decode_array(path: str | os.PathLike[str]) -> Tensor:
@@ -101,6 +96,15 @@ def to_rgb(image: Image.Image) -> Tensor:
     image = _opaque(image)
     image = image if image.mode == "RGB" else image.convert("RGB")
     return torch.from_numpy(np.array(image)).permute(2, 0, 1)
+
+
+def own_of(image: Image.Image) -> Tensor:
+    """A loaded image as (C, H, W) in its own unit; see `decode_own`."""
+    if image.mode in _DEEP:
+        return torch.from_numpy(np.array(image, dtype=np.float32))[None]
+    if image.mode in ("1", "L", "LA", "La"):
+        return torch.from_numpy(np.array(_opaque(image).convert("L")))[None]
+    return to_rgb(image)
 
 
 def reason(error: BaseException) -> str:

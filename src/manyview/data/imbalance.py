@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -13,6 +14,11 @@ from manyview.data.selection import subset
 from manyview.draws import key, order
 
 Rule = Literal["linear", "exponential"]
+
+RULES: dict[str, Callable[[int, int], float]] = {  # the share that step 1 .. steps keeps
+    "linear": lambda step, steps: step / steps,
+    "exponential": lambda step, steps: math.exp(step - steps),
+}
 
 
 def imbalanced(dataset: Dataset, rule: Rule = "linear", *, group: int | None = None, seed: int = 2021) -> Dataset:
@@ -45,15 +51,13 @@ def imbalanced(dataset: Dataset, rule: Rule = "linear", *, group: int | None = N
 
 def keep_shares(classes: int, rule: Rule, group: int | None = None) -> list[float]:
     """The share of each class that a rule keeps; see `imbalanced`."""
+    if rule not in RULES:
+        raise ValueError(f"rule: expected {' or '.join(map(repr, RULES))}, got {rule!r}")
     group = (10 if classes == 100 else 1) if group is None else group
     if group < 1:
         raise ValueError(f"group: expected at least 1 class, got {group}")
     steps = math.ceil(classes / group)
-    if rule == "linear":
-        return [(label // group + 1) / steps for label in range(classes)]
-    if rule == "exponential":
-        return [math.exp(label // group + 1 - steps) for label in range(classes)]
-    raise ValueError(f"rule: expected 'linear' or 'exponential', got {rule!r}")
+    return [RULES[rule](label // group + 1, steps) for label in range(classes)]
 
 
 def _smallest(keys: Tensor, rows: Tensor, share: float) -> Tensor:

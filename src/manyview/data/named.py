@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,30 @@ from manyview.data.image import printable, reason, to_rgb
 from manyview.data.imagenet100 import WNIDS
 
 
+class _Idx:
+    """What torchvision's MNIST would hold, from the idx files as they are published."""
+
+    def __init__(self, files: tuple[Path, Path], classes: list[str]) -> None:
+        self.data, self.targets = (read_idx(file) for file in files)
+        self.classes = classes
+
+
+def _idx_files(root: Path, name: str, kind: Any, arguments: dict[str, Any]) -> Any:
+    for folder in (root, root / name, root / kind.__name__ / "raw"):
+        files = find_idx(folder, arguments["train"])
+        if files:
+            return _Idx(files, kind.classes)
+    return None
+
+
+def _class_folders(root: Path, name: str, kind: Any, arguments: dict[str, Any]) -> Any:
+    """ImageNet without its devkit: the names of the classes are the wnids."""
+    from torchvision.datasets import ImageFolder
+
+    home = root / arguments["split"]
+    return ImageFolder(str(home)) if home.is_dir() and not (root / "meta.bin").exists() else None
+
+
 @dataclass(frozen=True)
 class Official:
     """How torchvision opens a set.
@@ -29,6 +53,7 @@ class Official:
     classes  how many there are, where torchvision knows no names
     fetched  whether torchvision can download it
     wnids    the classes to keep, of ImageNet
+    plain    opens files that torchvision does not read, or not as well; None if there are none
     """
 
     kind: str
@@ -37,6 +62,7 @@ class Official:
     classes: int = 0
     fetched: bool = True
     wnids: tuple[str, ...] = ()
+    plain: Callable[[Path, str, Any, dict[str, Any]], Any] | None = None
 
 
 def _called(*names: str, **others: str) -> dict[str, dict[str, Any]]:
@@ -53,8 +79,10 @@ NAMED: dict[str, Official] = {
     "cifar100": Official("CIFAR100", _FLAG, "cifar-100-python/"),
     "stl10": Official("STL10", _called("train", "test", "unlabeled", "train+unlabeled"), "stl10_binary/"),
     "svhn": Official("SVHN", _called("train", "test", "extra"), "train_32x32.mat and test_32x32.mat", classes=10),
-    "mnist": Official("MNIST", _FLAG, "MNIST/raw/, or its four idx files themselves"),
-    "fashion-mnist": Official("FashionMNIST", _FLAG, "FashionMNIST/raw/, or its four idx files themselves"),
+    "mnist": Official("MNIST", _FLAG, "MNIST/raw/, or its four idx files themselves", plain=_idx_files),
+    "fashion-mnist": Official(
+        "FashionMNIST", _FLAG, "FashionMNIST/raw/, or its four idx files themselves", plain=_idx_files
+    ),
     "food101": Official("Food101", _called("train", "test"), "food-101/"),
     "flowers102": Official("Flowers102", _called("train", "val", "test"), "flowers-102/", classes=102),
     "dtd": Official("DTD", _called("train", "val", "test"), "dtd/dtd/"),
@@ -68,8 +96,12 @@ NAMED: dict[str, Official] = {
     "pcam": Official("PCAM", _called("train", "val", "test"), "pcam/", classes=2),
     "fer2013": Official("FER2013", _called("train", "test"), "fer2013/fer2013.csv", classes=7, fetched=False),
     "rendered-sst2": Official("RenderedSST2", _called("train", "val", "test"), "rendered-sst2/"),
-    "imagenet": Official("ImageNet", _IMAGENET, "train/ and val/ with a folder per class", fetched=False),
-    "imagenet100": Official("ImageNet", _IMAGENET, "ImageNet's train/ and val/", fetched=False, wnids=WNIDS),
+    "imagenet": Official(
+        "ImageNet", _IMAGENET, "train/ and val/ with a folder per class", fetched=False, plain=_class_folders
+    ),
+    "imagenet100": Official(
+        "ImageNet", _IMAGENET, "ImageNet's train/ and val/", fetched=False, wnids=WNIDS, plain=_class_folders
+    ),
 }
 
 
@@ -77,7 +109,7 @@ class Named:
     """A well-known data set: uint8 RGB (3, H, W) under the view name `image`, grey ones too. Opened by `open_named`.
 
     An id is the position in the official set plus a number for the set and its split, so train and test share none.
-    ImageNet-100 has ImageNet's ids.
+    Where a folder is a class it is a hash of set, split, class and file name, so ImageNet-100 has ImageNet's ids.
     """
 
     views = ("image",)
@@ -85,14 +117,13 @@ class Named:
     def __init__(
         self,
         data: Any,
-        name: str,
-        split: str,
+        title: str,
+        ids: Tensor,
         labels: Sequence[int | None] | Tensor,
         classes: Sequence[str],
         rows: Tensor,
     ) -> None:
-        self._data, self._title, self._rows = data, f"{name}/{split}", rows
-        self._ids = (id_of(self._title) >> 32 << 32) + rows
+        self._data, self._title, self._ids, self._rows = data, title, ids, rows
         known = torch.tensor([-1 if label is None else int(label) for label in labels])
         self._labels = known if bool((known >= 0).any()) else None
         self._classes = () if self._labels is None else tuple(classes)
@@ -160,14 +191,15 @@ def open_named(
         raise ValueError(f"split: {name} has no {split!r}; it has {', '.join(official.splits)}")
     home = default_root() if root is None else Path(root).expanduser()
     arguments = official.splits[split]
-    title, data = name, _open(name, official, home, arguments, download)
+    data = _open(name, official, home, arguments, download)
     labels, classes = _labels_of(data), _classes_of(data, official)
-    rows = torch.arange(len(labels))
+    title, part = "imagenet" if official.wnids else name, _split_title(arguments)
+    ids, rows = _ids_of(data, title, part, labels), torch.arange(len(labels))
     if official.wnids:
-        title, (rows, labels, classes) = "imagenet", _only(data, official.wnids, labels, classes)
+        rows, labels, classes = _only(data, official.wnids, labels, classes)
     array = _array_of(data)
     kind, held = (Named, data) if array is None else (NamedArray, array)
-    return kind(held, title, _split_title(arguments), labels, classes, rows)
+    return kind(held, f"{title}/{part}", ids[rows], labels, classes, rows)
 
 
 def default_root() -> Path:
@@ -176,33 +208,24 @@ def default_root() -> Path:
     return Path(given).expanduser() if given else Path.home() / ".cache" / "manyview"
 
 
-class _Idx:
-    """What torchvision's MNIST would hold, from the idx files as they are published."""
-
-    def __init__(self, files: tuple[Path, Path], classes: list[str]) -> None:
-        self.data, self.targets = (read_idx(file) for file in files)
-        self.classes = classes
-
-
 def _open(name: str, official: Official, root: Path, arguments: dict[str, Any], download: bool) -> Any:
     from torchvision import datasets  # here, because it takes a second that a folder need not wait for
 
     kind = getattr(datasets, official.kind)
     if download and not official.fetched:
         raise ValueError(f"download: {name} cannot be fetched by torchvision; put {official.place} into {str(root)!r}")
-    if official.kind.endswith("MNIST"):
-        for folder in (root, root / name):
-            files = find_idx(folder, arguments["train"])
-            if files:
-                return _Idx(files, kind.classes)
-    if official.kind == "ImageNet" and not (root / "meta.bin").exists() and (root / arguments["split"]).is_dir():
-        return datasets.ImageFolder(str(root / arguments["split"]))  # its names are the wnids; no devkit is needed
+    plain = official.plain(root, name, kind, arguments) if official.plain else None
+    if plain is not None:
+        return plain
     if not root.is_dir() and not download:
         raise FileNotFoundError(_missing(name, official, root, "there is no such folder"))
     try:
         return kind(str(root), **arguments, **({"download": True} if download else {}))
     except (RuntimeError, OSError) as error:
         raise FileNotFoundError(_missing(name, official, root, " ".join(str(error).split()))) from error
+    except ValueError as error:
+        what = f"{official.place} in {printable(str(root))!r} cannot be read ({reason(error)})"
+        raise ValueError(f"{name}: {what}; replace the damaged file") from error
 
 
 def _missing(name: str, official: Official, root: Path, why: str) -> str:
@@ -226,6 +249,23 @@ def _labels_of(data: Any) -> list[int | None]:
         return [label for _, label in data._samples]
     with data.h5py.File(data._base_folder / data._FILES[data._split]["targets"][0]) as file:  # PCAM
         return [int(label) for label in file["y"][:, 0, 0, 0]]
+
+
+def _ids_of(data: Any, name: str, split: str, labels: list[int | None]) -> Tensor:
+    """By path where a class is a folder, for some of the folders may be missing; by position elsewhere."""
+    if hasattr(data, "samples"):
+        wnids = getattr(data, "wnids", data.classes)
+        return torch.tensor([id_of(f"{name}/{split}/{_in_class(path, wnids[label])}") for path, label in data.samples])
+    parts = split.split("+")  # STL-10's train+unlabeled: the labelled ones first
+    labelled = sum(label is not None and label >= 0 for label in labels)
+    counts = [len(labels)] if len(parts) == 1 else [labelled, len(labels) - labelled]
+    starts = [id_of(f"{name}/{part}") >> 32 << 32 for part in parts]
+    return torch.cat([start + torch.arange(count) for start, count in zip(starts, counts, strict=True)])
+
+
+def _in_class(path: str, folder: str) -> str:
+    """The path from the class's folder on."""
+    return f"{folder}/{path.rpartition(os.sep + folder + os.sep)[2]}"
 
 
 def _classes_of(data: Any, official: Official) -> list[str]:

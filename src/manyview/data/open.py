@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from manyview.data.dataset import Dataset
 from manyview.data.folder import Folder
 from manyview.data.named import NAMED, open_named
-from manyview.data.paired import Paired, looks_paired
+from manyview.data.paired import open_if_paired
 from manyview.data.splits import Labels, check_folder
 
 SCENES = "scenes"
@@ -40,9 +40,8 @@ def open_data(
         return open_named(text, root=root, split=split or "train", download=download)
     if not os.path.exists(text):
         raise FileNotFoundError(_unknown(text))
-    if looks_paired(text, split):
-        return Paired(text, split=split, labels=labels)
-    return Folder(text, split=split, labels=labels)
+    paired = open_if_paired(text, split, labels)
+    return Folder(text, split=split, labels=labels) if paired is None else paired
 
 
 def _unknown(text: str) -> str:

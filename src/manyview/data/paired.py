@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,15 +15,24 @@ from torch import Tensor
 from manyview.contract import Sample
 from manyview.data.dataset import Unreadable, id_of
 from manyview.data.files import Files, Found, scan
-from manyview.data.image import EXTENSIONS, decode_array, decode_own, printable
+from manyview.data.image import EXTENSIONS, Source, decode_array, decode_own, printable
 from manyview.data.splits import Labels, check_folder, class_labels, folders_in, pick_split, sibling_classes
 
 REFERENCE = ("rgb", "image", "images")
 """Views that come first if a root has one of them."""
 
+LOOKED_AT = 15  # files that say what a view is
 _READ = (*EXTENSIONS, ".npy")
 
 Path = str | os.PathLike[str]
+
+
+class Form(NamedTuple):
+    """What all files of a view have in common, and the file that says so."""
+
+    channels: int
+    dtype: torch.dtype
+    file: str
 
 
 class Paired:
@@ -34,6 +46,8 @@ class Paired:
 
     Pictures of 8 bits are uint8, (3, H, W) or (1, H, W); one channel of 16 or 32 bits, float TIFF and `.npy` are
     float32 (C, H, W) in their own unit: depth in millimetres stays in millimetres. See `decode_own` and `decode_array`.
+    The first files of a view say how many channels it has, and of what type: what most of them have. Grey among RGB
+    becomes RGB; other files that differ count as unreadable.
 
     An id is a hash of the relative path without extension, with the split folder of a root in front.
 
@@ -56,8 +70,8 @@ class Paired:
         _check_views(self.found, self._folders)
         self._files = {view: found.files for view, found in self.found.items()}
         self._stems, self._rows = _match(self._files, complete_only)
-        others = [] if isinstance(root, Mapping) else sibling_classes(os.fspath(root), self._prefix[:-1], self.views)
-        self._labels, self._classes = class_labels(self._stems, labels, others)
+        self._label(root, labels)
+        self._forms: dict[str, Form | None] = {}
         self._ids = torch.tensor([id_of(self._prefix + stem) for stem in self._stems])
 
     @property
@@ -86,9 +100,16 @@ class Paired:
 
     def __getitem__(self, index: int) -> Sample:
         index = range(len(self))[index]
-        views = {view: _decode(view, path) for view, path in self.paths(index).items()}
+        views = {view: self._view(view, path) for view, path in self.paths(index).items()}
         label = -1 if self._labels is None else int(self._labels[index])
         return Sample(int(self._ids[index]), index, views, label)
+
+    def decode(self, view: str, source: Source) -> Tensor:
+        """A file of a view, or its bytes, with the channels and the type that the view has."""
+        tensor = _decode(source)
+        if view not in self._forms:
+            self._forms[view] = _usual_form(self._folders[view], self._files[view])
+        return _fitted(tensor, self._forms[view])
 
     def name(self, index: int) -> str:
         """The relative path that the views share, safe to print."""
@@ -102,21 +123,61 @@ class Paired:
     def __repr__(self) -> str:
         return f"Paired({len(self)} samples, {', '.join(f'{n} {v}' for v, n in self.counts.items())})"
 
+    def _label(self, root: Path | Mapping[str, Path], labels: Labels) -> None:
+        others = [] if isinstance(root, Mapping) else sibling_classes(os.fspath(root), self._prefix[:-1], self.views)
+        self._labels, self._classes = class_labels(self._stems, labels, others)
 
-def looks_paired(root: str, split: str | None = "train") -> bool:
-    """Whether a folder holds one folder per view: one is called rgb, image or images, and shares names with another."""
+    def _view(self, view: str, path: str) -> Tensor:
+        try:
+            return self.decode(view, path)
+        except Unreadable as error:
+            raise Unreadable(f"{view}: {error}") from error
+
+
+def open_if_paired(root: str, split: str | None = "train", labels: Labels = "auto") -> Paired | None:
+    """The folder as `Paired` if one folder in it is called rgb, image or images, and shares names with another."""
     try:
         views = folders_in(os.path.join(root, pick_split(root, split)))
-        return any(view in REFERENCE for view in views) and len(views) > 1 and len(Paired(root, split=split)) > 0
+        if len(views) < 2 or not any(view in REFERENCE for view in views):
+            return None
+        paired = Paired(root, split=split, labels=False)
     except (ValueError, OSError):
-        return False
+        return None
+    paired._label(root, labels)  # here, because wrong labels do not make it another kind of folder
+    return paired
 
 
-def _decode(view: str, path: str) -> Tensor:
-    try:
-        return decode_array(path) if path.lower().endswith(".npy") else decode_own(path)
-    except Unreadable as error:
-        raise Unreadable(f"{view}: {error}") from error
+def _decode(source: Source) -> Tensor:
+    if isinstance(source, bytes) or not os.fspath(source).lower().endswith(".npy"):
+        return decode_own(source)
+    return decode_array(source)
+
+
+def _usual_form(folder: str, files: Files) -> Form | None:
+    """The commonest of the first files that can be read, so that it is the same in every process."""
+    forms: list[Form] = []
+    for file in files:
+        with suppress(Unreadable):
+            tensor = _decode(os.path.join(folder, file))
+            forms.append(Form(len(tensor), tensor.dtype, file))
+        if len(forms) == LOOKED_AT:
+            break
+    counts = Counter(form[:2] for form in forms)
+    return max(forms, key=lambda form: counts[form[:2]], default=None)  # the first of them
+
+
+def _fitted(tensor: Tensor, form: Form | None) -> Tensor:
+    if form is None or (len(tensor), tensor.dtype) == form[:2]:
+        return tensor
+    if (len(tensor), form.channels) == (1, 3) and tensor.dtype == form.dtype == torch.uint8:
+        return tensor.repeat(3, 1, 1)
+    channels = f"{len(tensor)} channel{'s' if len(tensor) > 1 else ''} of {_short(tensor.dtype)}"
+    usual = f"others, such as {printable(form.file)!r}, have {form.channels} of {_short(form.dtype)}"
+    raise Unreadable(f"{channels}, but {usual}; all files of a view must be alike")
+
+
+def _short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _view_folders(

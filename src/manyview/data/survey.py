@@ -9,13 +9,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median_low
 
 from torch import Tensor
 
 from manyview.data.dataset import Dataset, Unreadable
 from manyview.data.folder import Folder
-from manyview.data.image import decode, decode_array, decode_own, read_header, reason
+from manyview.data.image import Source, decode, read_header, reason
 from manyview.data.paired import Paired
 
 SMALL = 32  # pixels of the shorter side; below, crops show almost nothing
@@ -128,17 +129,19 @@ def _look_at(dataset: Dataset, index: int, fast: bool) -> list[Look]:
     if isinstance(dataset, Folder):
         return [_look_at_file("image", dataset.path(index), fast, decode)]
     if isinstance(dataset, Paired):
-        return [_look_at_file(view, path, fast, decode_own) for view, path in dataset.paths(index).items()]
+        return [_look_at_file(v, path, fast, partial(dataset.decode, v)) for v, path in dataset.paths(index).items()]
     try:
         return [_look_at_tensor(view, tensor) for view, tensor in dataset[index].views.items()]
     except Unreadable as error:
         return [Look(dataset.views[0], problem=str(error))]
 
 
-def _look_at_file(view: str, path: str, fast: bool, decoder: Callable[[bytes], Tensor]) -> Look:
+def _look_at_file(view: str, path: str, fast: bool, decoder: Callable[[Source], Tensor]) -> Look:
     try:
         if path.lower().endswith(".npy"):
-            return _look_at_array(view, path)
+            look = _look_at_tensor(view, decoder(path))
+            look.format, look.stored = "NPY", os.path.getsize(path)
+            return look
         if fast:
             kind, mode, width, height = read_header(path)
             return Look(view, kind, mode, width, height, os.path.getsize(path), width * height * 3)
@@ -150,12 +153,6 @@ def _look_at_file(view: str, path: str, fast: bool, decoder: Callable[[bytes], T
         return Look(view, kind, mode, width, height, len(data), tensor.nbytes, _digest(data))
     except (Unreadable, OSError) as error:
         return Look(view, problem=reason(error))
-
-
-def _look_at_array(view: str, path: str) -> Look:
-    look = _look_at_tensor(view, decode_array(path))
-    look.format, look.stored = "NPY", os.path.getsize(path)
-    return look
 
 
 def _look_at_tensor(view: str, tensor: Tensor) -> Look:

@@ -19,6 +19,7 @@ FAMILIES = {  # imported when asked for: timm and torchvision take seconds
     "timm": "manyview.encoders.timm_models",
     "torchvision": "manyview.encoders.torchvision_models",
 }
+LIMITS = {"channels": 1024, "size": 4096}
 NETWORKS = {"patchnet": "manyview.encoders.patchnet", "small_alexnet": "manyview.encoders.small_alexnet"}
 
 
@@ -100,11 +101,15 @@ def create(
     >>> create("torchvision/resnet18", size=32, stem="cifar").dim
     512
     """
+    if not isinstance(name, str):
+        raise ValueError(f"name: expected a text such as 'patchnet' or 'timm/resnet18', got {name!r}")
     for argument, value in (("channels", channels), ("size", size)):
-        if not isinstance(value, int) or value < 1:
-            raise ValueError(f"{argument}: expected a whole number of at least 1, got {value!r}")
+        if not isinstance(value, int) or not 1 <= value <= LIMITS[argument]:
+            raise ValueError(f"{argument}: expected a whole number from 1 to {LIMITS[argument]}, got {value!r}")
     if stem not in (None, "cifar"):
         raise ValueError(f"stem: expected None or 'cifar', got {stem!r}")
+    if not isinstance(pretrained, bool | str | Path):
+        raise ValueError(f"pretrained: expected True, False or a safetensors file, got {pretrained!r}")
     build, model = _builder(name)
     published = pretrained is True
     backbone = build(model, channels=channels, size=size, stem=stem, pretrained=published, options=options)

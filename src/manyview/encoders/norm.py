@@ -95,6 +95,8 @@ def _split(norm: _BatchNorm, splits: int) -> SplitBatchNorm:
 
 def sync_batch_norm(module: nn.Module) -> nn.Module:
     """One batch norm over all processes: torch's SyncBatchNorm everywhere, for GPUs. Returns the module."""
+    if any(isinstance(part, SplitBatchNorm) for part in module.modules()):
+        raise ValueError("sync_batch_norm: the module has been through split_batch_norm; use one of the two, not both")
     if any(type(part).__name__ == "BatchNormAct2d" for part in module.modules()):
         from timm.layers.norm_act import convert_sync_batchnorm  # torch's would lose the activation inside
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from manyview.encoders.published import refuse_what_only_libraries_have
 from manyview.encoders.stages import Backbone, hooked
 
 WIDTHS = (32, 64, 128, 256)
@@ -63,13 +64,7 @@ def build(
     model: str, *, channels: int, size: int, stem: str | None, pretrained: bool, options: dict[str, Any]
 ) -> Backbone:
     """options: widths and blocks, one number per stage."""
-    if stem is not None:
-        raise ValueError(f"stem: {stem!r} is for ResNets; {model} is made for small images as it is")
-    if pretrained:
-        raise ValueError(f"pretrained: there are no published weights of {model}; give a file that `save` wrote")
-    unknown = sorted(set(options) - {"widths", "blocks"})
-    if unknown:
-        raise ValueError(f"options: {model} takes widths and blocks, not {', '.join(unknown)}")
+    refuse_what_only_libraries_have(model, stem, pretrained, options, takes=("widths", "blocks"))
     widths, blocks = options.get("widths", WIDTHS), options.get("blocks", BLOCKS)
     if len(widths) != len(blocks) or min((*widths, *blocks), default=0) < 1:
         raise ValueError(f"widths and blocks: expected a number of at least 1 per stage, got {widths} and {blocks}")

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 HUB = "https://huggingface.co"
+
+
+def refuse_what_only_libraries_have(
+    model: str, stem: str | None, pretrained: bool, options: Iterable[str], takes: tuple[str, ...]
+) -> None:
+    """For our own networks: no other stem, no published weights, no options but those that it takes."""
+    if stem is not None:
+        raise ValueError(f"stem: {stem!r} is for ResNets; {model} is made for small images as it is")
+    if pretrained:
+        raise ValueError(f"pretrained: there are no published weights of {model}; give a file that `save` wrote")
+    unknown = sorted(set(options) - set(takes))
+    if unknown:
+        raise ValueError(f"options: {model} takes {' and '.join(takes)}, not {', '.join(unknown)}")
 
 
 def refuse_if_unreachable(name: str, source: str, place: str, site: str) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from manyview.encoders.published import refuse_what_only_libraries_have
 from manyview.encoders.stages import Backbone, hooked
 
 WIDTHS = (96, 192, 384, 384, 192)
@@ -55,18 +56,9 @@ class SmallAlexNet(nn.Module):
 def build(
     model: str, *, channels: int, size: int, stem: str | None, pretrained: bool, options: dict[str, Any]
 ) -> Backbone:
-    _refuse(model, stem, pretrained, set(options) - {"out_dim"})
+    refuse_what_only_libraries_have(model, stem, pretrained, options, takes=("out_dim",))
     network = SmallAlexNet(channels, size, options.get("out_dim"))
     return Backbone(network, hooked([name for name, _ in network.named_children() if name != "flatten"]))
-
-
-def _refuse(model: str, stem: str | None, pretrained: bool, unknown: set[str]) -> None:
-    if stem is not None:
-        raise ValueError(f"stem: {stem!r} is for ResNets; {model} is made for small images as it is")
-    if pretrained:
-        raise ValueError(f"pretrained: there are no published weights of {model}; give a file that `save` wrote")
-    if unknown:
-        raise ValueError(f"options: {model} takes out_dim, not {', '.join(sorted(unknown))}")
 
 
 def _convolution(channels: int, width: int, pooled: bool) -> nn.Sequential:

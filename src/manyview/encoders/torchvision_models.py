@@ -18,6 +18,22 @@ SITE = "https://download.pytorch.org"
 NO_STAGE = (nn.Conv2d, nn.BatchNorm2d, nn.MaxPool2d, nn.Dropout, nn.Identity)  # their activation is
 
 
+def _nothing(size: int, pretrained: bool) -> dict[str, Any]:
+    return {}
+
+
+def _sized(size: int, pretrained: bool) -> dict[str, Any]:
+    return {"image_size": size}
+
+
+def _one_classifier(size: int, pretrained: bool) -> dict[str, Any]:
+    """With weights torchvision wants to decide itself; what is at the side goes afterwards."""
+    return {} if pretrained else {"aux_logits": False, "init_weights": True}
+
+
+SETTINGS = {"googlenet": _one_classifier, "inception": _one_classifier, "vit": _sized}  # by a model's first word
+
+
 def names() -> list[str]:
     return list(zoo.list_models(module=zoo))
 
@@ -44,11 +60,7 @@ def build(
 
 def _network(model: str, size: int, pretrained: bool, options: dict[str, Any]) -> nn.Module:
     weights = _weights(model) if pretrained else None
-    settings: dict[str, Any] = {}
-    if model in ("googlenet", "inception_v3"):
-        settings = {"aux_logits": False} if pretrained else {"aux_logits": False, "init_weights": True}
-    if model.startswith("vit_"):
-        settings["image_size"] = size
+    settings = SETTINGS.get(model.partition("_")[0], _nothing)(size, pretrained)
     try:
         network: nn.Module = zoo.get_model(model, weights=weights, **{**settings, **options})
     except TypeError as error:
@@ -81,6 +93,8 @@ def _without_classifier(network: nn.Module) -> tuple[str, ...]:
     if isinstance(network, zoo.SqueezeNet):
         network.classifier = nn.AdaptiveAvgPool2d(1)
         return ("classifier",)
+    if isinstance(network, zoo.Inception3):
+        network.aux_logits, network.AuxLogits = False, None
     path = [name for name, part in network.named_modules() if isinstance(part, nn.Linear)][-1]
     parent, _, last = path.rpartition(".")
     holder = network.get_submodule(parent)

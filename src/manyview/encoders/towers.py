@@ -46,6 +46,8 @@ class Towers(nn.Module):
     The copy averages parameters only, as MoCo does: the running statistics of its batch norms follow its own forward
     passes, in train mode like the query tower's. No parameter of it requires a gradient.
 
+    Under Fabric's DDP mark both as forward methods after setup: `fabric_module.mark_forward_method("queries")`, "keys".
+
     >>> towers = Towers(create("patchnet", size=32), partial(projection, "mlp", dim_out=128), momentum=0.99)
     >>> q, k = towers.queries(x1), towers.keys(x2)
     >>> loss.backward(); optimizer.step(); towers.update(step, total)     # in this order

@@ -50,8 +50,9 @@ def load(path: str | Path) -> Encoder:
     name, options = _recipe(path, metadata)
     try:
         encoder = create(name, **options)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{path}: its encoder cannot be made: {error}") from None
+    except Exception as error:  # options that make no sense raise almost anything inside a library
+        why = " ".join(str(error).split())[:300] or type(error).__name__
+        raise ValueError(f"{path}: its encoder cannot be made: {why}") from error
     _put(encoder, state, path)
     return encoder
 

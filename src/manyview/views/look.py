@@ -119,6 +119,10 @@ def _bounds(jitter: tuple[float, float, float, float]) -> tuple[Array, Array]:
 def _check(look: Look) -> None:
     if not isinstance(look.size, int) or look.size < 1:
         raise ValueError(f"size={look.size}: the side of a view is a whole number of pixels, at least 1")
+    for name, length in (("scale", 2), ("ratio", 2), ("jitter", 4), ("sigma", 2)):
+        value = getattr(look, name)
+        if value is not None and (not isinstance(value, tuple) or len(value) != length):
+            raise ValueError(f"{name}={value!r}: give {length} numbers, as a tuple")
     for name in ("flip", "jitter_p", "grey", "blur", "solarise"):
         if not 0 <= getattr(look, name) <= 1:
             raise ValueError(f"{name}={getattr(look, name)} is a chance: give a number between 0 and 1")

@@ -72,9 +72,9 @@ class Stack:
     def __init__(
         self, looks: Sequence[Look], sensors: Mapping[str, Sensor] | None = None, *, picture: Sensor = PICTURE
     ) -> None:
-        if not looks:
-            raise ValueError("looks is empty: a stack makes at least one view")
-        self.looks = tuple(looks)
+        self.looks = tuple(looks) if isinstance(looks, Sequence) else ()
+        if not self.looks or not all(isinstance(look, Look) for look in self.looks):
+            raise ValueError("looks: give a list of Look, one for each view, and at least one")
         self.sensors = dict(sensors or {})
         self.picture = picture
 
