@@ -54,6 +54,8 @@ class Paired:
     >>> rooms = Paired({"rgb": "nyu/rgb", "depth": "nyu/depth"}); rooms.counts
     """
 
+    threads = True  # may be read by several at once
+
     def __init__(
         self,
         root: Path | Mapping[str, Path],
