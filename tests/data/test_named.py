@@ -236,7 +236,7 @@ def test_a_file_that_is_cut_short_is_named(tmp_path: Path, length: int) -> None:
     fakes.mnist(tmp_path)
     file = tmp_path / "MNIST/raw/train-images-idx3-ubyte"
     file.write_bytes(file.read_bytes()[:length])
-    with pytest.raises(OSError, match=rf"{file}: .*cut short at {length} bytes; fetch it again"):
+    with pytest.raises(OSError, match=rf"{file}: .*cut short at {length} bytes; delete it and fetch it again"):
         open_named("mnist", root=tmp_path)
 
 
