@@ -93,6 +93,8 @@ def test_mistakes_are_named() -> None:
         Own(iter([1]))
     with pytest.raises(ValueError, match="not normalised"):
         Own(TensorDataset(torch.randn(2, 3, 4, 4)))
+    with pytest.raises(ValueError, match="permute"):
+        Own(TensorDataset(torch.zeros(2, 8, 9, 3, dtype=torch.uint8)))
     with pytest.raises(ValueError, match="channels, height, width"):
         Own(TensorDataset(torch.rand(2, 4, 4)))
     with pytest.raises(ValueError, match="different whole number"):

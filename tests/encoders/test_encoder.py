@@ -275,3 +275,8 @@ def test_published_networks_lose_the_classifiers_at_their_side(
 def test_weights_that_are_neither_wanted_nor_a_file_are_refused() -> None:
     with pytest.raises(ValueError, match="pretrained: expected True, False or a safetensors file, got 5"):
         create("patchnet", size=32, pretrained=5)  # type: ignore[arg-type]
+
+
+def test_whole_numbers_are_not_looked_at() -> None:
+    with pytest.raises(ValueError, match=r"expects floats, such as views are, got torch\.uint8"):
+        create("patchnet", size=32).embed(torch.zeros(1, 3, 32, 32, dtype=torch.uint8))

@@ -223,6 +223,8 @@ def _open(name: str, official: Official, root: Path, arguments: dict[str, Any], 
         return kind(str(root), **arguments, **({"download": True} if download else {}))
     except (RuntimeError, OSError) as error:
         raise FileNotFoundError(_missing(name, official, root, " ".join(str(error).split()))) from error
+    except ImportError as error:
+        raise ImportError(f"{name}: torchvision needs {error.name} to read it: pip install {error.name}") from error
     except ValueError as error:
         what = f"{official.place} in {printable(str(root))!r} cannot be read ({reason(error)})"
         raise ValueError(f"{name}: {what}; replace the damaged file") from error

@@ -47,6 +47,6 @@ def open_data(
 def _unknown(text: str) -> str:
     if os.path.dirname(text):  # a path, not a name
         check_folder(text)
-    near = get_close_matches(text, [*NAMED, SCENES], n=1)
+    near = get_close_matches(text.lower(), [*NAMED, SCENES], n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"the names are {SCENES}, {', '.join(NAMED)}"
     return f"data: {text!r} is neither a folder here nor the name of a data set; {hint}"

@@ -75,6 +75,11 @@ def _raw(name: str, view: Any) -> Tensor:
     tensor = torch.as_tensor(view)
     if tensor.ndim != 3:
         raise ValueError(f"view {name!r} has shape {tuple(tensor.shape)}: give (channels, height, width)")
+    if tensor.shape[2] in (1, 3, 4) and tensor.shape[0] > 4:
+        raise ValueError(
+            f"view {name!r} has shape {tuple(tensor.shape)}, channels last: give (channels, height, width), "
+            "as permute(2, 0, 1) makes it"
+        )
     if tensor.dtype == torch.uint8 or not tensor.is_floating_point():
         return tensor if tensor.dtype == torch.uint8 else tensor.float()
     if tensor.shape[0] != 3:

@@ -59,6 +59,8 @@ class Encoder(nn.Module):
         channels = self.options["channels"]
         if x.dim() != 4 or x.shape[1] != channels:
             raise ValueError(f"x: {self.name} expects (B, {channels}, H, W), got {tuple(x.shape)}")
+        if not x.is_floating_point():
+            raise ValueError(f"x: {self.name} expects floats, such as views are, got {x.dtype}")
         return x
 
     @torch.no_grad()
