@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 import torch
-from torch import Tensor
 
 from manyview.contract import Sample
 from manyview.data.dataset import id_of
@@ -43,28 +42,16 @@ class Folder:
         if not len(self._files):
             raise ValueError(_nothing(os.path.join(self.root, self.split_folder), self.found))
         self._prefix = self.split_folder + "/" if self.split_folder else ""
-        self._labels, self._classes = class_labels(self._files, labels, sibling_classes(self.root, self.split_folder))
-        self._ids = torch.tensor([id_of(self._prefix + file) for file in self._files])
-
-    @property
-    def ids(self) -> Tensor:
-        return self._ids
-
-    @property
-    def labels(self) -> Tensor | None:
-        return self._labels
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        return self._classes
+        self.labels, self.classes = class_labels(self._files, labels, sibling_classes(self.root, self.split_folder))
+        self.ids = torch.tensor([id_of(self._prefix + file) for file in self._files])
 
     def __len__(self) -> int:
         return len(self._files)
 
     def __getitem__(self, index: int) -> Sample:
         index = range(len(self))[index]
-        label = -1 if self._labels is None else int(self._labels[index])
-        return Sample(int(self._ids[index]), index, {"image": decode(self.path(index))}, label)
+        label = -1 if self.labels is None else int(self.labels[index])
+        return Sample(int(self.ids[index]), index, {"image": decode(self.path(index))}, label)
 
     def name(self, index: int) -> str:
         """The path relative to the root, safe to print."""

@@ -7,32 +7,18 @@ processes that decode each file once for all its views. Between these two ways, 
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
 
-from manyview.contract import Sample
-from manyview.data.dataset import Dataset, Unreadable
-from manyview.data.memory import Resident, decode, local_processes, some_samples
+from manyview.data.dataset import Dataset
+from manyview.data.memory import Resident, decode
+from manyview.data.workers import Collated, Maker, Reader, Rows, Views, start_workers
 from manyview.draws import key, order
 
-Views = dict[str, list[Tensor]]
 SHUFFLE = 0x5EED  # keeps the order of an epoch apart from what the views draw
-IN_A_ROW = 100  # so many unreadable samples in a row are no accident
-
-
-class Maker(Protocol):
-    """What the loader asks of a stack of views (`manyview.views.Stack`, or one's own)."""
-
-    def at_once(self, images: Tensor) -> bool: ...
-    def __call__(self, raw: Mapping[str, Tensor], ids: Tensor, *, seed: int, epoch: int) -> Views: ...
-    def prepare(self, views: Mapping[str, Tensor], id: int, *, seed: int, epoch: int, colour: bool) -> Views: ...
-    def finish(self, prepared: Views, ids: Tensor, *, seed: int, epoch: int, colour: bool) -> Views: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,9 +89,11 @@ class Loader:
         self._decoded = decode(dataset, memory) if memory != 0 else None
         self._note(self._decoded.broken if self._decoded else {})
         self._stands_in = _next_readable(len(dataset), self.broken)
-        self._told, self._begun = _Rows(), 0
+        self._told, self._begun = Rows(), 0
         source = Resident(dataset, self._decoded) if self._decoded else dataset
-        self._stream = None if self._at_once() else _workers(self, source, self._told, workers)
+        reader = Reader(source, views, seed, colour=self.device.type == "cpu")
+        pinned = self.device.type == "cuda"
+        self._stream = None if self._at_once() else start_workers(reader, self._told, workers, pinned=pinned)
 
     def __len__(self) -> int:
         """Batches an epoch."""
@@ -130,7 +118,7 @@ class Loader:
             self._note(collated.broken)
             if collated.broken and not len(collated.ids):
                 raise TooManyBroken(_in_a_row(self.dataset, collated.broken))
-            yield self._from_workers(number, collated)
+            yield self._fromstart_workers(number, collated)
 
     def rows(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
         """The rows of the data set that make up each batch of this process."""
@@ -162,7 +150,7 @@ class Loader:
 
         return self._batch(ids, index, {name: there[index] for name, there in decoded.present.items()}, make)
 
-    def _from_workers(self, epoch: int, collated: _Collated) -> Batch:
+    def _fromstart_workers(self, epoch: int, collated: Collated) -> Batch:
         ids, late = collated.ids, self.device.type != "cpu"
 
         def make(rows: slice) -> Views:
@@ -193,105 +181,6 @@ class TooManyBroken(ValueError):
     """More samples than allowed could not be read."""
 
 
-class _Prepared(NamedTuple):
-    id: int
-    row: int
-    views: Views
-    broken: dict[int, str]  # what was tried before
-
-
-class _Reader(torch.utils.data.Dataset[_Prepared]):
-    """What a worker does with one sample: read it, or the next one that can be read, and prepare its views."""
-
-    def __init__(self, dataset: Dataset | Resident, maker: Maker, seed: int, colour: bool) -> None:
-        self.dataset, self.maker, self.seed, self.colour = dataset, maker, seed, colour
-
-    def __getitem__(self, where: tuple[int, int]) -> _Prepared:
-        epoch, row = where
-        broken: dict[int, str] = {}
-        for step in range(min(IN_A_ROW, len(self.dataset))):
-            index = (row + step) % len(self.dataset)
-            try:
-                sample = self.dataset[index]
-            except Unreadable as error:
-                broken[index] = str(error)
-                continue
-            return _Prepared(sample.id, sample.index, self.prepared(sample, epoch), broken)
-        return _Prepared(0, row, {}, broken)
-
-    def prepared(self, sample: Sample, epoch: int) -> Views:
-        there = {name: sample.views[name] for name in self.dataset.views if name in sample.views}
-        return self.maker.prepare(there, sample.id, seed=self.seed, epoch=epoch, colour=self.colour)
-
-
-class _Rows:
-    """The batches of the epoch under way, as workers are told them: rows together with their epoch.
-
-    It knows nothing of the loader, so that a loader that nobody needs is gone at once, and its workers with it.
-    """
-
-    def __init__(self) -> None:
-        self.todo: list[list[tuple[int, int]]] = []
-
-    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
-        return iter(self.todo)
-
-    def __len__(self) -> int:
-        return len(self.todo)
-
-
-def _workers(loader: Loader, dataset: Dataset | Resident, rows: _Rows, workers: int | None) -> DataLoader[Any]:
-    """Worker processes that stay for all epochs."""
-    workers = max(1, _cores() // local_processes()) if workers is None else workers
-    reader = _Reader(dataset, loader.maker, loader.seed, loader.device.type == "cpu")
-    return DataLoader(
-        reader,
-        batch_sampler=rows,
-        num_workers=workers,
-        collate_fn=_Collate(reader),
-        persistent_workers=workers > 0,
-        pin_memory=loader.device.type == "cuda",
-    )
-
-
-class _Collated(NamedTuple):
-    ids: Tensor
-    rows: Tensor
-    views: Views
-    present: dict[str, Tensor]
-    broken: dict[int, str]
-
-
-class _Collate:
-    """Joins samples. A view that a sample lacks is zero, whether or not another sample of the batch has it."""
-
-    def __init__(self, reader: _Reader) -> None:
-        self.zeros: Views = {}
-        for sample in some_samples(reader.dataset):
-            if sample.views.keys() - self.zeros.keys():
-                made = reader.prepared(sample, epoch=0)
-                self.zeros |= {name: [torch.zeros_like(look) for look in looks] for name, looks in made.items()}
-        self.zeros = {name: self.zeros[name] for name in reader.dataset.views if name in self.zeros}
-
-    def __call__(self, samples: Sequence[_Prepared]) -> _Collated:
-        """No sample is left if one of them, and all after it, could not be read."""
-        broken = {index: why for sample in samples for index, why in sample.broken.items()}
-        samples = samples if all(sample.views for sample in samples) else []
-        ids, rows = (
-            torch.tensor([getattr(sample, which) for sample in samples], dtype=torch.int64) for which in ("id", "row")
-        )
-        views = {
-            name: [self._joined(samples, name, k) for k in range(len(looks))] for name, looks in self.zeros.items()
-        }
-        present = {name: torch.tensor([name in s.views for s in samples], dtype=torch.bool) for name in self.zeros}
-        return _Collated(ids, rows, views, present, broken)
-
-    def _joined(self, samples: Sequence[_Prepared], name: str, look: int) -> Tensor:
-        zero = self.zeros[name][look]
-        rows = [sample.views[name][look] if name in sample.views else zero for sample in samples]
-        return torch.stack(rows) if rows else zero[None][:0]
-
-
 def _in_a_row(dataset: Dataset, broken: dict[int, str]) -> str:
     row, why = next(iter(broken.items()))
     return f"{len(broken)} samples in a row cannot be read, from {dataset.name(row)}: {why}"
@@ -303,10 +192,6 @@ def _next_readable(count: int, broken: dict[int, str]) -> Tensor:
     for row in sorted(broken, reverse=True) * 2:  # twice round, for those before the end
         found[row] = found[(row + 1) % count]
     return found
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _check(loader: Loader) -> None:

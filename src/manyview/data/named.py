@@ -123,30 +123,18 @@ class Named:
         classes: Sequence[str],
         rows: Tensor,
     ) -> None:
-        self._data, self._title, self._ids, self._rows = data, title, ids, rows
+        self._data, self._title, self.ids, self._rows = data, title, ids, rows
         known = torch.tensor([-1 if label is None else int(label) for label in labels])
-        self._labels = known if bool((known >= 0).any()) else None
-        self._classes = () if self._labels is None else tuple(classes)
-
-    @property
-    def ids(self) -> Tensor:
-        return self._ids
-
-    @property
-    def labels(self) -> Tensor | None:
-        return self._labels
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        return self._classes
+        self.labels = known if bool((known >= 0).any()) else None
+        self.classes = () if self.labels is None else tuple(classes)
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def __getitem__(self, index: int) -> Sample:
         index = range(len(self))[index]
-        label = -1 if self._labels is None else int(self._labels[index])
-        return Sample(int(self._ids[index]), index, {"image": self._image(int(self._rows[index]))}, label)
+        label = -1 if self.labels is None else int(self.labels[index])
+        return Sample(int(self.ids[index]), index, {"image": self._image(int(self._rows[index]))}, label)
 
     def name(self, index: int) -> str:
         """The set, its split and the position there."""

@@ -74,19 +74,7 @@ class Paired:
         self._stems, self._rows = _match(self._files, complete_only)
         self._label(root, labels)
         self._forms: dict[str, Form | None] = {}
-        self._ids = torch.tensor([id_of(self._prefix + stem) for stem in self._stems])
-
-    @property
-    def ids(self) -> Tensor:
-        return self._ids
-
-    @property
-    def labels(self) -> Tensor | None:
-        return self._labels
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        return self._classes
+        self.ids = torch.tensor([id_of(self._prefix + stem) for stem in self._stems])
 
     @property
     def views(self) -> tuple[str, ...]:
@@ -103,8 +91,8 @@ class Paired:
     def __getitem__(self, index: int) -> Sample:
         index = range(len(self))[index]
         views = {view: self._view(view, path) for view, path in self.paths(index).items()}
-        label = -1 if self._labels is None else int(self._labels[index])
-        return Sample(int(self._ids[index]), index, views, label)
+        label = -1 if self.labels is None else int(self.labels[index])
+        return Sample(int(self.ids[index]), index, views, label)
 
     def decode(self, view: str, source: Source) -> Tensor:
         """A file of a view, or its bytes, with the channels and the type that the view has."""
@@ -127,7 +115,7 @@ class Paired:
 
     def _label(self, root: Path | Mapping[str, Path], labels: Labels) -> None:
         others = [] if isinstance(root, Mapping) else sibling_classes(os.fspath(root), self._prefix[:-1], self.views)
-        self._labels, self._classes = class_labels(self._stems, labels, others)
+        self.labels, self.classes = class_labels(self._stems, labels, others)
 
     def _view(self, view: str, path: str) -> Tensor:
         try:

@@ -33,16 +33,8 @@ class Subset:
 
     def __init__(self, dataset: Dataset, rows: Tensor) -> None:
         self.dataset, self.rows = dataset, rows
-        self._ids = dataset.ids[rows]
-        self._labels = None if dataset.labels is None else dataset.labels[rows]
-
-    @property
-    def ids(self) -> Tensor:
-        return self._ids
-
-    @property
-    def labels(self) -> Tensor | None:
-        return self._labels
+        self.ids = dataset.ids[rows]
+        self.labels = None if dataset.labels is None else dataset.labels[rows]
 
     @property
     def classes(self) -> tuple[str, ...]:

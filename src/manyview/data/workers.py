@@ -1,0 +1,129 @@
+"""What the loader's worker processes do: read samples, prepare their views, join them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from manyview.contract import Sample
+from manyview.data.dataset import Dataset, Unreadable
+from manyview.data.memory import Resident, local_processes, some_samples
+
+Views = dict[str, list[Tensor]]
+IN_A_ROW = 100  # so many unreadable samples in a row are no accident
+
+
+class Maker(Protocol):
+    """What the loader asks of a stack of views (`manyview.views.Stack`, or one's own)."""
+
+    def at_once(self, images: Tensor) -> bool: ...
+    def __call__(self, raw: Mapping[str, Tensor], ids: Tensor, *, seed: int, epoch: int) -> Views: ...
+    def prepare(self, views: Mapping[str, Tensor], id: int, *, seed: int, epoch: int, colour: bool) -> Views: ...
+    def finish(self, prepared: Views, ids: Tensor, *, seed: int, epoch: int, colour: bool) -> Views: ...
+
+
+def start_workers(reader: Reader, rows: Rows, workers: int | None, *, pinned: bool) -> DataLoader[Any]:
+    """Worker processes that stay for all epochs; one a core if nobody says how many."""
+    workers = max(1, _cores() // local_processes()) if workers is None else workers
+    return DataLoader(
+        reader,
+        batch_sampler=rows,
+        num_workers=workers,
+        collate_fn=Collate(reader),
+        persistent_workers=workers > 0,
+        pin_memory=pinned,
+    )
+
+
+class Prepared(NamedTuple):
+    id: int
+    row: int
+    views: Views
+    broken: dict[int, str]  # what was tried before
+
+
+class Reader(torch.utils.data.Dataset[Prepared]):
+    """What a worker does with one sample: read it, or the next one that can be read, and prepare its views."""
+
+    def __init__(self, dataset: Dataset | Resident, maker: Maker, seed: int, colour: bool) -> None:
+        self.dataset, self.maker, self.seed, self.colour = dataset, maker, seed, colour
+
+    def __getitem__(self, where: tuple[int, int]) -> Prepared:
+        epoch, row = where
+        broken: dict[int, str] = {}
+        for step in range(min(IN_A_ROW, len(self.dataset))):
+            index = (row + step) % len(self.dataset)
+            try:
+                sample = self.dataset[index]
+            except Unreadable as error:
+                broken[index] = str(error)
+                continue
+            return Prepared(sample.id, sample.index, self.prepared(sample, epoch), broken)
+        return Prepared(0, row, {}, broken)
+
+    def prepared(self, sample: Sample, epoch: int) -> Views:
+        there = {name: sample.views[name] for name in self.dataset.views if name in sample.views}
+        return self.maker.prepare(there, sample.id, seed=self.seed, epoch=epoch, colour=self.colour)
+
+
+class Rows:
+    """The batches of the epoch under way, as workers are told them: rows together with their epoch.
+
+    It knows nothing of the loader, so that a loader that nobody needs is gone at once, and its workers with it.
+    """
+
+    def __init__(self) -> None:
+        self.todo: list[list[tuple[int, int]]] = []
+
+    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
+        return iter(self.todo)
+
+    def __len__(self) -> int:
+        return len(self.todo)
+
+
+class Collated(NamedTuple):
+    ids: Tensor
+    rows: Tensor
+    views: Views
+    present: dict[str, Tensor]
+    broken: dict[int, str]
+
+
+class Collate:
+    """Joins samples. A view that a sample lacks is zero, whether or not another sample of the batch has it."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.zeros: Views = {}
+        for sample in some_samples(reader.dataset):
+            if sample.views.keys() - self.zeros.keys():
+                made = reader.prepared(sample, epoch=0)
+                self.zeros |= {name: [torch.zeros_like(look) for look in looks] for name, looks in made.items()}
+        self.zeros = {name: self.zeros[name] for name in reader.dataset.views if name in self.zeros}
+
+    def __call__(self, samples: Sequence[Prepared]) -> Collated:
+        """No sample is left if one of them, and all after it, could not be read."""
+        broken = {index: why for sample in samples for index, why in sample.broken.items()}
+        samples = samples if all(sample.views for sample in samples) else []
+        ids, rows = (
+            torch.tensor([getattr(sample, which) for sample in samples], dtype=torch.int64) for which in ("id", "row")
+        )
+        views = {
+            name: [self._joined(samples, name, k) for k in range(len(looks))] for name, looks in self.zeros.items()
+        }
+        present = {name: torch.tensor([name in s.views for s in samples], dtype=torch.bool) for name in self.zeros}
+        return Collated(ids, rows, views, present, broken)
+
+    def _joined(self, samples: Sequence[Prepared], name: str, look: int) -> Tensor:
+        zero = self.zeros[name][look]
+        rows = [sample.views[name][look] if name in sample.views else zero for sample in samples]
+        return torch.stack(rows) if rows else zero[None][:0]
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
