@@ -29,6 +29,7 @@ from torchvision.transforms import v2
 from manyview.contract import Sample
 from manyview.data.folder import Folder
 from manyview.data.loader import Loader
+from manyview.data.scenes import Scenes
 from manyview.views import IMAGENET, Look, Stack
 
 WORKERS = 2
@@ -199,6 +200,14 @@ def table(title: str, runs: dict[str, Pass], views: int, bars: dict[str, float],
         print(f"| {name} | {views / took:,.0f} | {took / best:.2f}x | {met} |", flush=True)
 
 
+def report_scenes(count: int, rounds: int) -> None:
+    """How fast the generated data set is made."""
+    data = Scenes(count)
+    data.batch(torch.arange(64))
+    took = interleaved({"": lambda: data.batch(torch.arange(count))}, budget=1e9, rounds=(rounds, rounds), at_most={})
+    print(f"\nScenes of 32 x 32: {count / took['']:,.0f} images/s rendered")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer pictures")
@@ -215,6 +224,7 @@ def main() -> None:
         bars = {"torchvision v1": 1.0, "lightly": 1.0}
         title = "224 x 224 with blur, from JPEG files"
         table(title, photo_pipelines(files), 2 * len(files), bars, args.rounds)
+    report_scenes(small // 2, args.rounds)
 
 
 if __name__ == "__main__":
