@@ -30,6 +30,9 @@ class Sample:
     label: int = -1
 
 
+Views = dict[str, list[Tensor]]
+"""Per raw view its looks, each (N, C, size, size): {"image": [look 1, look 2]}."""
+
 Gather = Callable[[Tensor], Tensor]
 """Joins the rows of all processes, with gradient; `alone` in one process."""
 

@@ -40,7 +40,13 @@ def room(name: str, *shape: int, device: torch.device) -> Tensor:
     return kept[:count].view(shape)
 
 
+def available() -> int:
+    """The cores that this process may use, of those that the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def cores() -> int:
+    """The cores that torch may use."""
     return torch.get_num_threads()
 
 

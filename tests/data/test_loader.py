@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import weakref
 from collections import Counter
 from collections.abc import Mapping
@@ -98,6 +100,29 @@ def test_two_processes_together_see_what_one_sees(memory: int | None) -> None:
         for k in range(2):
             joined = torch.cat([first[1]["image"][k], second[1]["image"][k]])
             assert torch.equal(one[1]["image"][k], joined)
+
+
+PROCESS = """
+import hashlib, sys
+from manyview.data import Loader, Scenes
+from manyview.views import STACKS
+loader = Loader(Scenes(40), STACKS["simclr"](32), 8, seed=3, rank=int(sys.argv[1]), world=int(sys.argv[2]))
+for batch in loader.epoch(2):
+    for row in range(len(batch)):
+        views = [view[row].numpy().tobytes() for view in batch.views()["image"]]
+        print(int(batch.ids[row]), hashlib.sha256(b"".join(views)).hexdigest())
+"""
+
+
+def test_two_real_processes_see_to_the_bit_what_one_sees() -> None:
+    def lines(rank: int, world: int) -> list[str]:
+        command = [sys.executable, "-c", PROCESS, str(rank), str(world)]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout.splitlines()
+
+    whole, first, second = lines(0, 1), lines(0, 2), lines(1, 2)
+    assert len(whole) == 40
+    joined = [first[i : i + 4] + second[i : i + 4] for i in range(0, 20, 4)]
+    assert whole == [line for batch in joined for line in batch]
 
 
 @pytest.mark.parametrize(("memory", "workers"), [(0, 0), (0, 2), (None, 0)])

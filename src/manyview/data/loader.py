@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from manyview.contract import Views
 from manyview.data.dataset import Dataset
 from manyview.data.memory import Resident, decode
-from manyview.data.workers import Collated, Maker, Reader, Rows, Views, start_workers
+from manyview.data.workers import Collated, Maker, Reader, Rows, start_workers
 from manyview.draws import key, order
 
 SHUFFLE = 0x5EED  # keeps the order of an epoch apart from what the views draw

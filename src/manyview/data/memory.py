@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from manyview.contract import Sample
+from manyview.cores import available
 from manyview.data.dataset import Batched, Dataset, Unreadable
 
 CHUNK = 1024
@@ -157,6 +158,6 @@ def _fill(dataset: Dataset, decoded: Decoded) -> bool:
 
 def _samples(dataset: Dataset) -> Iterator[tuple[int, Sample | str]]:
     """In order; our own decoders leave Python's lock, so that threads help. Others never promised to bear them."""
-    with ThreadPoolExecutor(os.cpu_count() if getattr(dataset, "threads", False) else 1) as pool:
+    with ThreadPoolExecutor(available() if getattr(dataset, "threads", False) else 1) as pool:
         for rows in torch.arange(len(dataset)).split(CHUNK):
             yield from zip(rows.tolist(), pool.map(lambda i: _read(dataset, i), rows.tolist()), strict=True)

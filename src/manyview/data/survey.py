@@ -14,6 +14,7 @@ from statistics import median_low
 
 from torch import Tensor
 
+from manyview.cores import available
 from manyview.data.dataset import Dataset, Unreadable
 from manyview.data.folder import Folder
 from manyview.data.image import Source, decode, read_header, reason
@@ -80,17 +81,13 @@ def survey(
     total, done = sum(map(len, splits.values())), 0
     for split, dataset in splits.items():
         _describe(result, split, dataset)
-        for index, looks in _look_at_all(dataset, fast, threads or _cores()):
+        for index, looks in _look_at_all(dataset, fast, threads or available()):
             tally.add(split, dataset, index, looks)
             done += 1
             if progress and (done % _CHUNK == 0 or done == total):
                 progress(done, total)
     tally.finish()
     return result
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _describe(result: Survey, split: str, dataset: Dataset) -> None:

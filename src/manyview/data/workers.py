@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -10,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from manyview.contract import Sample
+from manyview.contract import Sample, Views
+from manyview.cores import available
 from manyview.data.dataset import Dataset, Unreadable
 from manyview.data.memory import Resident, local_processes, some_samples
 
-Views = dict[str, list[Tensor]]
 IN_A_ROW = 100  # so many unreadable samples in a row are no accident
 
 
@@ -29,7 +28,7 @@ class Maker(Protocol):
 
 def start_workers(reader: Reader, rows: Rows, workers: int | None, *, pinned: bool) -> DataLoader[Any]:
     """Worker processes that stay for all epochs; one a core if nobody says how many."""
-    workers = max(1, _cores() // local_processes()) if workers is None else workers
+    workers = max(1, available() // local_processes()) if workers is None else workers
     return DataLoader(
         reader,
         batch_sampler=rows,
@@ -123,7 +122,3 @@ class Collate:
         zero = self.zeros[name][look]
         rows = [sample.views[name][look] if name in sample.views else zero for sample in samples]
         return torch.stack(rows) if rows else zero[None][:0]
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

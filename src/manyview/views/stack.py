@@ -14,15 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from manyview.contract import Views
 from manyview.cores import each
 from manyview.draws import key, uniform
 from manyview.views.blur import blur_
 from manyview.views.colour import grey_, jitter, solarise_, some_, taken
 from manyview.views.look import GEOMETRY, PHOTOMETRY, Array, Drawn, Look, draw
 from manyview.views.resample import crop_batch, crop_one
-
-Views = dict[str, list[Tensor]]
-"""Per raw view its looks, each (n, C, size, size): {"image": [look 1, look 2]}."""
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 CIFAR = ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))  # of CIFAR-10's training set

@@ -12,8 +12,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from manyview.contract import Views
 from manyview.draws import key
-from manyview.views.stack import Views
 
 
 class TransformStack:
