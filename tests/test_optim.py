@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from manyview.optim import LARS, OPTIMIZERS, SCHEDULES, constant, cosine, decayed_apart, set_lr, steps
+from manyview.optim import LARS, OPTIMIZERS, SCHEDULES, constant, cosine, set_lr, steps
 from tests.golden import golden
 
 
@@ -60,15 +60,24 @@ def test_a_negative_number_is_refused(name: str) -> None:
         LARS([torch.ones(1, requires_grad=True)], **{"lr": 0.1, name: -1.0})
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_every_optimizer_takes_the_two_groups(name: str) -> None:
+@pytest.mark.parametrize("name", ["sgd", "adamw"])
+def test_biases_and_norms_decay_only_if_asked_for(name: str) -> None:
     network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2))
     network[0].weight.requires_grad_(False)
     network.add_module("head", nn.Linear(2, 2))
-    groups = decayed_apart(network)
-    optimizer = OPTIMIZERS[name](groups, lr=0.1, weight_decay=0.5)
-    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.5, 0.0]
-    assert [len(group["params"]) for group in optimizer.param_groups] == [1, 4]
+    apart = OPTIMIZERS[name](network, lr=0.1, weight_decay=0.5, decay_norms=False)
+    assert [group["weight_decay"] for group in apart.param_groups] == [0.5, 0.0]
+    assert [len(group["params"]) for group in apart.param_groups] == [1, 4]
+    together = OPTIMIZERS[name](network, lr=0.1, weight_decay=0.5, decay_norms=True)
+    assert [len(group["params"]) for group in together.param_groups] == [5]
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_every_optimizer_leaves_what_is_frozen_and_takes_a_rate(name: str) -> None:
+    network = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    network[0].requires_grad_(False)
+    optimizer = OPTIMIZERS[name](network)
+    assert sum(len(group["params"]) for group in optimizer.param_groups) == 2
     set_lr(optimizer, 0.25)
     assert {group["lr"] for group in optimizer.param_groups} == {0.25}
 
@@ -85,5 +94,5 @@ def test_warm_up_rises_in_a_line_and_meets_the_rest() -> None:
     assert [steps(step, 100, milestones=(50,), warmup=10) for step in (0, 5, 10, 49, 50)] == [0, 0.5, 1, 1, 0.1]
     assert cosine(10, 100, warmup=10) == 1
     assert cosine(100, 100, warmup=10) == pytest.approx(0)
-    assert constant(3, 7) == 1
+    assert [constant(step, 7, warmup=2) for step in (0, 1, 2, 3)] == [0, 0.5, 1, 1]
     assert set(SCHEDULES) == {"constant", "cosine", "steps"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -69,7 +68,7 @@ def _scaled(parameter: Tensor, decay: float, trust: float) -> Tensor:
 
 def decayed_apart(module: nn.Module) -> list[dict[str, Any]]:
     """Two parameter groups: weights, which decay, and what has one axis or less (biases, norms), which does not."""
-    trained = [each for each in module.parameters() if each.requires_grad]
+    trained = _trained(module)
     groups: list[dict[str, Any]] = [
         {"params": [each for each in trained if each.ndim > 1]},
         {"params": [each for each in trained if each.ndim < 2], "weight_decay": 0.0},
@@ -77,15 +76,50 @@ def decayed_apart(module: nn.Module) -> list[dict[str, Any]]:
     return [group for group in groups if group["params"]]
 
 
-OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
-    "sgd": partial(torch.optim.SGD, momentum=0.9),
-    "lars": LARS,
-    "adamw": torch.optim.AdamW,
-}
+def sgd(
+    module: nn.Module,
+    *,
+    lr: float = 0.06,
+    momentum: float = 0.9,
+    weight_decay: float = 5e-4,
+    nesterov: bool = False,
+    decay_norms: bool = True,
+) -> torch.optim.Optimizer:
+    """Stochastic gradient descent with momentum. decay_norms: biases and norms decay as well, as in MoCo and CACR."""
+    params = _trained(module) if decay_norms else decayed_apart(module)
+    return torch.optim.SGD(params, lr=lr, momentum=momentum, weight_decay=weight_decay, nesterov=nesterov)
 
 
-def constant(step: float, total: float) -> float:
-    return 1.0
+def lars(
+    module: nn.Module, *, lr: float = 0.3, momentum: float = 0.9, weight_decay: float = 1e-6, trust: float = 0.001
+) -> torch.optim.Optimizer:
+    """`LARS`, for large batches: SimCLR, MoCo v3. Biases and norms have neither decay nor the scaling."""
+    return LARS(_trained(module), lr, momentum=momentum, weight_decay=weight_decay, trust=trust)
+
+
+def adamw(
+    module: nn.Module,
+    *,
+    lr: float = 1e-3,
+    betas: tuple[float, float] = (0.9, 0.999),
+    weight_decay: float = 0.05,
+    decay_norms: bool = False,
+) -> torch.optim.Optimizer:
+    """Adam with decoupled weight decay (Loshchilov & Hutter, ICLR 2019). decay_norms as for `sgd`."""
+    params = _trained(module) if decay_norms else decayed_apart(module)
+    return torch.optim.AdamW(params, lr=lr, betas=betas, weight_decay=weight_decay)
+
+
+def _trained(module: nn.Module) -> list[nn.Parameter]:
+    return [each for each in module.parameters() if each.requires_grad]
+
+
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"sgd": sgd, "lars": lars, "adamw": adamw}
+
+
+def constant(step: float, total: float, *, warmup: float = 0.0) -> float:
+    """The same all the time, after a linear rise from 0 over `warmup`."""
+    return step / warmup if step < warmup else 1.0
 
 
 def cosine(step: float, total: float, *, warmup: float = 0.0) -> float:

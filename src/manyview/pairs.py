@@ -66,7 +66,7 @@ def query_against_keys(
 def each_view_against_keys(
     views: Views,
     keys: Views,
-    negatives: Negatives,
+    negatives: Negatives | None,
     ids: Tensor | None = None,
     *,
     within_batch: float = 0.0,
@@ -74,9 +74,9 @@ def each_view_against_keys(
 ) -> list[Triple]:
     """Each view in turn is the query; its positives are the momentum keys of the other views. CACR Algorithm 3.
 
-    `negatives` come from elsewhere, such as a queue. `within_batch` is the weight of the same view's other queries
-    among them: 0 for none, 1 in Algorithm 3, 1/2 in AU-CL's MoCo version, whose batch pairs are unordered. V triples of
-    weight 1/V.
+    `negatives` come from elsewhere, such as a queue; None if there are none. `within_batch` is the weight of the same
+    view's other queries among them: 0 for none, 1 in Algorithm 3, 1/2 in AU-CL's MoCo version, whose batch pairs are
+    unordered. V triples of weight 1/V.
     """
     views, ids = _check(views, ids, gather if within_batch else alone, least=2)
     keys, key_ids = _check_keys(keys, views), gather(ids) if within_batch else ids
@@ -84,7 +84,10 @@ def each_view_against_keys(
     for v, view in enumerate(views):
         met = negatives
         if within_batch:
-            met = met + Negatives(gather(view), key_ids, ids, weight=within_batch)
+            batch = Negatives(gather(view), key_ids, ids, weight=within_batch)
+            met = batch if met is None else met + batch
+        if met is None:
+            raise ValueError("negatives: None, and within_batch is 0, so that there are none at all; give either")
         triples.append(Triple(view, _others(keys, v), met, weight=1 / len(views)))
     return triples
 

@@ -71,6 +71,7 @@ class Towers(nn.Module):
         self.predictor = nn.ModuleDict({} if predictor is None else {v: predictor(dim) for v, dim in dims.items()})
         self.momentum = _schedule(momentum)
         self.key = None if self.momentum is None else copy.deepcopy(self.query).requires_grad_(False)
+        self.dim = next(iter(dims.values()))  # of the vectors that are contrasted
         self.shuffle, self.normalize = shuffle, normalize
         self.momentum_at(0, 1)
 

@@ -1,0 +1,34 @@
+"""WHICH COMBINATION: one short declaration a method. `METHODS` names them; a method's signature is its schema.
+
+A parameter whose default is a partial of a function is a part: `--loss.name dcl` on the command line, or
+`jcl(encoder, loss=partial(losses.dcl, temperature=0.1))` in Python, puts another in its place.
+"""
+
+from collections.abc import Callable
+
+from manyview.methods.align_uniform import align_uniform, align_uniform_moco
+from manyview.methods.cacr import cacr, cacr_moco, uaur
+from manyview.methods.dcl import dcl, dclw
+from manyview.methods.hard_negative import hard_negative
+from manyview.methods.jcl import jcl, multikey
+from manyview.methods.method import Method, Seen, Term
+from manyview.methods.moco import moco_v1, moco_v2
+from manyview.methods.simclr import simclr
+
+METHODS: dict[str, Callable[..., Method]] = {
+    "simclr": simclr,
+    "dcl": dcl,
+    "dclw": dclw,
+    "moco_v1": moco_v1,
+    "moco_v2": moco_v2,
+    "multikey": multikey,
+    "jcl": jcl,
+    "cacr": cacr,
+    "cacr_moco": cacr_moco,
+    "uaur": uaur,
+    "align_uniform": align_uniform,
+    "align_uniform_moco": align_uniform_moco,
+    "hard_negative": hard_negative,
+}
+
+__all__ = ["METHODS", "Method", "Seen", "Term", *METHODS]
