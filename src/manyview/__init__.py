@@ -6,27 +6,44 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from manyview import data, distributed, encoders, losses, negatives, pairs, views
+    from manyview import data, diagnose, distributed, encoders, evaluate, losses, methods, negatives, pairs, views
     from manyview.contract import Negatives, Triple
+    from manyview.launch import pretrain
     from manyview.pairs import contrast
+    from manyview.run import Run, load
 
 __version__ = "0.1.0"
 __all__ = [
     "Negatives",
+    "Run",
     "Triple",
     "__version__",
     "contrast",
     "data",
+    "diagnose",
     "distributed",
     "encoders",
+    "evaluate",
+    "load",
     "losses",
+    "methods",
     "negatives",
     "pairs",
+    "pretrain",
     "views",
 ]
 
-_MODULES = ("data", "distributed", "encoders", "losses", "negatives", "pairs", "views")
-_HOMES = {"Negatives": "manyview.contract", "Triple": "manyview.contract", "contrast": "manyview.pairs"}
+_MODULES = (
+    "data", "diagnose", "distributed", "encoders", "evaluate", "losses", "methods", "negatives", "pairs", "views",
+)  # fmt: skip
+_HOMES = {
+    "Negatives": "manyview.contract",
+    "Run": "manyview.run",
+    "Triple": "manyview.contract",
+    "contrast": "manyview.pairs",
+    "load": "manyview.run",
+    "pretrain": "manyview.launch",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -8,7 +8,12 @@ import sys
 from difflib import get_close_matches
 
 COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": ("manyview.commands:demo", "two minutes of training on generated images"),
+    "pretrain": ("manyview.commands:pretrain", "learn an encoder from a folder of images"),
+    "export": ("manyview.commands:export", "a run's encoder for timm, torchvision, ONNX"),
     "check": ("manyview.data.check:command", "say what a data set holds: counts, sizes, labels, broken files"),
+    "list": ("manyview.commands:listed", "what there is: methods, encoders, data, views, recipes, losses"),
+    "show": ("manyview.commands:show", "a recipe with all its settings"),
 }
 """name -> (where its function is, one line of help). The function takes the arguments and returns the exit code."""
 

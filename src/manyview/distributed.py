@@ -13,6 +13,10 @@ def world_size() -> int:
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
+def rank() -> int:
+    return dist.get_rank() if world_size() > 1 else 0
+
+
 def gather(rows: Tensor) -> Tensor:
     """The rows of all processes in the order of their ranks, with gradient; processes may hold different numbers of
     rows.
@@ -25,6 +29,15 @@ def gather(rows: Tensor) -> Tensor:
     DistributedDataParallel takes makes it equal.
     """
     return rows if world_size() == 1 else _Gather.apply(rows)
+
+
+def any_of(here: bool, device: torch.device) -> bool:
+    """Whether it is so in any process. To be asked by all of them."""
+    if world_size() == 1:
+        return here
+    flag = torch.tensor(float(here), device=device)
+    dist.all_reduce(flag, dist.ReduceOp.MAX)
+    return bool(flag > 0)
 
 
 class _Gather(torch.autograd.Function):

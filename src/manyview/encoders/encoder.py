@@ -26,10 +26,13 @@ NETWORKS = {"patchnet": "manyview.encoders.patchnet", "small_alexnet": "manyview
 class Encoder(nn.Module):
     """A network that looks at images. Made by `create(name, **options)`, which makes the same one again.
 
-    dim      length of an embedding
-    network  the network itself, with the parameter names of its library
-    removed  the prefixes of the classifier that the library's own weights have, and this has not
+    dim         length of an embedding
+    network     the network itself, with the parameter names of its library
+    removed     the prefixes of the classifier that the library's own weights have, and this has not
+    preprocess  makes of a picture what the encoder was trained on; `manyview.load` sets it
     """
+
+    preprocess: Callable[[Any], Tensor] | None = None
 
     def __init__(self, name: str, options: dict[str, Any], backbone: Backbone) -> None:
         super().__init__()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from manyview.encoders.encoder import Encoder, create
+from manyview.whole import whole
 
 State = dict[str, Tensor]
 FORMAT = "1"
@@ -32,16 +32,11 @@ def save(encoder: Encoder, path: str | Path) -> None:
     path = Path(path)
     if not path.parent.is_dir():
         raise ValueError(f"path: there is no folder {path.parent}; make it first")
-    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        save_file(state, draft, metadata={"manyview_encoder": FORMAT, **recipe})
-        _sync(draft)
-        os.replace(draft, path)
+        with whole(path) as draft:
+            save_file(state, draft, metadata={"manyview_encoder": FORMAT, **recipe})
     except (OSError, SafetensorError) as error:
         raise ValueError(f"path: cannot write {path}: {error}") from None
-    finally:
-        draft.unlink(missing_ok=True)
-    _sync(path.parent)
 
 
 def load(path: str | Path) -> Encoder:
@@ -120,12 +115,3 @@ def _belongs(key: str, prefixes: tuple[str, ...]) -> bool:
 def _some(keys: list[str]) -> str:
     more = f" and {len(keys) - SHOWN} more" if len(keys) > SHOWN else ""
     return ", ".join(keys[:SHOWN]) + more
-
-
-def _sync(path: Path) -> None:
-    """Down to the disk, so that a power cut leaves the old file or the new one."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -1,0 +1,410 @@
+"""Run settings: what can be set, read off the signatures; recipes and flags, both strict.
+
+A setting has a key. Keys of a section, such as `loss.temperature`, belong to the part that the section names: its
+function's signature says which there are, of which type, and with which defaults. Naming another part (`--loss.name
+dcl`) brings that part's keys and refuses the replaced one's.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import yaml
+from jsonargparse import ArgumentError, ArgumentParser
+from torch import Tensor
+
+from manyview import encoders, optim
+from manyview.data import open_data
+from manyview.data.imbalance import Rule
+from manyview.losses import LOSSES
+from manyview.methods import METHODS
+from manyview.negatives import NEGATIVES
+from manyview.views import STACKS
+
+Flat = dict[str, Any]
+Precision = Literal["fp32", "bf16", "fp16", "fp64"]
+MACHINE = ("out", "device", "workers", "loggers", "quiet", "data.root", "data.download", "checkpoint_minutes")
+"""Settings that say where and how a run runs, not what it computes: a resumed run may change them."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """All settings of a run. The sections hold their part's name and its arguments.
+
+    out                 the run's folder; None: runs/ and a name made of method, data and settings
+    epochs, max_steps   how long; the schedule spans the epochs, and max_steps only ends a run early
+    batch_size          images a step, of all processes together
+    micro_batch         images that a process embeds at a time; the gradient stays that of the whole batch
+    precision           fp32; bf16 or fp16: mixed; fp64 for checks
+    clip                gradients are scaled down to this length, if longer
+    snapshots           epochs after which a checkpoint is kept for ever
+    checkpoint_minutes  a checkpoint after so many minutes, besides one an epoch
+    checkpoint_steps    and after so many steps
+    health_every        steps between two looks at the run's health
+    knn_every           epochs between two kNN scores, where labels exist; 0 for none
+    knn_bank            at most so many training images are the neighbours,
+    knn_queries         and so many images kept aside are scored
+    max_broken          the share of unreadable images that is too much
+    """
+
+    data: dict[str, Any]
+    views: dict[str, Any]
+    encoder: dict[str, Any]
+    method: dict[str, Any]
+    loss: dict[str, Any]
+    negatives: dict[str, Any]
+    head: dict[str, Any]
+    optimizer: dict[str, Any]
+    schedule: dict[str, Any]
+    out: str | None = None
+    epochs: int = 100
+    max_steps: int | None = None
+    batch_size: int = 256
+    micro_batch: int | None = None
+    seed: int = 0
+    precision: Precision = "fp32"
+    clip: float | None = None
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    workers: int | None = None
+    max_broken: float = 0.05
+    snapshots: tuple[int, ...] = ()
+    checkpoint_minutes: float = 5.0
+    checkpoint_steps: int | None = None
+    health_every: int = 20
+    knn_every: int = 1
+    knn_bank: int = 5000
+    knn_queries: int = 1000
+    loggers: tuple[str, ...] = ("tensorboard",)
+    quiet: bool = False
+
+
+class Key(NamedTuple):
+    """One setting."""
+
+    type: Any
+    default: Any
+    part: str = ""  # whose argument it is
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table of parts, one of which a run has.
+
+    chooser  the key that names it
+    default  its name; None: the method's own choice
+    hidden   arguments that are not settings, because the run gives them
+    more     keys that every part of the section has
+    """
+
+    table: Mapping[str, Callable[..., Any]]
+    default: str | None
+    chooser: str = "name"
+    hidden: tuple[str, ...] = ()
+    more: dict[str, Key] = field(default_factory=dict)
+
+
+PARTS = {  # of a method: its own parameters of these names have partials as defaults
+    "loss": Section(LOSSES, None, hidden=("present", "reduction", "gather")),
+    "negatives": Section(NEGATIVES, None, hidden=("dim", "generator")),
+    "head": Section(encoders.HEADS, None, hidden=("dim_in",)),
+}
+SECTIONS = {
+    "method": Section(METHODS, "dcl"),
+    **PARTS,
+    "views": Section(STACKS, "auto", "stack", ("views", "sensors"), {"size": Key(int | None, None)}),
+    "optimizer": Section(optim.OPTIMIZERS, "sgd"),
+    "schedule": Section(optim.SCHEDULES, "cosine", more={"per": Key(Literal["step", "epoch"], "step")}),
+}
+REQUIRED = inspect.Parameter.empty
+
+
+def read_recipe(path: str | Path) -> Flat:
+    """The settings of a YAML file, by key."""
+    try:
+        found = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: is no YAML: {' '.join(str(error).split())}") from None
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{path}: expected settings such as 'epochs: 100', got {type(found).__name__}")
+    return flat(found)
+
+
+def flat(settings: Mapping[str, Any]) -> Flat:
+    """{"loss": {"name": "dcl"}} to {"loss.name": "dcl"}; a section given as a text is its part's name."""
+    found: Flat = {}
+    for key, value in settings.items():
+        key = str(key).replace("-", "_")
+        section = key.partition(".")[0]
+        if isinstance(value, Mapping) and "." not in key and key in _sections():
+            found |= {f"{key}.{str(name).replace('-', '_')}": each for name, each in value.items()}
+        elif key in _sections():
+            found[f"{key}.{_chooser(section)}"] = value
+        else:
+            found[key] = value
+    return found
+
+
+def read_flags(arguments: Sequence[str]) -> Flat:
+    """`--key value`, `--key=value`, and `--key` alone for yes; the values still as texts."""
+    found: Flat = {}
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("--") or len(word) == 2:
+            raise ValueError(f"expected --key value, got {word!r}")
+        key, equals, value = word[2:].partition("=")
+        if not equals:
+            value = rest.pop(0) if rest and not rest[0].startswith("--") else "true"
+        found |= flat({key: value})
+    return found
+
+
+def resolve(recipe: Flat, given: Flat) -> Config:
+    """The whole configuration from a recipe and what a person gave on top of it (texts or values)."""
+    given = {_full(key): value for key, value in given.items()}
+    kept = {key: value for key, value in recipe.items() if not _replaced(key, recipe, given)}
+    keys = schema({**kept, **given})
+    given = {_unique(key, keys): value for key, value in given.items()}
+    for key in (*kept, *given):
+        if key not in keys:
+            raise ValueError(_unknown(key, keys))
+    values = _typed(keys, kept, given)
+    missing = [key for key, value in values.items() if value is REQUIRED]
+    if missing:
+        raise ValueError(f"{missing[0]}: is needed; give --{_spoken(missing[0])}")
+    _check(values)
+    return Config(**_nested(values))
+
+
+def schema(chosen: Flat) -> dict[str, Key]:
+    """All keys of a run with these parts."""
+    own = {each.name: Key(hint, each.default) for each, hint in _settings()}
+    data = {"data.name": Key(str, REQUIRED), **_keys("data", open_data, hidden=("data",))}
+    data["data.imbalance"] = Key(Rule | None, None)
+    encoder = {
+        "encoder.name": Key(str, "patchnet"),
+        **_keys("encoder", encoders.create, hidden=("name", "channels", "size")),
+    }
+    encoder["encoder.options"] = Key(dict[str, Any], {})
+    method = METHODS[_choice("method", chosen)]
+    for section in SECTIONS:
+        own |= _section_keys(section, chosen, method)
+    return {**data, **encoder, **own}
+
+
+def to_yaml(config: Config) -> str:
+    """All settings, so that the file alone runs the job again."""
+    plain = {each.name: getattr(config, each.name) for each in fields(config)}
+    return str(yaml.safe_dump(_plain(plain), sort_keys=False, allow_unicode=True))
+
+
+def from_yaml(path: str | Path) -> Config:
+    return resolve(read_recipe(path), {})
+
+
+def differences(old: Config, new: Config) -> list[str]:
+    """The settings that make two runs other runs, `key: old -> new`."""
+    before, after = (flat({each.name: getattr(config, each.name) for each in fields(config)}) for config in (old, new))
+    keys = [key for key in {**before, **after} if key not in MACHINE and before.get(key) != after.get(key)]
+    return [f"{key}: {before.get(key)} -> {after.get(key)}" for key in keys]
+
+
+def part(config: Config, section: str) -> Callable[..., Any]:
+    """The part that a section names, with its arguments."""
+    about, options = SECTIONS[section], dict(getattr(config, section))
+    name = options.pop(about.chooser)
+    return partial(about.table[name], **{key: value for key, value in options.items() if key not in about.more})
+
+
+def _sections() -> tuple[str, ...]:
+    return ("data", "encoder", *SECTIONS)
+
+
+def _chooser(section: str) -> str:
+    return SECTIONS[section].chooser if section in SECTIONS else "name"
+
+
+def _full(key: str) -> str:
+    """`method` stands for `method.name`."""
+    return f"{key}.{_chooser(key)}" if key in _sections() else key
+
+
+def _spoken(key: str) -> str:
+    """As a flag."""
+    section, _, name = key.partition(".")
+    short = section if name and name == _chooser(section) else key
+    return short.replace("_", "-")
+
+
+def _replaced(key: str, recipe: Flat, given: Flat) -> bool:
+    """Whether a recipe's setting belongs to a part for which a person has chosen another."""
+    section = key.partition(".")[0]
+    above = ("method", *PARTS) if section in PARTS else (section,)
+    choosers = [f"{each}.{_chooser(each)}" for each in above if each in _sections() and each in ("method", section)]
+    return any(c in given and c in recipe and given[c] != recipe[c] and key != c for c in choosers)
+
+
+def _choice(section: str, chosen: Flat) -> str:
+    about = SECTIONS[section]
+    name = chosen.get(f"{section}.{about.chooser}", about.default)
+    if name not in about.table:
+        near = get_close_matches(str(name).replace("-", "_"), about.table, n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(about.table)}"
+        raise ValueError(f"{section}: there is none named {name!r}; {hint}")
+    return str(name)
+
+
+def _section_keys(section: str, chosen: Flat, method: Callable[..., Any]) -> dict[str, Key]:
+    about, chooser = SECTIONS[section], f"{section}.{SECTIONS[section].chooser}"
+    own = inspect.signature(method).parameters[section].default if section in PARTS else None
+    if own is not None:  # the method's choice, with its numbers
+        usual = next(name for name, function in about.table.items() if function is own.func)
+        name = _choice(section, {chooser: usual, **chosen})
+        defaults = own.keywords if name == usual else {}
+    elif about.default == "auto" and chosen.get(chooser, "auto") == "auto":
+        return {chooser: Key(str, "auto"), **{f"{section}.{key}": each for key, each in about.more.items()}}
+    else:
+        name, defaults = _choice(section, chosen), {}
+    parts = tuple(PARTS) if section == "method" else ()
+    found = _keys(section, about.table[name], hidden=about.hidden + parts, defaults=defaults, part=name)
+    more = {f"{section}.{key}": each for key, each in about.more.items()}
+    return {chooser: Key(str, name), **found, **more}
+
+
+def _keys(
+    section: str,
+    function: Callable[..., Any],
+    *,
+    hidden: tuple[str, ...] = (),
+    defaults: Mapping[str, Any] | None = None,
+    part: str = "",
+) -> dict[str, Key]:
+    """What a function can be given by keyword, but not what is hidden; the first positional ones are the run's."""
+    hints, keys = typing.get_type_hints(function), {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        settable = parameter.kind is parameter.KEYWORD_ONLY or parameter.default is not REQUIRED
+        if settable and name not in hidden:
+            default = (defaults or {}).get(name, parameter.default)
+            keys[f"{section}.{name}"] = Key(_settable(hints[name]), default, part)
+    return keys
+
+
+def _settable(hint: Any) -> Any:
+    """A type without what a recipe cannot hold: a learnt temperature's tensor, a path's object."""
+    if typing.get_origin(hint) not in (typing.Union, types.UnionType):
+        return hint
+    kept = [each for each in typing.get_args(hint) if each is not Tensor and "Path" not in str(each)]
+    return typing.Union[tuple(kept)]  # noqa: UP007
+
+
+def _settings() -> list[tuple[Any, Any]]:
+    hints = typing.get_type_hints(Config)
+    return [(each, hints[each.name]) for each in fields(Config) if each.name not in _sections()]
+
+
+def _unique(key: str, keys: Mapping[str, Key]) -> str:
+    """A key that only one section has may be given without it: --lr for --optimizer.lr."""
+    if key in keys or "." in key:
+        return key
+    found = [each for each in keys if each.rpartition(".")[2] == key]
+    if len(found) > 1:
+        raise ValueError(f"--{key}: which of {', '.join('--' + each for each in found)}?")
+    return found[0] if found else key
+
+
+def _unknown(key: str, keys: Mapping[str, Key]) -> str:
+    section, _, name = key.rpartition(".")
+    there = [each for each in keys if each.startswith(section + ".")] if section else []
+    part = next((keys[each].part for each in there if keys[each].part), "")
+    near = get_close_matches(key, keys, n=1, cutoff=0.7)
+    if not near:
+        tails = {each.rpartition(".")[2]: each for each in keys}
+        near = [tails[tail] for tail in get_close_matches(name, tails, n=1, cutoff=0.7)]
+    if part:
+        takes = ", ".join(each.rpartition(".")[2] for each in there) or "nothing"
+        hint = f"did you mean {near[0]!r}?" if near and near[0] in there else f"{section} {part} takes {takes}"
+    else:
+        hint = f"did you mean {near[0]!r}?" if near else "`manyview show` lists all settings"
+    return f"{key}: there is no such setting; {hint}"
+
+
+def _typed(keys: Mapping[str, Key], recipe: Flat, given: Flat) -> Flat:
+    """The values, checked against their types; texts of flags are read as YAML reads them."""
+    parser = ArgumentParser(exit_on_error=False, add_help=False)
+    for key, each in keys.items():
+        parser.add_argument(f"--{key}", type=each.type, default=None if each.default is REQUIRED else each.default)
+    texts = {key: value for key, value in given.items() if isinstance(value, str)}
+    values = {**recipe, **{key: value for key, value in given.items() if key not in texts}}
+    found = {key: each.default for key, each in keys.items()}
+    for key in values:
+        found[key] = _one(partial(parser.parse_object, _nested({key: values[key]})), key, values[key], keys)
+    for key, text in texts.items():
+        found[key] = _one(partial(parser.parse_args, [f"--{key}={_listed(text, keys[key].type)}"]), key, text, keys)
+    return found
+
+
+def _one(parse: Callable[[], Any], key: str, value: Any, keys: Mapping[str, Key]) -> Any:
+    try:
+        return parse()[key]
+    except (ArgumentError, TypeError, ValueError):
+        raise ValueError(f"{key}: expected {_said(keys[key].type)}, got {value!r}") from None
+
+
+def _listed(text: str, hint: Any) -> str:
+    """`1,20,200` and a single 7 are lists where a list is wanted."""
+    origins = {typing.get_origin(each) for each in (hint, *typing.get_args(hint))}
+    many = origins & {tuple, list, Sequence}
+    return text if not many or text.startswith(("[", "null")) else f"[{text}]"
+
+
+def _said(hint: Any) -> str:
+    """A type in words."""
+    words = {int: "a whole number", float: "a number", str: "a text", bool: "true or false", type(None): "null"}
+    if hint in words:
+        return words[hint]
+    origin, within = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        return "one of " + ", ".join(map(str, within))
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(_said(each) for each in within)
+    if origin in (tuple, list, Sequence):
+        return f"a list, each {_said(within[0])}"
+    return "a table of settings"
+
+
+def _check(values: Flat) -> None:
+    """Numbers that no run could have."""
+    for key in ("epochs", "batch_size", "micro_batch", "max_steps", "checkpoint_steps", "health_every", "knn_bank", "knn_queries"):
+        if values[key] is not None and values[key] < 1:
+            raise ValueError(f"{key}: expected at least 1, got {values[key]}")
+    for key in ("optimizer.lr", "clip"):
+        if values[key] is not None and not values[key] > 0:
+            raise ValueError(f"{key}: expected a number above 0, got {values[key]}")
+
+
+def _nested(values: Flat) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        section, dot, name = key.partition(".")
+        if dot:
+            found.setdefault(section, {})[name] = value
+        else:
+            found[key] = value
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """As YAML can write it."""
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,106 @@
+"""What training must not see: images kept aside to score the encoder on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from manyview.contract import Sample
+from manyview.data.dataset import Batched, Dataset
+from manyview.data.imbalance import imbalanced
+from manyview.data.open import open_data
+from manyview.data.selection import subset
+from manyview.draws import key, order
+
+SHARE, MOST = 0.1, 1000  # of the images, and how many, that are kept aside where there is no test split
+ASIDE = 0x5C0DE  # keeps this draw apart from others with the same seed
+
+
+@dataclass(frozen=True, eq=False)
+class Divided:
+    """Images to learn from, and labelled images to score on, None where there are no labels."""
+
+    train: Dataset
+    test: Dataset | None
+
+
+def divided(data: Dataset | str, *, imbalance: Any = None, **options: Any) -> Divided:
+    """The training images of a data set and its test split; without one, a tenth of the labelled images is kept aside.
+
+    `options` are those of `open_data`. Which images are kept aside depends on their ids alone.
+    """
+    train = open_data(data, **options) if isinstance(data, str) else data
+    test = _test_split(data, options) if isinstance(data, str) else None
+    train = train if imbalance is None else imbalanced(train, imbalance)
+    if not _labelled(train):
+        return Divided(train, None)
+    if test is not None and _labelled(test) and test.classes == train.classes:
+        return Divided(train, test)
+    return _aside(train)
+
+
+def some(dataset: Dataset, count: int) -> Dataset:
+    """At most `count` labelled samples, chosen by their ids alone."""
+    assert dataset.labels is not None
+    labelled = (dataset.labels >= 0).nonzero()[:, 0]
+    chosen = labelled[order(key(ASIDE, dataset.ids[labelled]))[:count]]
+    return dataset if len(chosen) == len(dataset) else subset(dataset, chosen.sort().values)
+
+
+def only_view(dataset: Dataset, view: str) -> Dataset:
+    """A data set of one of its raw views."""
+    if dataset.views == (view,):
+        return dataset
+    return (BatchedOneView if isinstance(dataset, Batched) else OneView)(dataset, view)
+
+
+class OneView:
+    """Built by `only_view`."""
+
+    def __init__(self, dataset: Dataset, view: str) -> None:
+        self.dataset, self.views = dataset, (view,)
+        self.ids, self.labels, self.classes = dataset.ids, dataset.labels, dataset.classes
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: int) -> Sample:
+        sample = self.dataset[index]
+        return replace(sample, views={name: sample.views[name] for name in self.views if name in sample.views})
+
+    def name(self, index: int) -> str:
+        return self.dataset.name(index)
+
+
+class BatchedOneView(OneView):
+    """One view of a data set that makes many samples at once."""
+
+    def batch(self, index: Tensor) -> dict[str, Tensor]:
+        made = cast(Batched, self.dataset).batch(index)
+        return {name: made[name] for name in self.views}
+
+
+def _test_split(data: str, options: dict[str, Any]) -> Dataset | None:
+    try:
+        return open_data(data, **{**options, "split": "test"})
+    except (ValueError, OSError):  # most folders have none
+        return None
+
+
+def _labelled(dataset: Dataset) -> bool:
+    """Whether kNN has something to tell apart."""
+    return dataset.labels is not None and len(dataset.labels[dataset.labels >= 0].unique()) > 1
+
+
+def _aside(dataset: Dataset) -> Divided:
+    assert dataset.labels is not None
+    labelled = (dataset.labels >= 0).nonzero()[:, 0]
+    count = min(MOST, int(SHARE * len(labelled)))
+    if not count:
+        return Divided(dataset, None)
+    chosen = torch.zeros(len(dataset), dtype=torch.bool)
+    chosen[labelled[order(key(ASIDE, dataset.ids[labelled]))[:count]]] = True
+    return Divided(subset(dataset, ~chosen), subset(dataset, chosen))

@@ -1,0 +1,211 @@
+"""The traffic light of a run: from the measures of its steps to one plain sentence.
+
+The thresholds come from runs of 100 to 1000 steps of a PatchNet of half width on 5,000 procedural scenes of 32 px, most
+with batches of 64 and SGD at 0.06. The usual settings ("usual" below: InfoNCE, DCL, CACR, UAUR, AU-CL, HN-CL, with a
+batch or a queue) are too short to show in nearest neighbours that they learn; what sets them apart from the runs made to
+fail are the measures themselves. Where a number was reasoned and not measured, it says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+Level = Literal["healthy", "warning", "bad"]
+Word = Literal[
+    "starting", "healthy", "diverging", "broken data", "collapsing", "collapsed dimensions", "saturated", "not learning"
+]
+
+STARTING = 6  # measurements before embeddings are judged: an untrained network's all look alike
+WINDOW = 5  # measurements that are averaged, since one batch tells little; the first is then no longer among them
+
+# Similarity of different images: at most 0.84 in usual runs, 0.96 for a while with batches of 8; above 0.995 after 20
+# steps of attraction alone or of a temperature of 0.005.
+ALIKE = 0.97
+# Of what was left to a similarity of 1 at first: a network may begin at 0.98, and is then not at fault. Reasoned.
+NARROWED = 0.5
+# Dimensions in use, by RankMe: at least 4.6 (UAUR) in usual runs, 2 to 3 with learning rates of 1 and 10.
+DIMENSIONS = 3.5
+ENOUGH = 32  # dimensions that must be possible: a batch of 4 has 8 at most, and 2 in use mean nothing
+# q_B, the factor of the gradient. Reasoned: below 0.1 nine tenths of the gradient are gone. None of those runs came near
+# (0.64 and more, even with batches of 4, which had not learnt enough); small networks on easy points fall to 0.01.
+SATURATED = 0.1
+EXPLODED = 10.0  # times the first loss, or 10 if that is below 1, by which a loss may grow; reasoned
+ONE_COLOUR = TWINS = 0.1  # share of pictures: crops of sound scenes had none; the limit is reasoned
+UNREADABLE = 0.01  # share of the files; reasoned
+MOST = 0.5  # a share of the data that is no longer a warning
+LATE = 1000  # steps by which neighbours should be better than before training; reasoned: after 200 they were not yet
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a run is doing: a colour, a word, and a sentence with the number that led to it and what to do."""
+
+    level: Level
+    word: Word
+    text: str
+
+
+class Sign(NamedTuple):
+    """Something wrong: what was seen, with its number, and what to do about it."""
+
+    level: Level
+    word: Word
+    seen: str
+    advice: str
+
+
+class Health:
+    """Fed with the measures of a step now and then, says how the run is doing.
+
+    coupled  whether the loss's gradient is scaled by q_B: info_nce, jcl, hard_negative
+
+    >>> health = Health(coupled=True)
+    >>> health.update(step, measure(...), loss=2.3, gradient=0.8)     # every 20 steps
+    >>> health.verdict().text
+    """
+
+    def __init__(self, *, coupled: bool) -> None:
+        self.coupled = coupled
+        self.measured = 0  # times
+        self.first: dict[str, float] = {}
+        self.recent: list[dict[str, float]] = []
+        self.since: dict[str, int] = {}  # word: the step from which on it has been true
+        self.knn: dict[str, float] = {}  # untrained, best, last, and the step of the last
+
+    def update(
+        self,
+        step: int,
+        measures: Mapping[str, float],
+        *,
+        loss: float,
+        gradient: float,
+        unreadable: float = 0.0,
+        flat: float = 0.0,
+        twins: float = 0.0,
+        knn: float | None = None,
+        untrained_knn: float | None = None,
+    ) -> None:
+        """One measurement.
+
+        measures          of `manyview.diagnose.measure`
+        gradient          its norm over all parameters
+        unreadable        share of the data's files
+        flat, twins       `flat_share` and `twin_share` of the pictures
+        knn               where it was just scored
+        untrained_knn     the same before training; once is enough
+        """
+        data = {"unreadable": unreadable, "flat": flat, "twins": twins}
+        record = {"step": float(step), "loss": loss, "gradient": gradient, **data, **measures}
+        self.measured += 1
+        self.first = self.first or record
+        self.recent = [*self.recent, record][-WINDOW:]
+        if untrained_knn is not None:
+            self.knn["untrained"] = untrained_knn
+        if knn is not None:
+            self.knn |= {"step": float(step), "last": knn, "best": max(knn, self.knn.get("best", knn))}
+        self.since = {sign.word: self.since.get(sign.word, step) for sign in self._signs()}
+
+    def verdict(self) -> Verdict:
+        sign = next(self._signs(), None)
+        if sign is not None:
+            text = f"{sign.word} since step {self.since[sign.word]}: {sign.seen}: {sign.advice}"
+            return Verdict(sign.level, sign.word, text)
+        if self.measured < STARTING:
+            return Verdict("healthy", "starting", f"starting: {self.measured} of {STARTING} measurements made")
+        return Verdict("healthy", "healthy", f"healthy: {self._praise()}")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain numbers, lists and dicts."""
+        return {
+            "measured": self.measured,
+            "first": dict(self.first),
+            "recent": [dict(record) for record in self.recent],
+            "since": dict(self.since),
+            "knn": dict(self.knn),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        missing = sorted(set(self.state_dict()) - set(state))
+        if missing:
+            raise ValueError(f"state: {', '.join(missing)} is missing; give what state_dict() gave")
+        self.measured, self.first = int(state["measured"]), dict(state["first"])
+        self.recent = [dict(record) for record in state["recent"]]
+        self.since, self.knn = dict(state["since"]), dict(state["knn"])
+
+    def _signs(self) -> Iterator[Sign]:
+        """What is wrong, the gravest first."""
+        if not self.recent:
+            return
+        yield from self._diverging()
+        if self.measured >= WINDOW // 2 + 1:
+            yield from self._broken_data()
+        if self.measured >= STARTING:
+            yield from self._collapsing()
+            yield from self._collapsed_dimensions()
+            yield from self._saturated()
+            yield from self._not_learning()
+
+    def _mean(self, name: str) -> float:
+        values = [record[name] for record in self.recent if name in record]
+        return sum(values) / len(values) if values else math.nan
+
+    def _diverging(self) -> Iterator[Sign]:
+        first, last = self.first["loss"], self.recent[-1]["loss"]
+        advice = "lower the learning rate or clip gradients, and go on from an earlier checkpoint"
+        if not math.isfinite(last):
+            yield Sign("bad", "diverging", f"the loss is {last}, which is no number", advice)
+        elif len(self.recent) > 2 and not any(math.isfinite(record["gradient"]) for record in self.recent[-3:]):
+            yield Sign("bad", "diverging", f"the gradient's norm is {self.recent[-1]['gradient']}", advice)
+        elif last - first > EXPLODED * max(1.0, abs(first)):
+            yield Sign("bad", "diverging", f"the loss has grown from {first:.3g} to {last:.3g}", advice)
+
+    def _broken_data(self) -> Iterator[Sign]:
+        faults = {
+            "unreadable": (UNREADABLE, "of the files cannot be read", "mend them or leave them out"),
+            "flat": (ONE_COLOUR, "of the pictures have one single colour", "look at the files and at the crops"),
+            "twins": (TWINS, "of the pictures are there twice or more", "leave the copies out"),
+        }
+        for name, (limit, seen, advice) in faults.items():
+            share = self._mean(name)
+            if share > limit:
+                yield Sign("bad" if share > MOST else "warning", "broken data", f"{share:.0%} {seen}", advice)
+
+    def _collapsing(self) -> Iterator[Sign]:
+        alike, at_first = self._mean("query_similarity"), self.first["query_similarity"]
+        if alike > ALIKE and 1 - alike < NARROWED * (1 - at_first):
+            seen = f"all images are becoming the same vector (similarity of different images {alike:.3f})"
+            yield Sign("bad", "collapsing", seen, "lower the learning rate, raise the temperature or add negatives")
+
+    def _collapsed_dimensions(self) -> Iterator[Sign]:
+        rank, limit = self._mean("rank"), self._mean("rank_limit")
+        if limit >= ENOUGH and rank < DIMENSIONS and self._mean("query_similarity") <= ALIKE:
+            seen = f"the vectors use about {rank:.1f} of {limit:.0f} possible dimensions"
+            advice = "lower the learning rate, or weigh near negatives more (a lower temperature, a higher t_neg)"
+            yield Sign("warning", "collapsed dimensions", seen, advice)
+
+    def _saturated(self) -> Iterator[Sign]:
+        factor, negatives = self._mean("coupling"), self._mean("negatives")
+        if self.coupled and factor < SATURATED:
+            seen = f"the positive is already told apart from its {negatives:.0f} negatives (q_B {factor:.2g})"
+            advice = "try dcl, more negatives (a larger batch, a queue) or a higher temperature"
+            yield Sign("warning", "saturated", seen, advice)
+
+    def _not_learning(self) -> Iterator[Sign]:
+        untrained, best = self.knn.get("untrained", math.nan), self.knn.get("best", math.nan)
+        if best < untrained and self.knn["step"] >= self.first["step"] + LATE:
+            seen = f"neighbours find the class of {best:.1%} at best, and of {untrained:.1%} before training"
+            advice = "milder views, another learning rate or temperature, or longer training"
+            yield Sign("warning", "not learning", seen, advice)
+
+    def _praise(self) -> str:
+        text = (
+            f"similarity {self._mean('positive_similarity'):.2f} of positives and "
+            f"{self._mean('query_similarity'):.2f} of different images, "
+            f"{self._mean('rank'):.0f} of {self._mean('rank_limit'):.0f} dimensions in use"
+        )
+        if {"last", "untrained"} <= set(self.knn):
+            text += f", neighbours {self.knn['last']:.1%}, untrained {self.knn['untrained']:.1%}"
+        return text

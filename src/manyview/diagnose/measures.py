@@ -1,0 +1,170 @@
+"""What the embeddings of one step say about a run. Cheap: it reads the vectors that the loss has just seen.
+
+At most `QUERIES` queries are read (the first), and of each source of negatives at most `KEYS` vectors (`PER_QUERY`
+where each query has its own), evenly spread over it, each counting for those left out: sums over the negatives are then
+estimates, and exact below that.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from manyview.contract import Negatives, Source, alone
+from manyview.losses.inputs import Inputs, average, check_inputs
+from manyview.losses.streaming import Stream
+
+QUERIES = 512
+KEYS = 1024  # of keys that all queries share
+PER_QUERY = 32  # of keys that each query has for itself, which have to be gathered
+RANKED = 256  # queries that the rank is measured on
+
+
+@torch.no_grad()
+def measure(
+    query: Tensor,
+    positives: Tensor,
+    negatives: Negatives,
+    *,
+    temperature: float | None,
+    t_neg: float,
+    present: Tensor | None = None,
+) -> dict[str, float]:
+    """All measures of one step by name, for what the loss was given: query (N, d), positives (N, K, d), negatives.
+
+    alignment, uniformity             Wang & Isola 2020, lower is better
+    rank, rank_limit                  `rankme` and the most it could be
+    positive_similarity, negative_similarity, gap
+                                      means of <q, k>, and the difference
+    query_similarity                  mean cosine of queries of different images, whatever the negatives are
+    entropy, entropy_limit, entropy_share
+                                      `conditional_entropy` at t_neg, ln of the number of negatives, and their ratio
+    negatives                         how many a query has
+    coupling                          q_B at `temperature`; left out without one
+    """
+    n = min(len(query), QUERIES)
+    given = check_inputs(query[:n], positives[:n], None if present is None else present[:n], "mean")
+    ids = _images(negatives, n, query.device)
+    stream = Stream(given.query, _fewer(negatives, n))
+    positive = float(average(given.over_positives(given.similarities()), given.present, "mean", alone))
+    negative = float(stream.softmax(0.0, value=(1.0, 0.0)).mean.mean())
+    uniform, alike = _among_queries(given.query, ids)
+    entropy, limit = conditional_entropy(stream, t_neg), float(stream.count.double().log().mean())
+    measured = {
+        "alignment": float(average(given.over_positives(given.distances()), given.present, "mean", alone)),
+        "uniformity": uniform,
+        "rank": rankme(given.query),
+        "rank_limit": float(min(n, RANKED, query.shape[1])),
+        "positive_similarity": positive,
+        "negative_similarity": negative,
+        "gap": positive - negative,
+        "query_similarity": alike,
+        "entropy": entropy,
+        "entropy_limit": limit,
+        "entropy_share": entropy / limit if limit > 0 else 1.0,
+        "negatives": float(stream.count.double().mean()),
+    }
+    return measured if temperature is None else measured | {"coupling": coupling(given, stream, temperature)}
+
+
+def rankme(x: Tensor) -> float:
+    """exp of the entropy of the singular values of x (n, d), made to sum to 1: how many dimensions are in use.
+
+    RankMe (Garrido et al., ICML 2023), Eq. 1, on the first `RANKED` rows. From 1, when all vectors are parallel, to
+    min(n, d). NaN if x has any.
+    """
+    x = x[:RANKED].double()
+    if not torch.isfinite(x).all():
+        return math.nan
+    gram = x @ x.T if len(x) < x.shape[1] else x.T @ x  # several times cheaper than singular values of x
+    values = torch.linalg.eigvalsh(gram).clamp_min(0).sqrt()
+    share = values / values.sum()
+    return float(torch.special.entr(share).sum().exp())
+
+
+def conditional_entropy(stream: Stream, t_neg: float) -> float:
+    """H(X-|X), CACR Eq. 8: the entropy of the weights softmax_j(-t_neg |q_i - n_ij|^2), mean over the queries.
+
+    At most ln of the number of negatives, where all weigh the same (the paper's ln(M - 1) counts the image itself
+    among M). Falls when some negatives come to matter more than others.
+    """
+    sums = stream.softmax(2 * t_neg, -t_neg, value=(2 * t_neg, -t_neg))
+    return float((sums.log_sum_exp - sums.mean).mean())
+
+
+def coupling(given: Inputs, stream: Stream, temperature: float) -> float:
+    """q_B of DCL (Yeh et al., ECCV 2022, appendix): the factor that scales the gradient of InfoNCE.
+
+    Mean over queries and positives of 1 - exp(s+ / t) / (exp(s+ / t) + sum_j exp(s_ij / t)). The display of the
+    appendix leaves the positive out of the denominator, its proof does not; only with it the gradient is right.
+    """
+    others = stream.softmax(1 / temperature).log_sum_exp
+    factors = torch.sigmoid(others[:, None] - given.similarities() / temperature)
+    return float(average(given.over_positives(factors), given.present, "mean", alone))
+
+
+def flat_share(view: Tensor, *, tolerance: float = 1e-3) -> float:
+    """The share of pictures (N, C, H, W) of one single colour: no channel varies by more than the tolerance."""
+    channels = view.flatten(2)
+    span = channels.amax(2) - channels.amin(2)
+    return float((span <= tolerance).all(1).double().mean())
+
+
+def twin_share(view: Tensor) -> float:
+    """The share of pictures (N, C, H, W) that are identical to another one of the batch.
+
+    Give pictures as they are ("probe-test" views): what augmentation draws for two copies differs.
+    """
+    _, group, count = torch.unique(view.flatten(1), dim=0, return_inverse=True, return_counts=True)
+    return float((count[group] > 1).double().mean())
+
+
+def _among_queries(query: Tensor, ids: Tensor) -> tuple[float, float]:
+    """Uniformity ln mean exp(-2 |x_i - x_j|^2), and mean cosine, over queries of different images; NaN if none."""
+    products = query @ query.T
+    same = ids[:, None] == ids
+    pairs = same.numel() - int(same.sum())
+    if not pairs:
+        return math.nan, math.nan
+    norms = products.diagonal()
+    scores = (4 * products).sub_(2 * norms).sub_(2 * norms[:, None]).masked_fill_(same, -torch.inf)
+    uniform = scores.flatten().logsumexp(0) - math.log(pairs)
+    lengths = norms.clamp_min(1e-12).rsqrt()
+    cosines = (products * lengths * lengths[:, None]).masked_fill_(same, 0)
+    return float(uniform), float(cosines.sum() / pairs)
+
+
+def _images(negatives: Negatives, n: int, device: torch.device) -> Tensor:
+    """(n,) which image each query shows: as a source says, or each its own."""
+    for source in negatives.sources:
+        if source.query_ids is not None:
+            return source.query_ids[:n]
+    return torch.arange(n, device=device)
+
+
+def _fewer(negatives: Negatives, n: int) -> Negatives:
+    """The negatives of the first n queries, thinned out."""
+    parts = [_thinned(source, n) for source in negatives.sources]
+    joined = parts[0]
+    for part in parts[1:]:
+        joined = joined + part
+    return joined
+
+
+def _thinned(source: Source, n: int) -> Negatives:
+    keys, key_ids, index, split = source.keys, source.key_ids, source.index, source.split
+    query_ids = None if source.query_ids is None else source.query_ids[:n]
+    own = index is not None or keys.dim() == 3
+    width = index.shape[1] if index is not None else keys.shape[-2]
+    every = max(1, math.ceil(width / (PER_QUERY if own else KEYS)))
+    if index is not None:
+        index = index[:n, ::every]
+    elif own:
+        keys, key_ids = keys[:n, ::every], None if key_ids is None else key_ids[:n, ::every]
+    else:
+        keys, key_ids = keys[::every], None if key_ids is None else key_ids[::every]
+        split = None if split is None else (min(split[0], n), math.ceil(split[1] / every))
+    stands_for = width / math.ceil(width / every) if width else 1.0
+    return Negatives(keys, key_ids, query_ids, index=index, weight=source.weight * stands_for, split=split)

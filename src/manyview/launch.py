@@ -1,0 +1,74 @@
+"""Starting a run: from a recipe and what a person gives on top of it to `train`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from manyview import recipes
+from manyview.build import OWN
+from manyview.config import MACHINE, Config, Flat, flat, from_yaml, resolve
+from manyview.data import Dataset, Own
+from manyview.run import CONFIG, Run
+
+if TYPE_CHECKING:
+    from torch.utils.data import Dataset as TorchDataset
+
+
+def pretrain(
+    data: str | os.PathLike[str] | Dataset | TorchDataset[Any] | None = None,
+    *,
+    recipe: str | os.PathLike[str] | None = None,
+    resume: str | os.PathLike[str] | None = None,
+    **settings: Any,
+) -> Run:
+    """Learns an encoder from unlabelled images. Called again with the same settings, it goes on where it was.
+
+    data      a folder, a name such as "cifar10" or "scenes", or a data set of your own, torch's or manyview's
+    recipe    a name of `manyview list recipes`, or a YAML file
+    resume    the folder of a run to go on with
+    settings  any key of `manyview show`; sections as dicts
+
+    >>> run = manyview.pretrain("photos", method="jcl", epochs=50, loss={"temperature": 0.1})
+    >>> encoder = manyview.load(run)
+    """
+    own = None
+    if isinstance(data, str | os.PathLike):
+        name = os.fspath(data)
+    elif data is not None:
+        name, own = OWN, _own(data)
+    if data is not None:
+        settings["data"] = {"name": name}
+    if resume is not None:
+        return start(resumed(Path(resume), flat(settings)), own)
+    return start(configured(recipe, flat(settings)), own)
+
+
+def configured(recipe: str | os.PathLike[str] | None, given: Flat, *, smoke: bool = False) -> Config:
+    """The settings of a run; with `smoke`, of one that takes seconds."""
+    found = recipes.Recipe("", {}, {}) if recipe is None else recipes.read(os.fspath(recipe))
+    return resolve(found.settings, {**recipes.smoke(found), **given} if smoke else given)
+
+
+def resumed(folder: Path, given: Flat) -> Config:
+    """The settings of a run that was begun. What it computes cannot be changed any more, only where and how."""
+    path = folder / CONFIG
+    if not path.is_file():
+        raise ValueError(f"resume: {folder} is no run's folder, it has no {CONFIG}")
+    fixed = [key for key in given if key not in MACHINE and key != "data.name"]
+    if fixed:
+        raise ValueError(f"{fixed[0]}: a run that was begun keeps its settings; only {', '.join(MACHINE)} may change")
+    before = from_yaml(path)
+    own = {key: value for key, value in given.items() if value != OWN}
+    return resolve(flat(vars(before)), {**own, "out": str(folder)})
+
+
+def start(config: Config, own: Dataset | None = None) -> Run:
+    from manyview.train import train  # the engine takes a second to import
+
+    return train(config, own)
+
+
+def _own(data: Any) -> Dataset:
+    return data if isinstance(data, Dataset) else Own(data)

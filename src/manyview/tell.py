@@ -1,0 +1,92 @@
+"""What a run tells of itself, in plain words: at its beginning, every few steps, at its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torch import Tensor
+
+from manyview.build import Images
+from manyview.checkpoint import Checkpoints
+from manyview.config import Config
+from manyview.data import Loader
+from manyview.diagnose.measures import flat_share, measure
+from manyview.methods import Method
+from manyview.progress import Progress
+from manyview.run import ENCODER
+from manyview.runlog import RunLog
+from manyview.step import Stepped
+
+T_NEG = 2.0  # of the conditional entropy, for losses that have no t_neg of their own
+FEW = slice(0, 64)  # pictures of a batch that are looked at for flat ones
+
+
+def introduce(
+    log: RunLog, config: Config, images: Images, method: Method, run: Progress, checkpoints: Checkpoints
+) -> None:
+    """What is about to happen, in a few lines."""
+    millions = sum(each.numel() for each in method.towers.encoder().parameters()) / 1e6
+    scored = f", {len(images.test):,} kept aside to score on" if images.test is not None else ", no labels"
+    log.say(f"{config.method['name']} on {len(images.train):,} images of {config.data['name']}{scored}")
+    log.say(
+        f"encoder {config.encoder['name']} ({millions:.1f} M parameters), views {config.views['stack']} of "
+        f"{config.views['size']} px, batch {config.batch_size}, {run.total:,} steps"
+    )
+    for line in checkpoints.damaged:
+        log.warn(f"passed over a checkpoint: {line}")
+    if run.step:
+        log.say(f"going on after step {run.step:,} of {run.total:,}")
+    log.say(f"run folder {log.folder}")
+
+
+def report(
+    log: RunLog, run: Progress, stepped: Stepped, loader: Loader, pictures: Tensor, norm: float | None, lr: float
+) -> None:
+    """Measures the step's embeddings, asks whether the run is well, and writes a line of metrics."""
+    loss = sum(run.losses) / len(run.losses)
+    run.losses.clear()
+    measured = _measured(stepped)
+    before = run.health.verdict().word
+    run.health.update(
+        run.step, measured, loss=loss, gradient=norm or 0.0, unreadable=len(loader.broken) / len(loader.dataset),
+        flat=flat_share(pictures), knn=run.knn, untrained_knn=run.untrained_knn,
+    )  # fmt: skip
+    verdict = run.health.verdict()
+    values = {"loss": loss, "lr": lr, "gradient_norm": norm or 0.0, **measured, "health": verdict.word}
+    log.write(run.step, values, epoch=_epoch(run), seconds=round(run.seconds, 3))
+    log.show(run.step, loss=loss, speed=loader.batch_size * run.step / run.seconds, health=verdict.word)
+    if verdict.word != before:
+        speak = log.say if verdict.level == "healthy" else log.warn
+        speak(f"step {run.step}: {verdict.text}")
+
+
+def knn(log: RunLog, run: Progress) -> None:
+    """The kNN score that was just measured."""
+    assert run.knn is not None
+    log.write(run.step, {"knn": run.knn}, epoch=_epoch(run), seconds=round(run.seconds, 3))
+    log.show(run.step, knn=run.knn, epoch_over=True)
+    if run.step == 0:
+        log.say(f"kNN of the untrained encoder {run.knn:.1%}")
+
+
+def conclude(log: RunLog, run: Progress, folder: Path) -> None:
+    """What has come of it."""
+    if run.knn is not None and run.untrained_knn is not None:
+        gained = 100 * (run.knn - run.untrained_knn)
+        log.say(f"kNN {run.knn:.1%}, untrained {run.untrained_knn:.1%} ({gained:+.1f} points)")
+    log.say(run.health.verdict().text)
+    log.say(f"encoder {folder / ENCODER}")
+
+
+def _measured(stepped: Stepped) -> dict[str, float]:
+    term, triple = stepped.triples[0]
+    temperature, t_neg = term.option("temperature"), term.option("t_neg")
+    return measure(
+        triple.query, triple.positives, triple.negatives, present=triple.present,
+        temperature=None if temperature is None else float(temperature), t_neg=T_NEG if t_neg is None else t_neg,
+    )  # fmt: skip
+
+
+def _epoch(run: Progress) -> int:
+    """Counted from 1; 0 before the first."""
+    return -(-run.step // run.per_epoch)
