@@ -6,7 +6,7 @@ READY := .venv/ready
 .PHONY: demo test test-all lint pictures bench clean
 
 demo: $(READY)
-	$(BIN)/python examples/demo.py
+	$(BIN)/manyview demo
 
 test: $(READY)
 	$(BIN)/pytest
@@ -27,6 +27,8 @@ bench: $(READY)
 	$(BIN)/python benchmarks/losses.py
 	$(BIN)/python benchmarks/data.py
 	$(BIN)/python benchmarks/encoders.py
+	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/memory.py
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \

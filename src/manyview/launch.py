@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def pretrain(
-    data: str | os.PathLike[str] | Dataset | TorchDataset[Any] | None = None,
+    data: str | os.PathLike[str] | Mapping[str, Any] | Dataset | TorchDataset[Any] | None = None,
     *,
     recipe: str | os.PathLike[str] | None = None,
     resume: str | os.PathLike[str] | None = None,
@@ -25,7 +26,8 @@ def pretrain(
 ) -> Run:
     """Learns an encoder from unlabelled images. Called again with the same settings, it goes on where it was.
 
-    data      a folder, a name such as "cifar10" or "scenes", or a data set of your own, torch's or manyview's
+    data      a folder; a name such as "cifar10" or "scenes"; either with options, {"name": "scenes", "count": 5000}; or
+              a data set of your own, torch's or manyview's
     recipe    a name of `manyview list recipes`, or a YAML file
     resume    the folder of a run to go on with
     settings  any key of `manyview show`; sections as dicts
@@ -35,11 +37,11 @@ def pretrain(
     """
     own = None
     if isinstance(data, str | os.PathLike):
-        name = os.fspath(data)
+        settings["data"] = os.fspath(data)
+    elif isinstance(data, Mapping):
+        settings["data"] = dict(data)
     elif data is not None:
-        name, own = OWN, _own(data)
-    if data is not None:
-        settings["data"] = {"name": name}
+        settings["data"], own = OWN, _own(data)
     if resume is not None:
         return start(resumed(Path(resume), flat(settings)), own)
     return start(configured(recipe, flat(settings)), own)

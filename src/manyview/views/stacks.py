@@ -100,6 +100,24 @@ def multicrop(
     return Stack(looks, sensors)
 
 
+def custom(
+    size: int = 224,
+    views: int = 2,
+    *,
+    scale: tuple[float, float] = (0.2, 1.0),
+    flip: float = 0.5,
+    jitter: tuple[float, float, float, float] = (0.4, 0.4, 0.4, 0.1),
+    jitter_p: float = 0.8,
+    grey: float = 0.2,
+    blur: float = 0.0,
+    solarise: float = 0.0,
+    sensors: Mapping[str, Sensor] | None = None,
+) -> Stack:
+    """Your own: every number of a `Look` is a setting."""
+    look = Look(size, scale, flip=flip, jitter=jitter, jitter_p=jitter_p, grey=grey, blur=blur, solarise=solarise)
+    return Stack([look] * views, sensors)
+
+
 def probe_train(size: int = 224, views: int = 1, *, sensors: Mapping[str, Sensor] | None = None) -> Stack:
     """What classifiers on frozen features are trained with (MoCo, JCL, CACR): crop of 8 to 100% and flip."""
     return Stack([Look(size)] * views, sensors)
@@ -125,6 +143,7 @@ STACKS: dict[str, Callable[..., Stack]] = {
     "cacr-cifar": cacr_cifar,
     "cacr-stl": cacr_stl,
     "multicrop": multicrop,
+    "custom": custom,
     "probe-train": probe_train,
     "probe-test": probe_test,
 }

@@ -1,0 +1,160 @@
+"""Who is compared in training: manyview as its settings say, lightly as its examples do, and the encoder alone.
+
+Each trains the same network on the same images in memory, for as long as it is told, and can go on after a pause.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from manyview import build, optim
+from manyview.config import Config, flat, part, resolve
+from manyview.data import Batch, Dataset, Loader
+from manyview.encoders import Encoder, create
+from manyview.step import Engine, whole_batch
+
+WORKERS = 2  # lightly's examples say 8; more than there are cores only costs
+WARM = 2  # steps after a pause that are not counted, until workers have something ready
+
+Schedule = Callable[[float], float]
+"""Share of the training that is done -> learning rate."""
+
+
+class Contender:
+    """Steps without end; `train` counts those that fit into a time, or as many as asked for."""
+
+    encoder: nn.Module
+
+    def __init__(self) -> None:
+        self.done = 0
+
+    def steps(self) -> Iterator[None]:
+        """Each next() is one step. Started anew after every pause."""
+        raise NotImplementedError
+
+    def train(self, count: int, warm: int = WARM) -> float:
+        """Seconds for `count` steps."""
+        endless = self.steps()
+        for _ in range(warm):
+            next(endless)
+        start = time.perf_counter()
+        for _ in range(count):
+            next(endless)
+        taken = time.perf_counter() - start
+        self.done += warm + count
+        return taken
+
+
+class Ours(Contender):
+    """manyview with some settings, by the parts that its training loop is made of."""
+
+    def __init__(self, data: Dataset, *, bf16: bool = False, **settings: Any) -> None:
+        super().__init__()
+        config = resolve({}, {"data.name": "scenes", **flat(settings)})
+        config = build.settled(config, build.Images(data, None, 3, config.views["size"] or 32))
+        self.config: Config = config
+        self.bf16 = bf16
+        self.method = build.method(config, 3)
+        self.method.to(memory_format=torch.channels_last)
+        self.encoder = self.method.towers.encoder()
+        self.optimizer = part(config, "optimizer")(self.method.towers)
+        self.loader = Loader(data, build.stack(config, self.method.looks), config.batch_size, seed=config.seed)
+        self.engine = Engine(self.method, self.method)
+        self.progress = 0.0
+
+    def steps(self) -> Iterator[None]:
+        while True:
+            epoch, start = divmod(self.done, len(self.loader))
+            for batch in self.loader.epoch(epoch, start=start):
+                self._step(batch)
+                yield
+
+    def _step(self, batch: Batch) -> None:
+        optim.set_lr(self.optimizer, self.config.optimizer["lr"] * part(self.config, "schedule")(self.progress, 1.0))
+
+        def looks(rows: slice) -> list[Tensor]:
+            views = batch.views(rows)["image"]
+            return [view.contiguous(memory_format=torch.channels_last) for view in views]
+
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
+            stepped = whole_batch(self.engine, looks, batch.ids, step=self.done)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.method.update(stepped.seen, self.done, 1 << 30)
+
+
+class Lightly(Contender):
+    """lightly's SimCLR and DCL examples (examples/pytorch of lightly 1.6), on this encoder and these images.
+
+    As there: SimCLRTransform at 32 px, projection head 512-128, SGD of rate 0.06 without momentum, batch 256. Blur is
+    off in both, which only the DCL example has, and makes lightly faster.
+    """
+
+    def __init__(
+        self, images: Tensor, encoder: Encoder, loss: nn.Module, *, batch: int = 256, bf16: bool = False
+    ) -> None:
+        super().__init__()
+        from lightly.models.modules import SimCLRProjectionHead
+        from lightly.transforms import SimCLRTransform
+
+        self.encoder, self.loss, self.bf16 = encoder, loss, bf16
+        self.model = nn.Sequential(encoder, SimCLRProjectionHead(encoder.dim, 512, 128))
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.06)
+        pictures = Pictures(images, SimCLRTransform(input_size=32, gaussian_blur=0.0))
+        self.loader = torch.utils.data.DataLoader(
+            pictures, batch_size=batch, shuffle=True, drop_last=True, num_workers=WORKERS
+        )
+
+    def steps(self) -> Iterator[None]:
+        while True:
+            for first, second in self.loader:
+                self._step(first, second)
+                yield
+
+    def _step(self, first: Tensor, second: Tensor) -> None:
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
+            one, two = self.model(first), self.model(second)
+        self.loss(one.float(), two.float()).backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+
+class Alone(Contender):
+    """The encoder's forward and backward on views that are already there: what no training can beat."""
+
+    def __init__(self, encoder: Encoder, views: Tensor, *, bf16: bool = False) -> None:
+        super().__init__()
+        self.encoder, self.bf16 = encoder.to(memory_format=torch.channels_last), bf16
+        self.views = views.contiguous(memory_format=torch.channels_last)
+
+    def steps(self) -> Iterator[None]:
+        while True:
+            with torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
+                embedded = self.encoder(self.views)
+            embedded.float().square().mean().backward()
+            self.encoder.zero_grad()
+            yield
+
+
+class Pictures(torch.utils.data.Dataset[list[Tensor]]):
+    """Images (n, 3, H, W) uint8 in memory as Pillow's, through a transform: no decoding on the peer's bill."""
+
+    def __init__(self, images: Tensor, transform: Callable[[Any], list[Tensor]]) -> None:
+        self.images, self.transform = images.permute(0, 2, 3, 1).contiguous().numpy(), transform
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> list[Tensor]:
+        return self.transform(Image.fromarray(self.images[index]))
+
+
+def network(name: str, seed: int = 0) -> Encoder:
+    torch.manual_seed(seed)
+    return create(name, size=32)

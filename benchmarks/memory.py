@@ -1,0 +1,86 @@
+"""Peak memory of a training step, each in a process of its own, as markdown tables.
+
+    python benchmarks/memory.py
+
+SimCLR with ResNet-18 at 32 px, plain and in micro-batches of 64, against the batch size; and JCL against the vanilla
+many keys with gradient through all of them (JCL, appendix B), against the number of keys.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from typing import Any
+
+import torch
+from measure import MB, available_bytes, machine_facts, peak_extra_bytes
+
+from manyview import build
+from manyview.config import flat, resolve
+from manyview.step import Engine, micro_batches, whole_batch
+
+BATCHES = (64, 256, 1024, 4096)
+KEYS = (1, 2, 5, 9)
+MICRO = 64
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--case", help=argparse.SUPPRESS)
+    parser.add_argument("--batches", type=int, nargs="+", default=BATCHES)
+    parser.add_argument("--encoder", default="torchvision/resnet18")
+    given = parser.parse_args()
+    if given.case:
+        print(peak(**json.loads(given.case)))
+        return
+    print("\n".join(machine_facts()) + "\n")
+    print(f"| SimCLR, {given.encoder}, batch | plain | micro-batches of {MICRO} |\n| --- | --- | --- |")
+    an_image = 0.0  # MB, as the last batch that fitted took it
+    for batch in given.batches:
+        case = {"encoder": given.encoder, "batch": batch, "settings": {"method": "simclr"}}
+        small = measured({**case, "micro": MICRO})
+        if (available_bytes() or 1 << 62) > 1.2 * an_image * batch * MB:
+            plain = measured(case)
+            an_image, shown = plain / batch, f"{plain:,.0f} MB"
+        else:
+            shown = f"more than there is (about {an_image * batch:,.0f} MB)"
+        print(f"| {batch} | {shown} | {small:,.0f} MB |", flush=True)
+    print("\n| keys an image, batch 64 | JCL | multikey, gradient through all keys |\n| --- | --- | --- |")
+    for keys in KEYS:
+        cells = []
+        for method, momentum in (("jcl", 0.999), ("multikey", None)):
+            settings = {"method": {"name": method, "keys": keys, "momentum": momentum}, "negatives": {"size": 4096}}
+            cells.append(f"{measured({'encoder': given.encoder, 'batch': 64, 'settings': settings}):,.0f} MB")
+        print(f"| {keys} | {' | '.join(cells)} |", flush=True)
+
+
+def measured(case: dict[str, Any]) -> float:
+    command = [sys.executable, __file__, "--case", json.dumps(case)]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1]) / MB
+
+
+def peak(encoder: str, batch: int, settings: dict[str, Any], micro: int | None = None) -> int:
+    """Bytes that a first step adds to the process at its peak, gradients included."""
+    views = {"stack": "simclr-cifar", "size": 32}
+    config = resolve({}, flat({"data": "scenes", "encoder": encoder, "views": views, **settings}))
+    method = build.method(config, 3).to(memory_format=torch.channels_last)
+    engine = Engine(method, method)
+    made = torch.Generator().manual_seed(0)
+
+    def looks(rows: slice) -> list[torch.Tensor]:
+        count = len(range(batch)[rows])
+        return [torch.randn(count, 3, 32, 32, generator=made) for _ in range(method.looks)]
+
+    def step() -> None:
+        if micro:
+            micro_batches(engine, looks, torch.arange(batch), step=0, size=micro)
+        else:
+            whole_batch(engine, looks, torch.arange(batch), step=0)
+
+    return peak_extra_bytes(step)
+
+
+if __name__ == "__main__":
+    main()
