@@ -14,7 +14,7 @@ from manyview.config import MACHINE, PARTS, Config, flat, part, resolve
 from manyview.data import Dataset, Unreadable
 from manyview.data.holdout import divided, only_view
 from manyview.methods import Method
-from manyview.views import PICTURE, STACKS, Stack
+from manyview.views import PICTURE, STACKS, Sensor, Stack
 
 OWN = "(own)"  # the name of a data set that a person made themselves
 SMALL = 64  # up to this size, views are made as for CIFAR
@@ -64,14 +64,19 @@ def settled(config: Config, found: Images) -> Config:
 
 def stack(config: Config, looks: int) -> Stack:
     """What training sees: as many looks at an image as the method wants."""
-    made: Stack = part(config, "views")(views=looks)
+    made: Stack = part(config, "views")(config.views["size"], looks)
     return made
+
+
+def picture(config: Config) -> Sensor:
+    """How training normalises a picture."""
+    return stack(config, 2).picture
 
 
 def plain_stack(config: Config, view: str) -> Stack:
     """What evaluation sees: the middle of the picture, with training's normalisation."""
-    picture = stack(config, 1).picture
-    return STACKS["probe-test"](config.views["size"], sensors={view: picture} if picture != PICTURE else None)
+    sensors = {view: picture(config)} if picture(config) != PICTURE else None
+    return STACKS["probe-test"](config.views["size"], sensors=sensors)
 
 
 def encoder(config: Config, channels: int) -> encoders.Encoder:

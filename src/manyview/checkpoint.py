@@ -118,7 +118,7 @@ def naming_full_disk(path: Path, remedy: Callable[[], str]) -> Iterator[None]:
     """Says in one line, as `DiskFull`, that a file or folder had no room, and what to do; other errors pass."""
     try:
         yield
-    except (OSError, RuntimeError) as error:  # torch hides the first behind the second
+    except (OSError, RuntimeError, ValueError) as error:  # torch and others hide the first behind the second
         cause = _no_room(error)
         if cause is None:
             raise

@@ -17,11 +17,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import torch
 import yaml
 from jsonargparse import ArgumentError, ArgumentParser
 from torch import Tensor
 
 from manyview import encoders, optim
+from manyview.contract import Negatives
 from manyview.data import open_data
 from manyview.data.imbalance import Rule
 from manyview.losses import LOSSES
@@ -102,6 +104,7 @@ class Section:
     default  its name; None: the method's own choice
     hidden   arguments that are not settings, because the run gives them
     more     keys that every part of the section has
+    refused  parts that are in the table and no run can have, and why
     """
 
     table: Mapping[str, Callable[..., Any]]
@@ -109,10 +112,16 @@ class Section:
     chooser: str = "name"
     hidden: tuple[str, ...] = ()
     more: dict[str, Key] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
 
 
 PARTS = {  # of a method: its own parameters of these names have partials as defaults
-    "loss": Section(LOSSES, None, hidden=("present", "reduction", "gather")),
+    "loss": Section(
+        LOSSES,
+        None,
+        hidden=("present", "reduction", "gather"),
+        refused={"nce": "needs a memory bank, which no method has yet"},
+    ),
     "negatives": Section(NEGATIVES, None, hidden=("dim", "generator")),
     "head": Section(encoders.HEADS, None, hidden=("dim_in",)),
 }
@@ -123,6 +132,7 @@ SECTIONS = {
     "optimizer": Section(optim.OPTIMIZERS, "sgd"),
     "schedule": Section(optim.SCHEDULES, "cosine", more={"per": Key(Literal["step", "epoch"], "step")}),
 }
+ENCODER = "patchnet"  # where nobody names one
 REQUIRED = inspect.Parameter.empty
 
 
@@ -183,7 +193,9 @@ def resolve(recipe: Flat, given: Flat) -> Config:
     if missing:
         raise ValueError(f"{missing[0]}: is needed; give --{_spoken(missing[0])}")
     _check(values)
-    return Config(**_nested(values))
+    config = Config(**_nested(values))
+    _try_out(config)
+    return config
 
 
 def schema(chosen: Flat) -> dict[str, Key]:
@@ -192,7 +204,7 @@ def schema(chosen: Flat) -> dict[str, Key]:
     data = {"data.name": Key(str, REQUIRED), **_keys("data", open_data, hidden=("data",))}
     data["data.imbalance"] = Key(Rule | None, None)
     encoder = {
-        "encoder.name": Key(str, "patchnet"),
+        "encoder.name": Key(str, ENCODER),
         **_keys("encoder", encoders.create, hidden=("name", "channels", "size")),
     }
     encoder["encoder.options"] = Key(dict[str, Any], {})
@@ -214,7 +226,7 @@ def from_yaml(path: str | Path) -> Config:
 
 def differences(old: Config, new: Config) -> list[str]:
     """The settings that make two runs other runs, `key: old -> new`."""
-    before, after = (flat({each.name: getattr(config, each.name) for each in fields(config)}) for config in (old, new))
+    before, after = (flat(_plain(vars(config))) for config in (old, new))
     keys = [key for key in {**before, **after} if key not in MACHINE and before.get(key) != after.get(key)]
     return [f"{key}: {before.get(key)} -> {after.get(key)}" for key in keys]
 
@@ -235,8 +247,11 @@ def _chooser(section: str) -> str:
 
 
 def _full(key: str) -> str:
-    """`method` stands for `method.name`."""
-    return f"{key}.{_chooser(key)}" if key in _sections() else key
+    """`method` stands for `method.name`, and `stack`, which only views have, for `views.stack`."""
+    if key in _sections():
+        return f"{key}.{_chooser(key)}"
+    unusual = [section for section in _sections() if _chooser(section) == key != "name"]
+    return f"{unusual[0]}.{key}" if unusual else key
 
 
 def _spoken(key: str) -> str:
@@ -248,18 +263,44 @@ def _spoken(key: str) -> str:
 
 def _replaced(key: str, recipe: Flat, given: Flat) -> bool:
     """Whether a recipe's setting belongs to a part for which a person has chosen another."""
-    section = key.partition(".")[0]
-    above = ("method", *PARTS) if section in PARTS else (section,)
-    choosers = [f"{each}.{_chooser(each)}" for each in above if each in _sections() and each in ("method", section)]
-    return any(c in given and c in recipe and given[c] != recipe[c] and key != c for c in choosers)
+    section, _, name = key.partition(".")
+    if section not in _sections() or (section in SECTIONS and name in SECTIONS[section].more):
+        return False
+    above = ("method", section) if section in PARTS else (section,)
+    return any(_named(each, {**recipe, **_only(each, given)}) != _named(each, recipe) for each in above)
+
+
+def _only(section: str, chosen: Flat) -> Flat:
+    """What is chosen of a section: the name of its part, if that."""
+    chooser = f"{section}.{_chooser(section)}"
+    return {chooser: chosen[chooser]} if chooser in chosen else {}
+
+
+def _named(section: str, chosen: Flat) -> Any:
+    """The part that a section has by what is chosen, or else by default; None where there is no default."""
+    found = _only(section, chosen)
+    if found:
+        return next(iter(found.values()))
+    if section in PARTS:
+        return _usual(section, METHODS[_choice("method", chosen)])
+    return SECTIONS[section].default if section in SECTIONS else {"encoder": ENCODER}.get(section)
+
+
+def _usual(section: str, method: Callable[..., Any]) -> str:
+    """The name of the part that a method itself chooses."""
+    own = inspect.signature(method).parameters[section].default
+    return next(name for name, function in SECTIONS[section].table.items() if function is own.func)
 
 
 def _choice(section: str, chosen: Flat) -> str:
     about = SECTIONS[section]
     name = chosen.get(f"{section}.{about.chooser}", about.default)
+    if name in about.refused:
+        raise ValueError(f"{section}: {name} {about.refused[name]}; choose another")
     if name not in about.table:
-        near = get_close_matches(str(name).replace("-", "_"), about.table, n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(about.table)}"
+        there = [each for each in about.table if each not in about.refused]
+        near = get_close_matches(str(name), there, n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(there)}"
         raise ValueError(f"{section}: there is none named {name!r}; {hint}")
     return str(name)
 
@@ -268,7 +309,7 @@ def _section_keys(section: str, chosen: Flat, method: Callable[..., Any]) -> dic
     about, chooser = SECTIONS[section], f"{section}.{SECTIONS[section].chooser}"
     own = inspect.signature(method).parameters[section].default if section in PARTS else None
     if own is not None:  # the method's choice, with its numbers
-        usual = next(name for name, function in about.table.items() if function is own.func)
+        usual = _usual(section, method)
         name = _choice(section, {chooser: usual, **chosen})
         defaults = own.keywords if name == usual else {}
     elif about.default == "auto" and chosen.get(chooser, "auto") == "auto":
@@ -326,7 +367,7 @@ def _unknown(key: str, keys: Mapping[str, Key]) -> str:
     section, _, name = key.rpartition(".")
     there = [each for each in keys if each.startswith(section + ".")] if section else []
     part = next((keys[each].part for each in there if keys[each].part), "")
-    near = get_close_matches(key, keys, n=1, cutoff=0.7)
+    near = get_close_matches(key, [*_sections(), *keys], n=1, cutoff=0.7)
     if not near:
         tails = {each.rpartition(".")[2]: each for each in keys}
         near = [tails[tail] for tail in get_close_matches(name, tails, n=1, cutoff=0.7)]
@@ -378,18 +419,60 @@ def _said(hint: Any) -> str:
     if origin in (typing.Union, types.UnionType):
         return " or ".join(_said(each) for each in within)
     if origin in (tuple, list, Sequence):
-        return f"a list, each {_said(within[0])}"
+        many = f" of {len(within)}" if origin is tuple and Ellipsis not in within else ""
+        return f"a list{many}, each {_said(within[0])}"
     return "a table of settings"
+
+
+LEAST = {
+    **dict.fromkeys(("epochs", "micro_batch", "max_steps", "checkpoint_steps", "health_every"), 1),
+    **dict.fromkeys(("knn_bank", "knn_queries", "views.size", "head.dim_out", "head.hidden", "method.splits"), 1),
+    **dict.fromkeys(("knn_every", "workers", "checkpoint_minutes", "max_broken", "schedule.warmup"), 0),
+    **dict.fromkeys(("optimizer.momentum", "optimizer.weight_decay", "optimizer.trust"), 0),
+    "batch_size": 2,  # with one image there is nothing to contrast it with
+}
 
 
 def _check(values: Flat) -> None:
     """Numbers that no run could have."""
-    for key in ("epochs", "batch_size", "micro_batch", "max_steps", "checkpoint_steps", "health_every", "knn_bank", "knn_queries"):
-        if values[key] is not None and values[key] < 1:
-            raise ValueError(f"{key}: expected at least 1, got {values[key]}")
+    for key, least in LEAST.items():
+        if values.get(key) is not None and not values[key] >= least:
+            raise ValueError(f"{key}: expected at least {least}, got {values[key]}")
     for key in ("optimizer.lr", "clip"):
         if values[key] is not None and not values[key] > 0:
             raise ValueError(f"{key}: expected a number above 0, got {values[key]}")
+    if values["max_broken"] > 1:
+        raise ValueError(f"max_broken: expected a share from 0 to 1, got {values['max_broken']}")
+    if min(values["snapshots"], default=1) < 1:
+        raise ValueError(f"snapshots: expected epochs, counted from 1, got {min(values['snapshots'])}")
+    _check_batch(values["batch_size"], values["micro_batch"], values.get("method.splits", 1))
+
+
+def _check_batch(batch: int, micro: int | None, splits: int) -> None:
+    if micro is not None and micro > batch:
+        raise ValueError(f"micro_batch: {micro} images at a time are more than the batch of {batch}; leave it out")
+    for name, size in (("batch_size", batch), ("micro_batch", micro or batch)):
+        if size % splits:
+            raise ValueError(f"method.splits: {name} {size} does not fall into {splits} equal groups; give a divisor")
+
+
+def _try_out(config: Config) -> None:
+    """Makes the method's parts once, as small as can be: what they refuse is refused before a run is begun."""
+    with torch.random.fork_rng(devices=[]):
+        encoder = encoders.create(ENCODER, size=8, widths=(4,), blocks=(1,))
+        small: Flat = {"head": None, "negatives": NEGATIVES["batch"]}
+        two, ids = torch.eye(2), torch.arange(2)
+        trials: dict[str, Callable[[Callable[..., Any]], Any]] = {
+            "head": lambda head: head(encoder.dim),
+            "negatives": lambda negatives: negatives(1),
+            "loss": lambda loss: loss(two, two[:, None], Negatives(two, ids, ids)),
+            "method": lambda method: method(encoder, loss=part(config, "loss"), **small),
+        }
+        for section, trial in trials.items():
+            try:
+                trial(part(config, section))
+            except ValueError as error:  # begins with the name of the argument
+                raise ValueError(f"{section}.{error}") from None
 
 
 def _nested(values: Flat) -> dict[str, Any]:

@@ -18,7 +18,9 @@ class Progress:
     step: int = 0  # steps done
     seconds: float = 0.0  # over all sittings
     losses: list[float] = field(default_factory=list)  # since the last line of metrics
+    loss: float | None = None  # of the last step
     knn: float | None = None
+    fresh_knn: float | None = None  # the same, until the run's health has been told
     untrained_knn: float | None = None
 
     @property
@@ -34,8 +36,17 @@ class Progress:
     def epoch_over(self) -> bool:
         return self.step % self.per_epoch == 0
 
+    def stepped(self, loss: float) -> None:
+        self.step += 1
+        self.loss = loss
+        self.losses.append(loss)
+
+    def scored(self, knn: float) -> float:
+        self.knn = self.fresh_knn = knn
+        return knn
+
     def state(self) -> State:
-        plain = ("step", "seconds", "losses", "knn", "untrained_knn")
+        plain = ("step", "seconds", "losses", "loss", "knn", "fresh_knn", "untrained_knn")
         return {**{name: getattr(self, name) for name in plain}, "health": self.health.state_dict()}
 
     def restore(self, state: State) -> None:

@@ -58,7 +58,7 @@ def load(run: Run | str | Path) -> encoders.Encoder:
     config = from_yaml(folder / CONFIG)
     path = folder / ENCODER
     encoder = encoders.load(path) if path.is_file() else _of_checkpoint(folder, config)
-    picture = build.stack(config, 1).picture
+    picture = build.picture(config)
     encoder.preprocess = Preprocess(encoder.options["size"], encoder.options["channels"], picture)
     return encoder.eval()
 

@@ -42,7 +42,7 @@ class Stepped:
 
 
 class NotFinite(ValueError):
-    """The loss is NaN or infinite; nothing has been changed by it."""
+    """The loss is NaN or infinite; no parameter and no gradient has been changed by it."""
 
 
 def whole_batch(engine: Engine, looks: Looks, ids: Tensor, *, step: int, progress: float = 1.0) -> Stepped:
@@ -71,7 +71,7 @@ def micro_batches(engine: Engine, looks: Looks, ids: Tensor, *, step: int, size:
     keys = [torch.cat(rows).requires_grad_(follows) for rows in zip(*(keys for _, keys in embedded), strict=True)]
     leaves = queries + (keys if follows else [])
     stepped = _contrast(engine, queries, keys, ids, progress)
-    gradients = torch.autograd.grad(stepped.loss, leaves)
+    gradients = torch.autograd.grad(stepped.loss, leaves, materialize_grads=True)  # repulsion knows no positives
     with _kept(engine.method.towers), torch.random.fork_rng(_devices()):
         for part, state in zip(parts, randomness, strict=True):
             _set_random_state(state)
@@ -100,9 +100,11 @@ def _passed_on(outputs: Sequence[Tensor], gradients: Sequence[Tensor]) -> Tensor
 def _kept(module: nn.Module) -> Iterator[None]:
     """Buffers, such as running statistics, are afterwards what they were before."""
     before = [buffer.clone() for buffer in module.buffers()]
-    yield
-    for buffer, value in zip(module.buffers(), before, strict=True):
-        buffer.copy_(value)
+    try:
+        yield
+    finally:
+        for buffer, value in zip(module.buffers(), before, strict=True):
+            buffer.copy_(value)
 
 
 def _devices() -> list[int]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from torch import Tensor
 
-from manyview.build import Images
-from manyview.checkpoint import Checkpoints
+from manyview.build import OWN, Images
 from manyview.config import Config
 from manyview.data import Loader
 from manyview.diagnose.measures import flat_share, measure
@@ -21,22 +21,27 @@ T_NEG = 2.0  # of the conditional entropy, for losses that have no t_neg of thei
 FEW = slice(0, 64)  # pictures of a batch that are looked at for flat ones
 
 
+def complete(folder: Path, config: Config) -> None:
+    """That there is nothing left to do."""
+    if not config.quiet:
+        print(f"{folder} is complete; nothing is left to do. Its encoder: {folder / ENCODER}")
+
+
 def introduce(
-    log: RunLog, config: Config, images: Images, method: Method, run: Progress, checkpoints: Checkpoints
+    log: RunLog, config: Config, images: Images, method: Method, run: Progress, warnings: Sequence[str]
 ) -> None:
     """What is about to happen, in a few lines."""
-    millions = sum(each.numel() for each in method.towers.encoder().parameters()) / 1e6
-    scored = f", {len(images.test):,} kept aside to score on" if images.test is not None else ", no labels"
-    log.say(f"{config.method['name']} on {len(images.train):,} images of {config.data['name']}{scored}")
+    data = "your own data" if config.data["name"] == OWN else config.data["name"]
+    log.say(f"{config.method['name']} on {len(images.train):,} images of {data}, {_scored_on(images, config)}")
     log.say(
-        f"encoder {config.encoder['name']} ({millions:.1f} M parameters), views {config.views['stack']} of "
+        f"encoder {config.encoder['name']} ({_parameters(method)} parameters), views {config.views['stack']} of "
         f"{config.views['size']} px, batch {config.batch_size}, {run.total:,} steps"
     )
-    for line in checkpoints.damaged:
-        log.warn(f"passed over a checkpoint: {line}")
+    for line in warnings:
+        log.warn(line)
+    log.say(f"run folder {log.folder}")
     if run.step:
         log.say(f"going on after step {run.step:,} of {run.total:,}")
-    log.say(f"run folder {log.folder}")
 
 
 def report(
@@ -49,12 +54,12 @@ def report(
     before = run.health.verdict().word
     run.health.update(
         run.step, measured, loss=loss, gradient=norm or 0.0, unreadable=len(loader.broken) / len(loader.dataset),
-        flat=flat_share(pictures), knn=run.knn, untrained_knn=run.untrained_knn,
+        flat=flat_share(pictures), knn=run.fresh_knn, untrained_knn=run.untrained_knn,
     )  # fmt: skip
+    run.fresh_knn = None
     verdict = run.health.verdict()
     values = {"loss": loss, "lr": lr, "gradient_norm": norm or 0.0, **measured, "health": verdict.word}
     log.write(run.step, values, epoch=_epoch(run), seconds=round(run.seconds, 3))
-    log.show(run.step, loss=loss, speed=loader.batch_size * run.step / run.seconds, health=verdict.word)
     if verdict.word != before:
         speak = log.say if verdict.level == "healthy" else log.warn
         speak(f"step {run.step}: {verdict.text}")
@@ -64,9 +69,16 @@ def knn(log: RunLog, run: Progress) -> None:
     """The kNN score that was just measured."""
     assert run.knn is not None
     log.write(run.step, {"knn": run.knn}, epoch=_epoch(run), seconds=round(run.seconds, 3))
-    log.show(run.step, knn=run.knn, epoch_over=True)
     if run.step == 0:
         log.say(f"kNN of the untrained encoder {run.knn:.1%}")
+
+
+def step(log: RunLog, run: Progress, batch_size: int) -> None:
+    """Where the run is, for who watches it."""
+    speed = batch_size * run.step / run.seconds if run.seconds else None
+    health = run.health.verdict().word if run.health.measured else None
+    over = run.epoch_over or run.done
+    log.show(run.step, epoch=_epoch(run), loss=run.loss, speed=speed, knn=run.knn, health=health, epoch_over=over)
 
 
 def conclude(log: RunLog, run: Progress, folder: Path) -> None:
@@ -74,8 +86,20 @@ def conclude(log: RunLog, run: Progress, folder: Path) -> None:
     if run.knn is not None and run.untrained_knn is not None:
         gained = 100 * (run.knn - run.untrained_knn)
         log.say(f"kNN {run.knn:.1%}, untrained {run.untrained_knn:.1%} ({gained:+.1f} points)")
-    log.say(run.health.verdict().text)
+    verdict = run.health.verdict()
+    log.say("too few steps to tell whether it is healthy" if verdict.word == "starting" else verdict.text)
     log.say(f"encoder {folder / ENCODER}")
+
+
+def _scored_on(images: Images, config: Config) -> str:
+    if images.test is None:
+        return "no labels to score with: no kNN"
+    return f"{len(images.test):,} kept aside to score on" if config.knn_every else "no kNN"
+
+
+def _parameters(method: Method) -> str:
+    count = sum(each.numel() for each in method.towers.encoder().parameters())
+    return f"{count / 1e6:.1f} M" if count >= 1e5 else f"{count:,}"
 
 
 def _measured(stepped: Stepped) -> dict[str, float]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+import threading
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -14,11 +16,12 @@ from typing import Any
 
 import torch
 from lightning_fabric import Fabric
+from lightning_fabric.plugins.environments import LightningEnvironment, TorchElasticEnvironment
 from lightning_fabric.strategies.ddp import DDPStrategy
 from torch import Tensor, nn
 
 from manyview import build, distributed, encoders, optim, tell
-from manyview.checkpoint import Checkpoints, locked
+from manyview.checkpoint import Checkpoints, locked, naming_full_disk
 from manyview.config import Config, differences, from_yaml, part, to_yaml
 from manyview.data import Batch, Dataset, Loader
 from manyview.diagnose.health import Health
@@ -26,16 +29,18 @@ from manyview.evaluate.scorer import Scorer
 from manyview.losses import COUPLED
 from manyview.methods import Method
 from manyview.progress import Progress
-from manyview.run import CHECKPOINTS, CONFIG, ENCODER, Run
+from manyview.run import CHECKPOINTS, CONFIG, ENCODER, METRICS, Run
 from manyview.runlog import RunLog
 from manyview.step import Engine, NotFinite, Stepped, micro_batches, whole_batch
 from manyview.whole import whole
 
 PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed", "fp64": "64-true"}
 FORMAT = 1  # of the state in a checkpoint
+SHOWN = 3  # settings that differ
+LOW = 0.02  # a temperature that makes logits of 50 and more
 
 
-class Interrupted(Exception):
+class Interrupted(KeyboardInterrupt):
     """A signal came, whose number this holds: the run is saved and can go on."""
 
 
@@ -56,6 +61,10 @@ def train(config: Config, own: Dataset | None = None) -> Run:
     images = build.images(config, own)
     config = build.settled(config, images)
     folder = Path(config.out or "")
+    if _complete(folder, config):
+        if rank == 0:
+            tell.complete(folder, config)
+        return Run(folder)
 
     with ExitStack() as stack:
         # The folder belongs to one run, and to one process at a time
@@ -79,58 +88,66 @@ def train(config: Config, own: Dataset | None = None) -> Run:
         total = min(config.epochs * len(loader), config.max_steps or config.epochs * len(loader))
         run = Progress(total, len(loader), Health(coupled=config.loss["name"] in COUPLED))
         checkpoints = Checkpoints(folder / CHECKPOINTS)
-        _resume(fabric, checkpoints, run, method, optimizer)
-        save = partial(_save, checkpoints, run, method, optimizer, fabric, images.channels)
+        changed = _resume(fabric, checkpoints, run, method, optimizer, loader)
+        save = partial(_save, checkpoints, run, method, optimizer, fabric, loader, images.channels)
 
         # What is told, and how good the encoder is: by the first process alone
-        log = score = None
+        stop, log, score = stack.enter_context(_signals()), None, None
         if rank == 0:
             log = stack.enter_context(_log(config, folder, run))
             score = _scorer(images, config, device)
-            tell.introduce(log, config, images, method, run, checkpoints)
+            tell.introduce(log, config, images, method, run, [*_passed_over(checkpoints), *changed])
             if score is not None and run.step == 0:
-                run.knn = run.untrained_knn = score(method.towers.encoder())
+                run.untrained_knn = run.scored(score(method.towers.encoder()))
                 tell.knn(log, run)
 
         # The loop
-        stop, clock = stack.enter_context(_signals()), Clock()
+        clock = Clock()
         while not run.done:
             epoch, start = divmod(run.step, len(loader))
             for batch in loader.epoch(epoch, start=start):
                 lr = _rate(config, run)
                 optim.set_lr(optimizer, lr)
-                stepped = _forward_backward(engine, config, batch, images.view, run, folder)
+                try:
+                    stepped = _forward_backward(engine, config, batch, images.view, run)
+                except NotFinite as error:
+                    raise _diverged(str(error), config, run, batch, method, folder) from None
                 norm = _gradient(fabric, module, stepper, config, run)
                 stepper.step()
                 stepper.zero_grad()
                 method.update(stepped.seen, run.step, run.total)
-                run.step += 1
-                run.losses.append(float(stepped.loss.detach()))
+                run.stepped(float(stepped.loss.detach()))
                 run.seconds += clock.lap()
 
                 if log is not None:
-                    log.show(run.step, epoch=epoch + 1, loss=run.losses[-1])
+                    to_score = score is not None and _score_due(config, run)
+                    to_save = run.epoch_over or run.done or _save_due(config, run, clock.since_mark())
+                    if (to_score or to_save) and not _finite(method):
+                        raise _diverged("a weight is NaN or infinite", config, run, batch, method, folder)
+                    if score is not None and to_score:
+                        run.scored(score(method.towers.encoder()))
+                        tell.knn(log, run)
+                        clock.lap()  # scoring and saving are no part of the training's time
                     if _report_due(config, run):
                         tell.report(log, run, stepped, loader, batch.views(tell.FEW)[images.view][0], norm, lr)
                         run.seconds += clock.lap()
-                    if score is not None and _score_due(config, run):
-                        run.knn = score(method.towers.encoder())
-                        tell.knn(log, run)
-                    if run.epoch_over or run.done or _save_due(config, run, clock.since_mark()):
+                    tell.step(log, run, config.batch_size)
+                    if to_save:
                         save(snapshot=_snapshot(config, run))
                         clock.mark()
-                    clock.lap()  # scoring and saving are no part of the training's time
+                    clock.lap()
+                if run.done:
+                    break
                 if distributed.any_of(bool(stop), device):
                     if log is not None:
                         save()
                         log.warn(f"stopped after step {run.step} of {run.total} and saved. To go on: {resume(folder)}")
                     raise Interrupted(*stop[:1])
-                if run.done:
-                    break
 
         # The end
         if log is not None:
-            encoders.save(method.towers.encoder(), folder / ENCODER)
+            with naming_full_disk(folder / ENCODER, lambda: f"the run is saved; free some space and: {resume(folder)}"):
+                encoders.save(method.towers.encoder(), folder / ENCODER)
             tell.conclude(log, run, folder)
         fabric.barrier()
     return Run(folder)
@@ -151,26 +168,45 @@ def _fabric(config: Config) -> Fabric:
         raise ValueError("precision: fp16 needs a GPU; on a CPU give fp32 or bf16")
     # one process's running statistics are saved, and batch norm does not use them in training: nothing to broadcast
     strategy = DDPStrategy(broadcast_buffers=False) if world > 1 else "auto"
+    # named, since Fabric would else take what a cluster has reserved for what was started
+    started = TorchElasticEnvironment() if TorchElasticEnvironment.detect() else LightningEnvironment()
     fabric = Fabric(
-        accelerator=device, devices=here, num_nodes=max(1, world // here), strategy=strategy,
+        accelerator=device, devices=here, num_nodes=max(1, world // here), strategy=strategy, plugins=[started],
         precision=PRECISIONS[config.precision],  # type: ignore[arg-type]
     )  # fmt: skip
     fabric.launch()
     return fabric
 
 
+def _complete(folder: Path, config: Config) -> bool:
+    """Whether the folder holds this very run, with nothing left to do: its encoder is written last of all."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"out: {folder} is a file; give a folder, which is made if it is not there")
+    if not (folder / CONFIG).is_file() or not (folder / ENCODER).is_file():
+        return False
+    _same(folder, config)
+    return True
+
+
 def _claim(folder: Path, config: Config) -> None:
     """Writes the settings, or finds that the folder's run has the same."""
+    if (folder / CONFIG).is_file():
+        _same(folder, config)
+    elif any((folder / name).exists() for name in (CHECKPOINTS, METRICS)):
+        raise ValueError(f"out: {folder} holds a run without its {CONFIG}; bring that back, or give another --out")
     path = folder / CONFIG
-    if path.exists():
-        changed = differences(from_yaml(path), config)
-        if changed:
-            raise ValueError(
-                f"out: {folder} holds a run with other settings ({'; '.join(changed[:3])}); "
-                f"give another --out, or go on with that one: {resume(folder)}"
-            )
-    with whole(path) as draft:
+    with naming_full_disk(path, lambda: "free some space"), whole(path) as draft:
         draft.write_text(to_yaml(config), encoding="utf-8")
+
+
+def _same(folder: Path, config: Config) -> None:
+    changed = differences(from_yaml(folder / CONFIG), config)
+    if changed:
+        more = f" and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
+        raise ValueError(
+            f"out: {folder} holds a run with other settings ({'; '.join(changed[:SHOWN])}{more}); "
+            f"give another --out, or go on with that one: {resume(folder)}"
+        )
 
 
 def _method(config: Config, channels: int, fabric: Fabric) -> Method:
@@ -188,14 +224,22 @@ def _method(config: Config, channels: int, fabric: Fabric) -> Method:
 
 
 def _resume(
-    fabric: Fabric, checkpoints: Checkpoints, run: Progress, method: Method, optimizer: torch.optim.Optimizer
-) -> None:
-    """Takes up the newest whole checkpoint, the same in all processes; nothing where there is none."""
+    fabric: Fabric,
+    checkpoints: Checkpoints,
+    run: Progress,
+    method: Method,
+    optimizer: torch.optim.Optimizer,
+    loader: Loader,
+) -> list[str]:
+    """Takes up the newest whole checkpoint, the same in all processes; nothing where there is none.
+
+    Says what is no longer as it was.
+    """
     if fabric.global_rank == 0:
         checkpoints.tidy()
     found = checkpoints.latest()
     if found is None:
-        return
+        return []
     state, path = found
     if state.get("format") != FORMAT:
         raise ValueError(f"{path}: is of format {state.get('format')!r}, this version reads {FORMAT}")
@@ -206,6 +250,10 @@ def _resume(
     torch.set_rng_state(state["random"])
     if state["random_cuda"] and fabric.device.type == "cuda":
         torch.cuda.set_rng_state(state["random_cuda"][0], fabric.device)
+    if fabric.global_rank == 0:
+        loader.broken |= state["broken"]
+    then, now = state["data"], _fingerprint(loader)
+    return [] if then == now else [f"the data has changed: {then[0]:,} images at the last checkpoint, {now[0]:,} now"]
 
 
 def _save(
@@ -214,17 +262,18 @@ def _save(
     method: Method,
     optimizer: torch.optim.Optimizer,
     fabric: Fabric,
+    loader: Loader,
     channels: int,
     *,
     snapshot: int | None = None,
 ) -> None:
-    if not all(torch.isfinite(each).all() for each in method.towers.trained()):
-        raise Diverged(f"step {run.step}: a weight is NaN or infinite; lower the learning rate, or give --clip 1")
     cuda = fabric.device.type == "cuda"
     state = {
         "format": FORMAT,
         "progress": run.state(),
         "channels": channels,
+        "data": _fingerprint(loader),
+        "broken": dict(loader.broken),
         "method": method.state_dict(),
         "optimizer": optimizer.state_dict(),
         "precision": fabric.strategy.precision.state_dict(),
@@ -234,23 +283,38 @@ def _save(
     checkpoints.save(state, run.step, epoch_snapshot=snapshot)
 
 
-def _forward_backward(engine: Engine, config: Config, batch: Batch, view: str, run: Progress, folder: Path) -> Stepped:
-    """The step's gradient, in the parameters. A loss that is no number stops the run, and the evidence is kept."""
+def _fingerprint(loader: Loader) -> list[int]:
+    """How many images, and a check sum of which."""
+    return [len(loader.dataset), zlib.crc32(loader.dataset.ids.numpy().tobytes())]
+
+
+def _forward_backward(engine: Engine, config: Config, batch: Batch, view: str, run: Progress) -> Stepped:
+    """The step's gradient, in the parameters."""
     progress = min(1.0, (run.step // run.per_epoch + 1) / config.epochs)
 
     def looks(rows: slice) -> list[Tensor]:
         return [look.contiguous(memory_format=torch.channels_last) for look in batch.views(rows)[view]]
 
-    try:
-        if config.micro_batch:
-            size = config.micro_batch
-            return micro_batches(engine, looks, batch.ids, step=run.step, size=size, progress=progress)
-        return whole_batch(engine, looks, batch.ids, step=run.step, progress=progress)
-    except NotFinite as error:
-        path = folder / f"failed-step-{run.step + 1:09d}-{distributed.rank()}.pt"
-        evidence = {"step": run.step + 1, "ids": batch.ids.cpu(), "index": batch.index.cpu()}
-        torch.save({**evidence, "method": engine.method.state_dict()}, path)
-        raise Diverged(f"step {run.step + 1}: {error}; {_likely(config, run)}. Ids of its images: {path}") from None
+    if config.micro_batch:
+        return micro_batches(engine, looks, batch.ids, step=run.step, size=config.micro_batch, progress=progress)
+    return whole_batch(engine, looks, batch.ids, step=run.step, progress=progress)
+
+
+def _finite(method: Method) -> bool:
+    return all(bool(torch.isfinite(each).all()) for each in method.towers.trained())
+
+
+def _diverged(why: str, config: Config, run: Progress, batch: Batch, method: Method, folder: Path) -> Diverged:
+    """The end of a run whose loss or weights are no numbers, with the evidence in a file: the batch, and the state."""
+    path = folder / f"failed-after-step-{run.step:09d}-{distributed.rank()}.pt"
+    evidence = {"step": run.step, "ids": batch.ids.cpu(), "index": batch.index.cpu(), "method": method.state_dict()}
+    with (
+        naming_full_disk(path, lambda: f"and {why}; {_likely(config, run)}"),
+        whole(path) as draft,
+        draft.open("wb") as file,
+    ):
+        torch.save(evidence, file)
+    return Diverged(f"after step {run.step}: {why}; {_likely(config, run)}. The batch's ids and the state: {path}")
 
 
 def _likely(config: Config, run: Progress) -> str:
@@ -258,10 +322,10 @@ def _likely(config: Config, run: Progress) -> str:
     temperature = config.loss.get("temperature")
     if config.precision == "fp16":
         return "likely the precision: try --precision bf16 or fp32"
-    if temperature is not None and temperature < 0.02:
-        return f"likely the temperature {temperature}, which is very low: try 0.1"
-    if not all(torch.isfinite(torch.tensor(each)) for each in run.losses[-1:]):
-        return "likely the data: look at these images"
+    if temperature is not None and temperature < LOW:
+        return f"likely the temperature {temperature:g}, which is very low: try 0.1"
+    if run.step == 0:
+        return "likely the data or the weights it began with, since nothing has been learnt yet"
     return f"likely the learning rate {config.optimizer['lr']:g}: try a third of it, or --clip 1"
 
 
@@ -309,6 +373,10 @@ def _scorer(images: build.Images, config: Config, device: torch.device) -> Score
     )  # fmt: skip
 
 
+def _passed_over(checkpoints: Checkpoints) -> list[str]:
+    return [f"passed over a checkpoint: {line}" for line in checkpoints.damaged]
+
+
 def _log(config: Config, folder: Path, run: Progress) -> RunLog:
     return RunLog(folder, steps=run.total, start=run.step, loggers=config.loggers, quiet=config.quiet)
 
@@ -334,7 +402,10 @@ class Clock:
 def _signals() -> Iterator[list[int]]:
     """Collects SIGTERM and Ctrl-C instead of dying of them; a second Ctrl-C does what it always does."""
     came: list[int] = []
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    if threading.current_thread() is not threading.main_thread():  # only there signals can be handled
+        yield came
+        return
+    before = {number: signal.getsignal(number) or signal.SIG_DFL for number in (signal.SIGTERM, signal.SIGINT)}
 
     def note(number: int, frame: object) -> None:
         came.append(number)

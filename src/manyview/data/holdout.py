@@ -30,6 +30,7 @@ class Divided:
 def divided(data: Dataset | str, *, imbalance: Any = None, **options: Any) -> Divided:
     """The training images of a data set and its test split; without one, a tenth of the labelled images is kept aside.
 
+    So it is where the training images are among those of the test split. At most `MOST` are kept aside.
     `options` are those of `open_data`. Which images are kept aside depends on their ids alone.
     """
     train = open_data(data, **options) if isinstance(data, str) else data
@@ -37,7 +38,7 @@ def divided(data: Dataset | str, *, imbalance: Any = None, **options: Any) -> Di
     train = train if imbalance is None else imbalanced(train, imbalance)
     if not _labelled(train):
         return Divided(train, None)
-    if test is not None and _labelled(test) and test.classes == train.classes:
+    if test is not None and _labelled(test) and test.classes == train.classes and not _overlap(train, test):
         return Divided(train, test)
     return _aside(train)
 
@@ -93,6 +94,11 @@ def _test_split(data: str, options: dict[str, Any]) -> Dataset | None:
 def _labelled(dataset: Dataset) -> bool:
     """Whether kNN has something to tell apart."""
     return dataset.labels is not None and len(dataset.labels[dataset.labels >= 0].unique()) > 1
+
+
+def _overlap(train: Dataset, test: Dataset) -> bool:
+    """As where a person learns from the test split, or from all splits of a folder."""
+    return bool(torch.isin(train.ids, test.ids).any())
 
 
 def _aside(dataset: Dataset) -> Divided:

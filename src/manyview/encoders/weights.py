@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from manyview.encoders.encoder import Encoder, create
@@ -34,7 +34,7 @@ def save(encoder: Encoder, path: str | Path) -> None:
         raise ValueError(f"path: there is no folder {path.parent}; make it first")
     try:
         with whole(path) as draft:
-            save_file(state, draft, metadata={"manyview_encoder": FORMAT, **recipe})
+            draft.write_bytes(to_bytes(state, metadata={"manyview_encoder": FORMAT, **recipe}))
     except (OSError, SafetensorError) as error:
         raise ValueError(f"path: cannot write {path}: {error}") from None
 

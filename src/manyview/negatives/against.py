@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Literal
 
@@ -22,7 +23,7 @@ class Against(nn.Module):
 
     def __init__(self, within_batch: float = 1.0) -> None:
         super().__init__()
-        if not within_batch >= 0:
+        if not 0 <= within_batch < math.inf:
             raise ValueError(f"within_batch: expected a weight of at least 0, got {within_batch}")
         self.within_batch = within_batch
 

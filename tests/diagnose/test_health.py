@@ -1,0 +1,290 @@
+"""The verdict on runs that really train, well or badly: a small network on points whose views are noisy copies."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from manyview.contract import Triple
+from manyview.data import Scenes
+from manyview.diagnose import Health, Verdict, flat_share, measure, twin_share
+from manyview.encoders import create
+from manyview.evaluate import knn
+from manyview.losses import LOSSES, attraction, cacr, info_nce
+from manyview.negatives import Queue
+from manyview.pairs import each_view, every_view, query_against_keys, total
+from manyview.views import STACKS
+
+Reports = list[tuple[int, Verdict]]
+POINTS, CLASSES, DIM = 2000, 10, 64
+
+
+@dataclass
+class Run:
+    """A training of `steps` steps, measured every 10th."""
+
+    loss: Callable[..., Tensor] = info_nce
+    temperature: float | None = 0.2
+    batch: int = 64
+    lr: float = 0.1
+    steps: int = 121
+    noise: float = 0.5
+    pairs: Callable[..., list[Triple]] = every_view
+    queue: int = 0
+    normalize: bool = True
+    coupled: bool = True
+    offset: float = 0.0  # a bias that makes all vectors of the untrained network alike
+    waist: int = 64  # the narrowest layer
+    scored: bool = False
+    spread: float = 2.0  # of the classes
+    seed: int = 0
+
+    def reports(self, health: Health | None = None) -> Reports:
+        torch.manual_seed(self.seed)
+        health = Health(coupled=self.coupled) if health is None else health
+        self.labels = torch.arange(POINTS) % CLASSES
+        self.points = self.spread * torch.randn(CLASSES, 32)[self.labels] + torch.randn(POINTS, 32)
+        narrow = [nn.Linear(64, self.waist), nn.BatchNorm1d(self.waist)] if self.waist < 64 else []
+        head = nn.Linear(self.waist, DIM)
+        nn.init.constant_(head.bias, self.offset)
+        self.net = nn.Sequential(nn.Linear(32, 64), nn.BatchNorm1d(64), nn.ReLU(), *narrow, head)
+        self.held = Queue(self.queue, DIM) if self.queue else None
+        optimizer = torch.optim.SGD(self.net.parameters(), self.lr, momentum=0.9)
+        return [(step, health.verdict()) for step in range(self.steps) if self._step(step, optimizer, health)]
+
+    def _step(self, step: int, optimizer: torch.optim.Optimizer, health: Health) -> bool:
+        ids = torch.randperm(POINTS)[: self.batch]
+        views = [self._embed(self.points[ids] + self.noise * torch.randn(self.batch, 32)) for _ in range(2)]
+        if self.held is None:
+            triples = self.pairs(views, ids)
+        else:
+            triples = query_against_keys(views[0], [views[1].detach()], self.held.negatives(ids))
+        options = {} if self.temperature is None else {"temperature": self.temperature}
+        loss = total(triples, self.loss, **options)
+        optimizer.zero_grad()
+        loss.backward()
+        gradient = float(nn.utils.get_total_norm([p.grad for p in self.net.parameters() if p.grad is not None]))
+        if step % 10 == 0:
+            query, positives, negatives, *_ = triples[0]
+            measures = measure(query, positives, negatives, temperature=self.temperature, t_neg=2.0)
+            health.update(step, measures, loss=float(loss.detach()), gradient=gradient, **self._scores(step))
+        optimizer.step()
+        if self.held is not None:
+            self.held.enqueue(views[1].detach(), ids)
+        return step % 10 == 0
+
+    def _embed(self, x: Tensor) -> Tensor:
+        embedded: Tensor = self.net(x)
+        return F.normalize(embedded, dim=1) if self.normalize else embedded
+
+    @torch.no_grad()
+    def _scores(self, step: int) -> dict[str, float]:
+        if not self.scored or step % 250:
+            return {}
+        z = self.net.eval()(self.points)
+        self.net.train()
+        score = knn(z[:500], self.labels[:500], z[500:800], self.labels[500:800])
+        return {"knn": score} if step else {"untrained_knn": score}
+
+
+def only_attraction(query: Tensor, positives: Tensor, negatives: object) -> Tensor:
+    return attraction(query, positives)
+
+
+uaur = partial(cacr, attract="uniform", repel="uniform")
+without_temperature: dict[str, Any] = {"temperature": None, "coupled": False, "pairs": each_view}
+
+HEALTHY = {
+    "info_nce": Run(),
+    "a low temperature": Run(temperature=0.07, noise=2.0),
+    "a high temperature": Run(temperature=1.0),
+    "a small batch": Run(batch=16, noise=2.0),
+    "dcl": Run(LOSSES["dcl"], coupled=False, temperature=0.1),
+    "hard_negative": Run(LOSSES["hard_negative"], temperature=0.5),
+    "cacr": Run(cacr, **without_temperature),
+    "uaur": Run(uaur, **without_temperature),
+    "align_uniform": Run(LOSSES["align_uniform"], **without_temperature),
+    "queue": Run(queue=1024),
+    "jcl": Run(LOSSES["jcl"], queue=1024),
+    "begins all alike": Run(offset=3.0),
+    "begins all alike and warms up slowly": Run(offset=3.0, lr=1e-5),
+}
+
+
+@pytest.mark.parametrize("name", list(HEALTHY))
+def test_a_healthy_run_raises_no_alarm(name: str) -> None:
+    reports = HEALTHY[name].reports()
+    assert [verdict.text for _, verdict in reports if verdict.level != "healthy"] == []
+    assert reports[0][1].word == "starting"
+    assert reports[-1][1].word == "healthy"
+
+
+def test_an_untrained_network_that_finds_all_images_alike_is_what_the_test_has() -> None:
+    health = Health(coupled=True)
+    HEALTHY["begins all alike and warms up slowly"].reports(health)
+    assert health.first["query_similarity"] > 0.98
+
+
+def last(run: Run) -> Verdict:
+    return run.reports()[-1][1]
+
+
+def test_attraction_alone_collapses() -> None:
+    verdict = last(Run(only_attraction, lr=10.0, **without_temperature))
+    assert (verdict.level, verdict.word) == ("bad", "collapsing")
+    assert "all images are becoming the same vector (similarity of different images 0.9" in verdict.text
+
+
+def test_attraction_alone_collapses_also_where_all_were_alike_at_first() -> None:
+    assert last(Run(only_attraction, offset=3.0, lr=10.0, **without_temperature)).word == "collapsing"
+
+
+def test_a_network_with_a_narrow_waist_has_collapsed_dimensions() -> None:
+    verdict = last(Run(waist=2))
+    assert (verdict.level, verdict.word) == ("warning", "collapsed dimensions")
+    assert "of 64 possible dimensions: lower the learning rate" in verdict.text
+
+
+def test_a_far_too_high_learning_rate_is_a_collapse_of_one_kind_or_the_other() -> None:
+    assert last(Run(lr=300.0)).word in ("collapsing", "collapsed dimensions")
+
+
+def test_vectors_of_no_fixed_length_diverge_at_a_high_learning_rate() -> None:
+    reports = Run(normalize=False, lr=1.0).reports()
+    assert reports[0][1].word == "starting"
+    assert (reports[1][1].level, reports[1][1].word) == ("bad", "diverging")
+    assert reports[-1][1].text.startswith("diverging since step 10: the loss is nan")
+
+
+def test_too_few_negatives_saturate_a_coupled_loss() -> None:
+    verdict = last(Run(batch=4, noise=0.1, lr=0.02))
+    assert (verdict.level, verdict.word) == ("warning", "saturated")
+    assert "its 6 negatives (q_B 0.0" in verdict.text
+    assert "dcl" in verdict.text
+
+
+def test_a_decoupled_loss_does_not_saturate() -> None:
+    assert last(Run(LOSSES["dcl"], batch=4, noise=0.1, lr=0.02, coupled=False)).level == "healthy"
+
+
+def test_views_that_share_nothing_with_the_picture_teach_nothing() -> None:
+    run = Run(noise=100.0, lr=0.3, steps=1011, batch=32, scored=True, spread=0.7)
+    verdict = last(run)
+    assert (verdict.level, verdict.word) == ("warning", "not learning")
+    assert "before training" in verdict.text
+
+
+def on_pictures(change: Callable[[Tensor], object], health: Health) -> Verdict:
+    """A convolutional network on scenes that something was done to."""
+    torch.manual_seed(0)
+    raw, ids = Scenes(100, size=16).batch(torch.arange(100))["image"], torch.arange(100)
+    change(raw)
+    encoder = create("patchnet", size=16, widths=(4, 8), blocks=(1, 1))
+    optimizer = torch.optim.SGD(encoder.parameters(), 0.05)
+    twins = twin_share(STACKS["probe-test"](16)({"image": raw}, ids, seed=0, epoch=0)["image"][0])
+    for step in range(5):
+        looks = STACKS["simclr-cifar"](16)({"image": raw}, ids, seed=0, epoch=step)["image"]
+        query, positives, negatives, *_ = every_view([F.normalize(encoder(look), dim=1) for look in looks], ids)[0]
+        loss = info_nce(query, positives, negatives)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        measures = measure(query, positives, negatives, temperature=0.2, t_neg=2.0)
+        shares = {"flat": flat_share(looks[0]), "twins": twins}
+        health.update(20 * step, measures, loss=float(loss.detach()), gradient=1.0, **shares)
+    return health.verdict()
+
+
+def test_pictures_as_they_should_be_raise_no_alarm() -> None:
+    assert on_pictures(lambda raw: None, Health(coupled=True)).level == "healthy"
+
+
+@pytest.mark.parametrize(("count", "level"), [(12, "warning"), (100, "bad")])
+def test_pictures_of_one_colour_are_broken_data(count: int, level: str) -> None:
+    verdict = on_pictures(lambda raw: raw[:count].fill_(77), Health(coupled=True))
+    assert (verdict.level, verdict.word) == (level, "broken data")
+    assert verdict.text.startswith(f"broken data since step 40: {count}% of the pictures have one single colour")
+
+
+def test_copies_are_broken_data() -> None:
+    verdict = on_pictures(lambda raw: raw[50:].copy_(raw[:50]), Health(coupled=True))
+    assert verdict.text.startswith("broken data since step 40: 100% of the pictures are there twice or more")
+
+
+def fed(health: Health, steps: range, **more: Any) -> Health:
+    """Numbers of a healthy run, and what is to be changed in them."""
+    usual = {"query_similarity": 0.4, "positive_similarity": 0.8, "rank": 30.0, "rank_limit": 128.0}
+    usual |= {"coupling": 0.9, "negatives": 126.0}
+    named = {name: more.pop(name) for name in list(more) if name in usual}
+    for step in steps:
+        health.update(step, usual | named, **({"loss": 4.0, "gradient": 1.0} | more))
+    return health
+
+
+def test_unreadable_files_are_broken_data() -> None:
+    text = fed(Health(coupled=True), range(0, 60, 20), unreadable=0.03).verdict().text
+    assert text == "broken data since step 40: 3% of the files cannot be read: mend them or leave them out"
+
+
+def test_a_loss_that_grows_without_end_diverges_before_it_is_no_number() -> None:
+    health = fed(Health(coupled=True), range(0, 200, 20))
+    assert fed(health, range(200, 220, 20), loss=90.0).verdict().word == "diverging"
+
+
+def test_one_gradient_without_end_is_what_mixed_precision_skips_and_three_are_not() -> None:
+    health = fed(Health(coupled=True), range(0, 200, 20))
+    assert fed(health, range(200, 240, 20), gradient=math.inf).verdict().level == "healthy"
+    assert fed(health, range(240, 260, 20), gradient=math.inf).verdict().word == "diverging"
+
+
+def test_one_bad_batch_is_no_alarm_and_a_run_can_recover() -> None:
+    health = fed(Health(coupled=True), range(0, 200, 20))
+    assert fed(health, range(200, 220, 20), query_similarity=1.0).verdict().level == "healthy"
+    assert fed(health, range(220, 320, 20), query_similarity=1.0).verdict().word == "collapsing"
+    assert fed(health, range(320, 420, 20)).verdict().word == "healthy"
+
+
+def test_the_gravest_sign_is_the_one_that_is_told() -> None:
+    health = fed(Health(coupled=True), range(0, 200, 20), flat=0.9, coupling=0.01)
+    assert health.verdict().word == "broken data"
+
+
+def test_before_the_first_measurement_it_is_starting() -> None:
+    assert Health(coupled=True).verdict().word == "starting"
+
+
+def test_a_resumed_run_says_exactly_the_same() -> None:
+    run = Run(only_attraction, lr=10.0, **without_temperature)
+    whole, resumed = Health(coupled=False), Health(coupled=False)
+    whole_update = whole.update
+
+    def update(step: int, measures: dict[str, float], **more: Any) -> None:
+        nonlocal resumed
+        whole_update(step, measures, **more)
+        state = json.loads(json.dumps(resumed.state_dict()))  # plain enough for any checkpoint
+        resumed = Health(coupled=False)
+        resumed.load_state_dict(state)
+        resumed.update(step, measures, **more)
+        assert resumed.verdict() == whole.verdict()
+
+    whole.update = update  # type: ignore[method-assign, assignment]
+    assert run.reports(whole)[-1][1].word == "collapsing"
+
+
+def test_a_state_of_something_else_is_refused() -> None:
+    with pytest.raises(ValueError, match="state: first, knn, measured, recent, since is missing"):
+        Health(coupled=True).load_state_dict({})
+
+
+def test_every_sentence_is_one_line() -> None:
+    for run in (Run(), Run(batch=4, noise=0.1, lr=0.02)):
+        assert all("\n" not in verdict.text and len(verdict.text) < 250 for _, verdict in run.reports())
