@@ -61,7 +61,7 @@ def test_no_command_shows_the_commands(capsys: pytest.CaptureFixture[str]) -> No
     assert "usage: manyview COMMAND" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("word", "hint"), [("chekc", "did you mean 'check'?"), ("zzz", "the commands are check")])
+@pytest.mark.parametrize(("word", "hint"), [("chekc", "did you mean 'check'?"), ("zzz", "the commands are demo, ")])
 def test_an_unknown_command_gets_the_nearest_name(word: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([word]) == 2
     said = capsys.readouterr()

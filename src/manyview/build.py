@@ -14,7 +14,7 @@ from manyview.config import MACHINE, PARTS, Config, flat, part, resolve
 from manyview.data import Dataset, Unreadable
 from manyview.data.holdout import divided, only_view
 from manyview.methods import Method
-from manyview.views import PICTURE, STACKS, Sensor, Stack
+from manyview.views import STACKS, Sensor, Stack
 
 OWN = "(own)"  # the name of a data set that a person made themselves
 SMALL = 64  # up to this size, views are made as for CIFAR
@@ -73,10 +73,9 @@ def picture(config: Config) -> Sensor:
     return stack(config, 2).picture
 
 
-def plain_stack(config: Config, view: str) -> Stack:
+def plain_stack(config: Config) -> Stack:
     """What evaluation sees: the middle of the picture, with training's normalisation."""
-    sensors = {view: picture(config)} if picture(config) != PICTURE else None
-    return STACKS["probe-test"](config.views["size"], sensors=sensors)
+    return Stack(STACKS["probe-test"](config.views["size"]).looks, picture=picture(config))
 
 
 def encoder(config: Config, channels: int) -> encoders.Encoder:

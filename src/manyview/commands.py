@@ -8,10 +8,10 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from manyview.checkpoint import DiskFull
-from manyview.config import REQUIRED, SECTIONS, Flat, Key, read_flags, schema, to_yaml
+from manyview.config import REQUIRED, SECTIONS, Config, Flat, Key, read_flags, schema, spoken, to_yaml
 from manyview.launch import configured, resumed, start
 
 FAILED = 1
@@ -30,13 +30,20 @@ Settings, as they are with these flags (a key that only one section has may go w
 """
 
 
+class Parser(argparse.ArgumentParser):
+    """Whose complaint is one line, like any other."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(message)
+
+
 def pretrain(arguments: list[str]) -> int:
     """`manyview pretrain`"""
     arguments = ["--help" if word == "-h" else word for word in arguments]
     given = read_flags(arguments)
     ours = {name: given.pop(name) for name in OURS if name in given}
     if "help" in ours:
-        print(PRETRAIN + _settings(_chosen(ours.get("recipe"), given)))
+        print(f"{PRETRAIN}{_settings(_chosen(ours.get('recipe'), given))}\n\n{_meanings()}")
         return 0
     if "resume" in ours:
         config = resumed(Path(ours["resume"]), given)
@@ -47,7 +54,7 @@ def pretrain(arguments: list[str]) -> int:
 
 def demo(arguments: list[str]) -> int:
     """`manyview demo`"""
-    parser = argparse.ArgumentParser("manyview demo", description="Two minutes of training on generated images.")
+    parser = Parser("manyview demo", description="Two minutes of training on generated images.")
     parser.add_argument("--out", help="the run's folder")
     out = parser.parse_args(arguments).out or str(_fresh(Path("runs") / "demo"))
     print("Learning to tell shapes apart, from 2 views of generated scenes and no labels (about two minutes).")
@@ -67,7 +74,7 @@ What to do next:
 
 def show(arguments: list[str]) -> int:
     """`manyview show`"""
-    parser = argparse.ArgumentParser("manyview show", description="A recipe with all its settings.")
+    parser = Parser("manyview show", description="A recipe with all its settings.")
     parser.add_argument("recipe", nargs="?", help="a name of `manyview list recipes`, or a file; without, the defaults")
     recipe = parser.parse_args(arguments).recipe
     if recipe is None:
@@ -83,7 +90,7 @@ def show(arguments: list[str]) -> int:
 
 def listed(arguments: list[str]) -> int:
     """`manyview list`"""
-    parser = argparse.ArgumentParser("manyview list", description="What there is, by name.")
+    parser = Parser("manyview list", description="What there is, by name.")
     parser.add_argument("what", choices=sorted(LISTS))
     parser.add_argument("text", nargs="?", default="", help="only names with this in them")
     given = parser.parse_args(arguments)
@@ -100,7 +107,7 @@ def export(arguments: list[str]) -> int:
     from manyview.export import FORMATS, export
     from manyview.run import load
 
-    parser = argparse.ArgumentParser("manyview export", description="A run's encoder as others can load it.")
+    parser = Parser("manyview export", description="A run's encoder as others can load it.")
     parser.add_argument("run", help="the run's folder")
     parser.add_argument("--to", required=True, choices=FORMATS)
     parser.add_argument("--out", help="the file; by default in the run's folder")
@@ -144,13 +151,23 @@ def _settings(chosen: Flat) -> str:
     """All keys with their values, a line each."""
     keys = schema(chosen)
     width = max(len(key) for key in keys) + 2
-    return "\n".join(f"  --{key:<{width}} {_value(key, each, chosen)}" for key, each in keys.items())
+    return "\n".join(f"  --{spoken(key):<{width}} {_value(key, each, chosen)}" for key, each in keys.items())
 
 
 def _value(key: str, each: Key, chosen: Flat) -> str:
-    if key in chosen:
-        return str(chosen[key])
-    return "needed" if each.default is REQUIRED else "-" if each.default is None else str(each.default)
+    """As one would give it."""
+    value = chosen.get(key, each.default)
+    if value is REQUIRED or value is None:
+        return "needed" if value is REQUIRED else "-"
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value)) or "-"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _meanings() -> str:
+    """What the settings of no section mean, as `Config` says it; a section's are explained where its part is."""
+    lines = (inspect.getdoc(Config) or "").split("\n")[2:]
+    return "\n".join(f"  {line}" for line in lines)
 
 
 def _first_sentences(table: Mapping[str, Any]) -> dict[str, str]:

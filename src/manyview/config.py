@@ -13,7 +13,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -119,7 +119,7 @@ PARTS = {  # of a method: its own parameters of these names have partials as def
     "loss": Section(
         LOSSES,
         None,
-        hidden=("present", "reduction", "gather"),
+        hidden=("query", "positives", "negatives", "present", "reduction", "gather"),
         refused={"nce": "needs a memory bank, which no method has yet"},
     ),
     "negatives": Section(NEGATIVES, None, hidden=("dim", "generator")),
@@ -191,7 +191,7 @@ def resolve(recipe: Flat, given: Flat) -> Config:
     values = _typed(keys, kept, given)
     missing = [key for key, value in values.items() if value is REQUIRED]
     if missing:
-        raise ValueError(f"{missing[0]}: is needed; give --{_spoken(missing[0])}")
+        raise ValueError(f"{missing[0]}: is needed; give --{spoken(missing[0])}")
     _check(values)
     config = Config(**_nested(values))
     _try_out(config)
@@ -254,7 +254,7 @@ def _full(key: str) -> str:
     return f"{unusual[0]}.{key}" if unusual else key
 
 
-def _spoken(key: str) -> str:
+def spoken(key: str) -> str:
     """As a flag."""
     section, _, name = key.partition(".")
     short = section if name and name == _chooser(section) else key
@@ -365,40 +365,47 @@ def _unique(key: str, keys: Mapping[str, Key]) -> str:
 
 def _unknown(key: str, keys: Mapping[str, Key]) -> str:
     section, _, name = key.rpartition(".")
-    there = [each for each in keys if each.startswith(section + ".")] if section else []
-    part = next((keys[each].part for each in there if keys[each].part), "")
-    near = get_close_matches(key, [*_sections(), *keys], n=1, cutoff=0.7)
-    if not near:
-        tails = {each.rpartition(".")[2]: each for each in keys}
-        near = [tails[tail] for tail in get_close_matches(name, tails, n=1, cutoff=0.7)]
+    there = {each.rpartition(".")[2]: keys[each].part for each in keys if section and each.startswith(f"{section}.")}
+    part = next((each for each in there.values() if each), "")
     if part:
-        takes = ", ".join(each.rpartition(".")[2] for each in there) or "nothing"
-        hint = f"did you mean {near[0]!r}?" if near and near[0] in there else f"{section} {part} takes {takes}"
+        near = [f"{section}.{each}" for each in get_close_matches(name, there, n=1, cutoff=0.7)]
+        otherwise = f"{section} {part} takes {', '.join(there)}"
     else:
-        hint = f"did you mean {near[0]!r}?" if near else "`manyview show` lists all settings"
-    return f"{key}: there is no such setting; {hint}"
+        tails = {each.rpartition(".")[2]: each for each in keys}
+        near = get_close_matches(key, [*_sections(), *keys], n=1, cutoff=0.7)
+        near = near or [tails[each] for each in get_close_matches(name, tails, n=1, cutoff=0.7)]
+        otherwise = "`manyview show` lists all settings"
+    return f"{key}: there is no such setting; " + (f"did you mean {near[0]!r}?" if near else otherwise)
 
 
 def _typed(keys: Mapping[str, Key], recipe: Flat, given: Flat) -> Flat:
     """The values, checked against their types; texts of flags are read as YAML reads them."""
-    parser = ArgumentParser(exit_on_error=False, add_help=False)
+    found = {}
     for key, each in keys.items():
-        parser.add_argument(f"--{key}", type=each.type, default=None if each.default is REQUIRED else each.default)
-    texts = {key: value for key, value in given.items() if isinstance(value, str)}
-    values = {**recipe, **{key: value for key, value in given.items() if key not in texts}}
-    found = {key: each.default for key, each in keys.items()}
-    for key in values:
-        found[key] = _one(partial(parser.parse_object, _nested({key: values[key]})), key, values[key], keys)
-    for key, text in texts.items():
-        found[key] = _one(partial(parser.parse_args, [f"--{key}={_listed(text, keys[key].type)}"]), key, text, keys)
+        value = given.get(key, recipe.get(key, each.default))
+        text = isinstance(value, str) and key in given
+        found[key] = value if value is REQUIRED else _one(key, value, each.type, text)
     return found
 
 
-def _one(parse: Callable[[], Any], key: str, value: Any, keys: Mapping[str, Key]) -> Any:
+def _one(key: str, value: Any, hint: Any, text: bool) -> Any:
+    """A value as its type has it."""
+    parser = _parser(hint)
     try:
-        return parse()[key]
+        given = parser.parse_args([f"--it={_listed(value, hint)}"]) if text else parser.parse_object({"it": value})
+        if given.it is None and type(None) not in typing.get_args(hint):
+            raise ValueError(value)
     except (ArgumentError, TypeError, ValueError):
-        raise ValueError(f"{key}: expected {_said(keys[key].type)}, got {value!r}") from None
+        raise ValueError(f"{key}: expected {_said(hint)}, got {value!r}") from None
+    return given.it
+
+
+@cache
+def _parser(hint: Any) -> ArgumentParser:
+    """Of a single value: one of all settings would look at all of them for each."""
+    parser = ArgumentParser(exit_on_error=False, add_help=False)
+    parser.add_argument("--it", type=hint)
+    return parser
 
 
 def _listed(text: str, hint: Any) -> str:

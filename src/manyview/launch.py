@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from manyview import recipes
 from manyview.build import OWN
-from manyview.config import MACHINE, Config, Flat, flat, from_yaml, resolve
+from manyview.config import MACHINE, Config, Flat, differences, flat, from_yaml, resolve
 from manyview.data import Dataset, Own
 from manyview.run import CONFIG, Run
 
@@ -58,12 +58,13 @@ def resumed(folder: Path, given: Flat) -> Config:
     path = folder / CONFIG
     if not path.is_file():
         raise ValueError(f"resume: {folder} is no run's folder, it has no {CONFIG}")
-    fixed = [key for key in given if key not in MACHINE and key != "data.name"]
-    if fixed:
-        raise ValueError(f"{fixed[0]}: a run that was begun keeps its settings; only {', '.join(MACHINE)} may change")
     before = from_yaml(path)
-    own = {key: value for key, value in given.items() if value != OWN}
-    return resolve(flat(vars(before)), {**own, "out": str(folder)})
+    after = resolve(flat(vars(before)), {**given, "out": str(folder)})
+    changed = differences(before, after)
+    if changed:
+        may = ", ".join(MACHINE)
+        raise ValueError(f"{changed[0]}: a run that was begun keeps its settings; only {may} may change")
+    return after
 
 
 def start(config: Config, own: Dataset | None = None) -> Run:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from manyview import build, encoders
 from manyview.checkpoint import Checkpoints
 from manyview.config import Config, from_yaml
@@ -68,6 +70,7 @@ def _of_checkpoint(folder: Path, config: Config) -> encoders.Encoder:
     if found is None:
         raise ValueError(f"run: {folder} has no encoder and no checkpoint yet; train it first")
     state, _ = found
-    method = build.method(config, state["channels"])
+    with torch.random.fork_rng():  # a method is drawn from its seed, which is no business of who loads one
+        method = build.method(config, state["channels"])
     method.load_state_dict(state["method"])
     return method.towers.encoder()

@@ -69,6 +69,10 @@ class RunLog:
         self._errors = sys.stderr  # the bar puts something else in its place
         self._bar = None if quiet else _bar(start, steps)
 
+    def begin(self) -> None:
+        """The steps begin now: what came before does not count for the time that is left."""
+        self._began = time.monotonic()
+
     def say(self, text: str) -> None:
         """One line, to train.log and, unless quiet, to the screen."""
         self._note(text)
@@ -179,7 +183,7 @@ class RunLog:
     def _left(self, step: int) -> str:
         """Time left, from how long the steps of this sitting took."""
         done = step - self.start
-        if done <= 0:
+        if done <= 0 or step >= self.steps:
             return ""
         return f"{_duration((time.monotonic() - self._began) / done * max(self.steps - step, 0))} left"
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import torch
 from lightning_fabric import Fabric
-from lightning_fabric.plugins.environments import LightningEnvironment, TorchElasticEnvironment
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from lightning_fabric.strategies.ddp import DDPStrategy
 from torch import Tensor, nn
 
@@ -29,7 +30,7 @@ from manyview.evaluate.scorer import Scorer
 from manyview.losses import COUPLED
 from manyview.methods import Method
 from manyview.progress import Progress
-from manyview.run import CHECKPOINTS, CONFIG, ENCODER, METRICS, Run
+from manyview.run import CHECKPOINTS, CONFIG, ENCODER, Run
 from manyview.runlog import RunLog
 from manyview.step import Engine, NotFinite, Stepped, micro_batches, whole_batch
 from manyview.whole import whole
@@ -69,8 +70,8 @@ def train(config: Config, own: Dataset | None = None) -> Run:
     with ExitStack() as stack:
         # The folder belongs to one run, and to one process at a time
         if rank == 0:
-            stack.enter_context(locked(folder))
-            _claim(folder, config)
+            _own(folder, stack)
+            _check_begun(folder, config)
         fabric.barrier()
 
         # Images, networks, optimiser
@@ -94,12 +95,14 @@ def train(config: Config, own: Dataset | None = None) -> Run:
         # What is told, and how good the encoder is: by the first process alone
         stop, log, score = stack.enter_context(_signals()), None, None
         if rank == 0:
+            _write_settings(folder, config)
             log = stack.enter_context(_log(config, folder, run))
             score = _scorer(images, config, device)
             tell.introduce(log, config, images, method, run, [*_passed_over(checkpoints), *changed])
             if score is not None and run.step == 0:
                 run.untrained_knn = run.scored(score(method.towers.encoder()))
                 tell.knn(log, run)
+            log.begin()
 
         # The loop
         clock = Clock()
@@ -188,12 +191,23 @@ def _complete(folder: Path, config: Config) -> bool:
     return True
 
 
-def _claim(folder: Path, config: Config) -> None:
-    """Writes the settings, or finds that the folder's run has the same."""
-    if (folder / CONFIG).is_file():
+def _own(folder: Path, stack: ExitStack) -> None:
+    """Keeps others out of the folder, for as long as the stack stands."""
+    try:
+        stack.enter_context(locked(folder))
+    except OSError as error:
+        raise ValueError(f"out: {folder} cannot be written to: {error.strerror}; give another --out") from None
+
+
+def _check_begun(folder: Path, config: Config) -> None:
+    """That what was begun in the folder is this run. As long as nothing is saved, settings may still change."""
+    if any((folder / CHECKPOINTS).glob("*.pt")):
+        if not (folder / CONFIG).is_file():
+            raise ValueError(f"out: {folder} holds a run without its {CONFIG}; bring that back, or give another --out")
         _same(folder, config)
-    elif any((folder / name).exists() for name in (CHECKPOINTS, METRICS)):
-        raise ValueError(f"out: {folder} holds a run without its {CONFIG}; bring that back, or give another --out")
+
+
+def _write_settings(folder: Path, config: Config) -> None:
     path = folder / CONFIG
     with naming_full_disk(path, lambda: "free some space"), whole(path) as draft:
         draft.write_text(to_yaml(config), encoding="utf-8")
@@ -308,13 +322,10 @@ def _diverged(why: str, config: Config, run: Progress, batch: Batch, method: Met
     """The end of a run whose loss or weights are no numbers, with the evidence in a file: the batch, and the state."""
     path = folder / f"failed-after-step-{run.step:09d}-{distributed.rank()}.pt"
     evidence = {"step": run.step, "ids": batch.ids.cpu(), "index": batch.index.cpu(), "method": method.state_dict()}
-    with (
-        naming_full_disk(path, lambda: f"and {why}; {_likely(config, run)}"),
-        whole(path) as draft,
-        draft.open("wb") as file,
-    ):
+    likely = _likely(config, run)
+    with naming_full_disk(path, lambda: f"{why}; {likely}"), whole(path) as draft, draft.open("wb") as file:
         torch.save(evidence, file)
-    return Diverged(f"after step {run.step}: {why}; {_likely(config, run)}. The batch's ids and the state: {path}")
+    return Diverged(f"after step {run.step}: {why}; {likely}. The batch's ids and the state: {path}")
 
 
 def _likely(config: Config, run: Progress) -> str:
@@ -366,7 +377,7 @@ def _scorer(images: build.Images, config: Config, device: torch.device) -> Score
     """Nothing where there are no labels, or nobody wants to know."""
     if images.test is None or not config.knn_every:
         return None
-    plain = build.plain_stack(config, images.view)
+    plain = build.plain_stack(config)
     return Scorer(
         images.train, images.test, plain, bank=config.knn_bank, queries=config.knn_queries, device=device,
         workers=config.workers,

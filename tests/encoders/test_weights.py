@@ -8,7 +8,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-import manyview.encoders.weights as weights
 from manyview.encoders import Encoder, create, load, load_into, save
 
 SMALL: dict[str, Any] = {"size": 16, "widths": (8, 12), "blocks": (1, 1)}
@@ -62,11 +61,11 @@ def test_a_failed_write_leaves_the_older_file(
     path = tmp_path / "net.safetensors"
     path.write_text("older")
 
-    def full(state: object, draft: Path, metadata: object) -> None:
+    def full(draft: Path, content: bytes) -> int:
         draft.write_text("half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(weights, "save_file", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(ValueError, match=r"cannot write .*No space left"):
         save(encoder, path)
     assert path.read_text() == "older"
@@ -174,3 +173,9 @@ def test_options_that_cannot_be_written_down_are_refused(encoder: Encoder, tmp_p
     with pytest.raises(ValueError, match="options: patchnet was created with what JSON cannot hold"):
         save(encoder, tmp_path / "net.safetensors")
     assert not list(tmp_path.iterdir())
+
+
+def test_the_same_encoder_gives_the_same_bytes(encoder: Encoder, tmp_path: Path) -> None:
+    for number in range(8):
+        save(encoder, tmp_path / f"{number}.safetensors")
+    assert len({path.read_bytes() for path in tmp_path.iterdir()}) == 1

@@ -12,7 +12,8 @@ from manyview.contract import Sample
 from manyview.data.dataset import Batched, Dataset
 from manyview.data.imbalance import imbalanced
 from manyview.data.open import open_data
-from manyview.data.selection import subset
+from manyview.data.paired import Paired
+from manyview.data.selection import Subset, subset
 from manyview.draws import key, order
 
 SHARE, MOST = 0.1, 1000  # of the images, and how many, that are kept aside where there is no test split
@@ -38,9 +39,7 @@ def divided(data: Dataset | str, *, imbalance: Any = None, **options: Any) -> Di
     train = train if imbalance is None else imbalanced(train, imbalance)
     if not _labelled(train):
         return Divided(train, None)
-    if test is not None and _labelled(test) and test.classes == train.classes and not _overlap(train, test):
-        return Divided(train, test)
-    return _aside(train)
+    return Divided(train, test) if test is not None and _tests(test, train) else _aside(train)
 
 
 def some(dataset: Dataset, count: int) -> Dataset:
@@ -52,10 +51,20 @@ def some(dataset: Dataset, count: int) -> Dataset:
 
 
 def only_view(dataset: Dataset, view: str) -> Dataset:
-    """A data set of one of its raw views."""
+    """A data set of one of its raw views, without the samples that lack it."""
     if dataset.views == (view,):
         return dataset
+    rows = [row for row in range(len(dataset)) if _has(dataset, view, row)]
+    dataset = dataset if len(rows) == len(dataset) else subset(dataset, rows)
     return (BatchedOneView if isinstance(dataset, Batched) else OneView)(dataset, view)
+
+
+def _has(dataset: Dataset, view: str, row: int) -> bool:
+    """Whether a sample has a view, as far as that is known without reading it."""
+    while isinstance(dataset, Subset):
+        row = int(dataset.rows[row])
+        dataset = dataset.dataset
+    return not isinstance(dataset, Paired) or view in dataset.paths(row)
 
 
 class OneView:
@@ -64,6 +73,7 @@ class OneView:
     def __init__(self, dataset: Dataset, view: str) -> None:
         self.dataset, self.views = dataset, (view,)
         self.ids, self.labels, self.classes = dataset.ids, dataset.labels, dataset.classes
+        self.threads = getattr(dataset, "threads", False)  # may be read by several at once
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -96,9 +106,15 @@ def _labelled(dataset: Dataset) -> bool:
     return dataset.labels is not None and len(dataset.labels[dataset.labels >= 0].unique()) > 1
 
 
-def _overlap(train: Dataset, test: Dataset) -> bool:
-    """As where a person learns from the test split, or from all splits of a folder."""
-    return bool(torch.isin(train.ids, test.ids).any())
+def _tests(test: Dataset, train: Dataset) -> bool:
+    """Whether a test split has labels that training has too, and none of its images.
+
+    The images are the same where a person learns from the test split itself, or from all splits of a folder.
+    """
+    if test.labels is None or train.labels is None or not _labelled(test) or test.classes != train.classes:
+        return False
+    known = torch.isin(test.labels[test.labels >= 0], train.labels)
+    return bool(known.any()) and not bool(torch.isin(train.ids, test.ids).any())
 
 
 def _aside(dataset: Dataset) -> Divided:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -14,6 +15,7 @@ from manyview.cores import available
 from manyview.data.dataset import Dataset, Unreadable
 from manyview.data.memory import Resident, local_processes, some_samples
 
+GRACE = 30  # seconds that a worker goes on after it was told to end
 IN_A_ROW = 100  # so many unreadable samples in a row are no accident
 
 
@@ -36,7 +38,14 @@ def start_workers(reader: Reader, rows: Rows, workers: int | None, *, pinned: bo
         collate_fn=Collate(reader),
         persistent_workers=workers > 0,
         pin_memory=pinned,
+        worker_init_fn=_outlive,
     )
+
+
+def _outlive(_: int) -> None:
+    """A signal to all processes of a job ends training after its step, for which it still needs its workers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: signal.alarm(GRACE))
 
 
 class Prepared(NamedTuple):

@@ -34,7 +34,7 @@ def save(encoder: Encoder, path: str | Path) -> None:
         raise ValueError(f"path: there is no folder {path.parent}; make it first")
     try:
         with whole(path) as draft:
-            draft.write_bytes(to_bytes(state, metadata={"manyview_encoder": FORMAT, **recipe}))
+            draft.write_bytes(_in_order(to_bytes(state, metadata={"manyview_encoder": FORMAT, **recipe})))
     except (OSError, SafetensorError) as error:
         raise ValueError(f"path: cannot write {path}: {error}") from None
 
@@ -59,6 +59,15 @@ def load_into(encoder: Encoder, path: str | Path) -> None:
     """
     state, _ = _read(path)
     _put(encoder, state, path)
+
+
+def _in_order(content: bytes) -> bytes:
+    """The same bytes for the same encoder: the library writes the metadata in any order."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:end])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode().ljust(end - 8)
+    return len(text).to_bytes(8, "little") + text + content[end:]
 
 
 def _read(path: str | Path) -> tuple[State, dict[str, str]]:

@@ -31,4 +31,22 @@ METHODS: dict[str, Callable[..., Method]] = {
     "hard_negative": hard_negative,
 }
 
-__all__ = ["METHODS", "Method", "Seen", "Term", *METHODS]
+__all__ = [
+    "METHODS",
+    "Method",
+    "Seen",
+    "Term",
+    "align_uniform",
+    "align_uniform_moco",
+    "cacr",
+    "cacr_moco",
+    "dcl",
+    "dclw",
+    "hard_negative",
+    "jcl",
+    "moco_v1",
+    "moco_v2",
+    "multikey",
+    "simclr",
+    "uaur",
+]

@@ -1,0 +1,221 @@
+"""Kills a real training process again and again, and finds that nothing was lost.
+
+    python tests/kills.py --method moco_v2 --kills 20
+
+`kill -9` comes at random moments: while the process starts, between and in steps, and while a checkpoint is being
+written. Each time the same command goes on. In the end all must be as in a run that nobody disturbed: weights, queue,
+optimiser, place in the schedule, random numbers, metrics and the encoder's file, to the bit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, cycle, islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from manyview.whole import DRAFT
+
+SCENES = {"data": "scenes", "data.count": "320"}
+SETTINGS = {
+    "batch_size": "32", "epochs": "16", "lr": "0.05",
+    "encoder.options": "{widths: [8, 16], blocks: [1, 1]}", "knn_queries": "100", "knn_bank": "200", "knn_every": "4",
+    "checkpoint_steps": "4", "health_every": "1", "snapshots": "2,9", "device": "cpu",
+}  # fmt: skip
+QUEUE = {"negatives.size": "128"}  # of methods that have one
+SLOWLY = """
+import io, sys, time, torch
+at_once = torch.save
+def slowly(state, file):
+    held = io.BytesIO()
+    at_once(state, held)
+    written = held.getvalue()
+    for start in range(0, len(written), 1 + len(written) // 20):
+        file.write(written[start : start + 1 + len(written) // 20])
+        file.flush()
+        time.sleep(0.02)
+torch.save = slowly
+from manyview.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+STEP = 0.15  # about the seconds that a step takes here, over which a kill is spread
+PATIENCE = 120.0
+DRAW = random.Random()
+
+
+@dataclass(frozen=True)
+class Kill:
+    when: str
+    step: int  # the last that was done
+    began: int  # the last that was done when the process began
+    write: str = ""  # the file that was being written
+
+    def __str__(self) -> str:
+        return f"{self.when:<18} step {self.step:>4}, {self.step - self.began} after its beginning  {self.write}"
+
+
+def command(method: str, out: Path, settings: dict[str, str]) -> list[str]:
+    given = {**SETTINGS, **({} if "data" in settings else SCENES), **settings, "method": method, "out": str(out)}
+    return ["pretrain", "--quiet", *chain.from_iterable((f"--{key}", value) for key, value in given.items())]
+
+
+def killed(method: str, out: Path, kills: int, settings: dict[str, str]) -> Iterator[Kill]:
+    """Kills the run `kills` times, each time in the next of the ways, and then lets it end."""
+    arguments = command(method, out, settings)
+    ways = chain([at_the_start, in_a_step], cycle([in_a_step, in_a_step, in_a_write, in_a_step]))
+    for way in islice(ways, kills) if kills > 3 else (in_a_step, in_a_write, in_a_step)[:kills]:
+        yield way(arguments, out)
+    done = start(arguments).wait()
+    if done:
+        raise SystemExit(f"the run failed with code {done}")
+
+
+def at_the_start(arguments: list[str], out: Path) -> Kill:
+    began = step_saved(out)
+    process = start(arguments)
+    time.sleep(DRAW.uniform(0.0, 6.0))
+    return kill(process, "at the start", out, began)
+
+
+def in_a_step(arguments: list[str], out: Path) -> Kill:
+    began, said = step_saved(out), size(out / "train.log")
+    process = start(arguments)
+    wait(process, lambda: size(out / "train.log") > said)  # now nothing of an earlier sitting is among the metrics
+    steps = DRAW.randint(1, 9)
+    wait(process, lambda: step_told(out) >= began + steps)
+    time.sleep(DRAW.uniform(0.0, STEP))
+    return kill(process, "in a step", out, began)
+
+
+def in_a_write(arguments: list[str], out: Path) -> Kill:
+    began = step_saved(out)
+    process = start(arguments, slowly=True)
+    wait(process, lambda: bool(drafts(out)))
+    time.sleep(DRAW.uniform(0.0, 0.3))
+    found = kill(process, "in a write", out, began)
+    if not found.write:
+        raise SystemExit("the write was over before the kill")
+    return found
+
+
+def start(arguments: list[str], *, slowly: bool = False) -> subprocess.Popen[bytes]:
+    program = ["-c", SLOWLY] if slowly else ["-m", "manyview"]
+    return subprocess.Popen([sys.executable, *program, *arguments], env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+
+def kill(process: subprocess.Popen[bytes], when: str, out: Path, began: int) -> Kill:
+    process.kill()
+    if process.wait() != -9:
+        raise SystemExit(f"{when}: the run had already ended, with code {process.returncode}; make it longer")
+    return Kill(when, max(step_told(out), began), began, *drafts(out))
+
+
+def wait(process: subprocess.Popen[bytes], until: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not until():
+        if process.poll() is not None:
+            raise SystemExit(f"the run ended too early, with code {process.returncode}; make it longer")
+        if time.monotonic() > deadline:
+            process.kill()
+            raise SystemExit("the run does not come to what is waited for")
+        time.sleep(0.002)
+
+
+def size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def drafts(out: Path) -> list[str]:
+    """Names of checkpoints that are not whole yet."""
+    folder = out / "checkpoints"
+    return [path.name for path in folder.iterdir() if DRAFT.fullmatch(path.name)] if folder.is_dir() else []
+
+
+def step_saved(out: Path) -> int:
+    return max((int(path.stem.partition("-")[2]) for path in (out / "checkpoints").glob("step-*.pt")), default=0)
+
+
+def step_told(out: Path) -> int:
+    lines = metrics(out)
+    return int(lines[-1]["step"]) if lines else 0
+
+
+def metrics(out: Path) -> list[dict[str, Any]]:
+    """The whole lines, without the time they took."""
+    path = out / "metrics.jsonl"
+    whole = path.read_text().rpartition("\n")[0].splitlines() if path.exists() else []
+    return [{key: value for key, value in json.loads(line).items() if key != "seconds"} for line in whole]
+
+
+def differences(one: Path, other: Path) -> list[str]:
+    """What is not the same in two runs' folders."""
+    found = [] if metrics(one) == metrics(other) else ["metrics.jsonl"]
+    if (one / "encoder.safetensors").read_bytes() != (other / "encoder.safetensors").read_bytes():
+        found.append("encoder.safetensors")
+    names = [sorted(path.name for path in (out / "checkpoints").iterdir()) for out in (one, other)]
+    if names[0] != names[1]:
+        return [*found, f"checkpoints/: {names[0]} and {names[1]}"]
+    for name in names[0]:
+        states = [torch.load(out / "checkpoints" / name, weights_only=True) for out in (one, other)]
+        found += [f"{name}: {place}" for place in unlike(*states)]
+    return found
+
+
+def unlike(one: Any, other: Any, place: str = "") -> Iterator[str]:
+    """Places in two nested states that differ by a bit."""
+    if type(one) is not type(other):
+        yield place
+    elif isinstance(one, dict):
+        for key in {**one, **other}:
+            if key != "seconds":
+                yield from unlike(one.get(key), other.get(key), f"{place}.{key}".lstrip("."))
+    elif isinstance(one, list | tuple) and len(one) == len(other):
+        for number, pair in enumerate(zip(one, other, strict=True)):
+            yield from unlike(*pair, f"{place}[{number}]")
+    elif not (torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other):
+        yield place
+
+
+def disturbed_and_not(
+    method: str, kills: int, folder: Path, settings: dict[str, str], told: Callable[[str], None] = print
+) -> tuple[list[Kill], list[str]]:
+    """The kills of one run, and what is not as in another that was left alone."""
+    alone = start(command(method, folder / "alone", settings))
+    found = []
+    for number, each in enumerate(killed(method, folder / "killed", kills, settings), 1):
+        told(f"{number:>3}  {each}")
+        found.append(each)
+    if alone.wait():
+        raise SystemExit(f"the undisturbed run failed with code {alone.returncode}")
+    return found, differences(folder / "alone", folder / "killed")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--method", default="simclr")
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0, help="of the moments")
+    given = parser.parse_args(arguments)
+    DRAW.seed(given.seed)
+    settings = QUEUE if "moco" in given.method or given.method in ("jcl", "multikey") else {}
+    with tempfile.TemporaryDirectory() as folder:
+        kills, unlike = disturbed_and_not(given.method, given.kills, Path(folder), settings)
+    later, writes = sum(each.step > each.began for each in kills), sum(bool(each.write) for each in kills)
+    print(f"{given.method}: {len(kills)} kills, {later} after a first step, {writes} during a write")
+    print(f"NOT the same: {'; '.join(unlike[:10])}" if unlike else "the end is the same to the bit")
+    return int(bool(unlike))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+
+from manyview import losses
+from manyview.methods import Seen, simclr
+from tests.golden import DOUBLE, assert_golden, two_views, unit
+from tests.losses import oracle
+from tests.methods.small import (
+    DIM,
+    IDS,
+    Rows,
+    doubled,
+    golden_views,
+    images,
+    met,
+    objective,
+    of_queue,
+    plain,
+    queue_of,
+    same_gradient,
+    triples,
+    with_golden_queue,
+)
+
+
+def test_with_its_defaults_it_is_published_nt_xent() -> None:
+    v1, v2 = two_views(DOUBLE)
+    loss = objective(doubled(simclr), Seen([unit(v1), unit(v2)], [], IDS))
+    assert_golden("ntxent/tau0.1", loss, {"v1_raw": v1, "v2_raw": v2}, DOUBLE)
+
+
+@pytest.mark.parametrize("views", [2, 3, 5])
+def test_every_view_has_all_others_as_positives(views: int) -> None:
+    method, (raw, seen) = doubled(simclr, views=views), golden_views(views)
+    assert method.looks == views
+    expected = []
+    for v, i in ((v, i) for v in range(views) for i in range(6)):
+        others = [unit(raw[w, j]) for w in range(views) for j in range(6) if j != i]
+        own = torch.stack([unit(raw[w, i]) for w in range(views) if w != v])[None]
+        expected += oracle.info_nce(unit(raw[v, i])[None], own, [[(key, 1.0) for key in others]], temperature=0.1)
+    same_gradient(objective(method, Seen(seen, [], IDS)), oracle.mean(expected), [raw])
+
+
+def test_two_rows_of_the_same_image_never_repel_each_other() -> None:
+    _, views = golden_views(2)
+    (triple,) = triples(doubled(simclr), Seen(views, [], torch.tensor([0, 1, 2, 3, 4, 0])))
+    assert [len(each) for each in met(triple)] == [8, 10, 10, 10, 10, 8] * 2
+
+
+def test_all_views_go_through_the_encoder_together() -> None:
+    encoder = plain()
+    method, rows = doubled(simclr, encoder, views=3), Rows(encoder)
+    queries, keys = method(images(3), 0)
+    assert rows.calls == [18]
+    assert ([each.shape for each in queries], keys) == ([(6, DIM)] * 3, [])
+    for look, query in zip(images(3), queries, strict=True):
+        torch.testing.assert_close(method.towers.queries(look), query, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("within", [0.0, 0.5, 1.0])
+def test_with_a_queue_it_meets_what_earlier_views_were_and_the_batch_by_its_weight(within: float) -> None:
+    method = with_golden_queue(doubled(simclr, negatives=of_queue("each", within_batch=within)))
+    raw, views = golden_views(2)
+    queue = [(key, 1.0) for key in DOUBLE.given("queue")]
+    expected = []
+    for v, i in ((v, i) for v in range(2) for i in range(6)):
+        batch = [(unit(raw[w, j]), within) for w in range(2) for j in range(6) if j != i]
+        positive = unit(raw[1 - v, i])[None, None]
+        expected += oracle.info_nce(unit(raw[v, i])[None], positive, [queue + batch], temperature=0.1)
+    seen = Seen(views, [], IDS)
+    same_gradient(objective(method, seen), oracle.mean(expected), [raw])
+    method.update(seen, 0, 1)
+    assert torch.equal(queue_of(method).keys[:12], torch.cat(views))
+    assert queue_of(method).ids[:12].tolist() == [*range(6), *range(6)]
+
+
+@pytest.mark.parametrize(
+    ("loss", "oracle_of"),
+    [
+        (partial(losses.dcl, temperature=0.3), partial(oracle.dcl, temperature=0.3)),
+        (partial(losses.jcl, temperature=0.3, strength=2.0), partial(oracle.jcl, temperature=0.3, strength=2.0)),
+        (partial(losses.repulsion, t_neg=1.5), partial(oracle.repulsion, t_neg=1.5)),
+    ],
+    ids=["dcl", "jcl", "repulsion"],
+)
+def test_another_loss_takes_its_place(loss: Any, oracle_of: Any) -> None:
+    method, (raw, views) = doubled(simclr, loss=loss, views=3), golden_views(3)
+    seen = Seen(views, [], IDS)
+    (triple,) = triples(method, seen)
+    same_gradient(objective(method, seen), oracle.mean(oracle_of(triple.query, triple.positives, met(triple))), [raw])
+
+
+@pytest.mark.parametrize("views", [1, 0, -3])
+def test_one_view_is_refused(views: int) -> None:
+    with pytest.raises(ValueError, match=f"views: expected 2 or more.* got {views}$"):
+        simclr(plain(), views=views)
+
+
+def test_gradients_reach_every_parameter_of_the_encoder() -> None:
+    method = doubled(simclr)
+    queries, _ = method(images(2), 0)
+    objective(method, Seen(queries, [], IDS)).backward()
+    assert all(each.grad is not None and each.grad.abs().max() > 0 for each in method.towers.trained())

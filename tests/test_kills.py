@@ -1,0 +1,40 @@
+"""Nothing is lost: see tests/kills.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import kills
+from tests.tiny import noise
+
+SHORT = {
+    "data": str(noise()), "batch_size": "8", "epochs": "4", "checkpoint_steps": "3", "snapshots": "1", "knn_every": "1",
+}  # fmt: skip
+
+
+def test_a_run_that_is_killed_in_a_step_and_in_a_write_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
+    kills.DRAW.seed(0)
+    found, unlike = kills.disturbed_and_not("moco_v2", 2, tmp_path, SHORT | {"negatives.size": "32"})
+    assert [each.when for each in found] == ["in a step", "in a write"]
+    assert all(each.step > 0 for each in found)
+    assert unlike == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["simclr", "moco_v2"])
+def test_twenty_kills_lose_nothing(method: str, tmp_path: Path) -> None:
+    kills.DRAW.seed(1)
+    found, unlike = kills.disturbed_and_not(method, 20, tmp_path, kills.QUEUE if method == "moco_v2" else {})
+    assert len(found) == 20
+    assert sum(each.step > 0 for each in found) >= 15
+    assert sum(bool(each.write) for each in found) >= 3
+    assert unlike == []
+
+
+def test_what_differs_is_found() -> None:
+    one = {"step": 3, "seconds": 1.0, "queue": [1.0, {"place": 2}]}
+    assert list(kills.unlike(one, {**one, "seconds": 2.0})) == []
+    assert list(kills.unlike(one, {**one, "queue": [1.0, {"place": 3}]})) == ["queue[1].place"]
+    assert list(kills.unlike(one, {"seconds": 1.0, "queue": one["queue"]})) == ["step"]

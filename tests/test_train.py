@@ -1,0 +1,457 @@
+"""Whole runs, of a second each: what they leave, how they stop and go on, what they say."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+import manyview
+from manyview import tell, train
+from manyview.checkpoint import Checkpoints, locked
+from manyview.config import Config
+from manyview.diagnose.health import Health
+from manyview.progress import Progress
+from tests.kills import differences, metrics
+from tests.tiny import STEPS, noise, pictures, pretrain
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An undisturbed run."""
+    out = tmp_path_factory.mktemp("runs") / "whole"
+    assert pretrain(out, health_every=2) == 0
+    return out
+
+
+def at_step(monkeypatch: pytest.MonkeyPatch, step: int, act: Callable[[], object]) -> None:
+    """Does something when a step is over, and before anything of it is saved."""
+    shown = tell.step
+
+    def acting(log: Any, run: Any, batch_size: int) -> None:
+        shown(log, run, batch_size)
+        if run.step == step:
+            act()
+
+    monkeypatch.setattr(tell, "step", acting)
+
+
+def stop_with(number: int) -> Callable[[], None]:
+    return lambda: os.kill(os.getpid(), number)
+
+
+def test_a_run_leaves_all_that_is_promised(whole: Path) -> None:
+    names = {path.name for path in whole.iterdir()}
+    promised = {"config.yaml", "metrics.jsonl", "train.log", "checkpoints", "encoder.safetensors", "tensorboard"}
+    assert promised <= names
+    assert [path.name for path in sorted((whole / "checkpoints").iterdir())] == [
+        "step-000000006.pt",
+        "step-000000012.pt",
+    ]
+    settings = yaml.safe_load((whole / "config.yaml").read_text())
+    assert settings["views"] == {"stack": "simclr-cifar", "size": 32, "strength": 0.5}  # all is decided
+
+
+def test_the_config_alone_runs_the_job_again(whole: Path, tmp_path: Path) -> None:
+    assert (
+        manyview.cli.main(["pretrain", "--recipe", str(whole / "config.yaml"), "--out", str(tmp_path / "again")]) == 0
+    )
+    assert differences(whole, tmp_path / "again") == []
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_finishes_the_step_and_saves_and_the_same_command_goes_on_to_the_same_end(
+    number: int,
+    code: int,
+    whole: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        at_step(patch, 4, stop_with(number))
+        assert pretrain(out, health_every=2) == code
+    said = capsys.readouterr().err
+    assert said == f"warning: stopped after step 4 of 12 and saved. To go on: manyview pretrain --resume {out}\n"
+    assert not (out / "encoder.safetensors").exists()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler  # as before
+    assert pretrain(out, health_every=2) == 0
+    assert "going on after step 4 of 12" in capsys.readouterr().out
+    assert differences_but_checkpoints(whole, out) == []
+
+
+def differences_but_checkpoints(one: Path, other: Path) -> list[str]:
+    """Of two runs that ended the same but saved at other steps."""
+    last = [out / "checkpoints" / f"step-{STEPS:09d}.pt" for out in (one, other)]
+    for out in (one, other):
+        for path in (out / "checkpoints").iterdir():
+            if path not in last:
+                path.rename(out / path.name)
+    try:
+        return differences(one, other)
+    finally:
+        for out in (one, other):
+            for path in out.glob("step-*.pt"):
+                path.rename(out / "checkpoints" / path.name)
+
+
+def test_resume_goes_on_as_well_on_another_machine(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        at_step(patch, 8, stop_with(signal.SIGTERM))
+        assert pretrain(out, health_every=2) == 143
+    moved = out.rename(tmp_path / "moved")
+    more = ["--workers", "1", "--loggers", "csv", "--checkpoint-minutes", "1", "--device", "auto", "--quiet"]
+    assert manyview.cli.main(["pretrain", "--resume", str(moved), *more]) == 0
+    assert differences_but_checkpoints(whole, moved) == []
+
+
+def test_from_python_an_interrupt_is_a_keyboard_interrupt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_step(monkeypatch, 1, stop_with(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):  # so that no `except Exception` goes on with the next run of a sweep
+        manyview.pretrain(noise(), out=str(tmp_path), batch_size=8, epochs=1)
+
+
+def test_it_runs_in_a_thread_where_signals_cannot_be_handled(tmp_path: Path) -> None:
+    codes: list[int] = []
+    thread = threading.Thread(target=lambda: codes.append(pretrain(tmp_path / "run", max_steps=2)))
+    thread.start()
+    thread.join()
+    assert codes == [0]
+
+
+def test_other_settings_are_refused_with_what_differs(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {path: path.stat().st_mtime_ns for path in whole.rglob("*")}
+    assert pretrain(whole, health_every=2, lr=0.5) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "optimizer.lr: 0.02 -> 0.5" in said
+    assert f"manyview pretrain --resume {whole}" in said
+    assert {path: path.stat().st_mtime_ns for path in whole.rglob("*")} == before
+
+
+def test_settings_may_change_as_long_as_nothing_is_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert pretrain(tmp_path / "run", encoder="no_such") == 2
+    assert "there is no encoder 'no_such'" in capsys.readouterr().err
+    assert pretrain(tmp_path / "run", max_steps=1) == 0
+
+
+def test_a_complete_run_says_so_and_nothing_changes(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {path: path.stat().st_mtime_ns for path in whole.rglob("*")}
+    assert pretrain(whole, health_every=2) == 0
+    assert manyview.cli.main(["pretrain", "--resume", str(whole)]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert [line.startswith(f"{whole} is complete; nothing is left to do") for line in said] == [True, True]
+    assert {path: path.stat().st_mtime_ns for path in whole.rglob("*")} == before
+
+
+def test_checkpoints_without_their_settings_are_not_taken_for_anything(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Checkpoints(tmp_path / "run" / "checkpoints").save({"step": 3}, 3)
+    assert pretrain(tmp_path / "run") == 2
+    assert "holds a run without its config.yaml" in capsys.readouterr().err
+
+
+def test_a_damaged_checkpoint_is_passed_over_and_the_end_is_the_same(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        at_step(patch, 8, stop_with(signal.SIGTERM))
+        assert pretrain(out, health_every=2) == 143
+    newest = out / "checkpoints" / "step-000000008.pt"
+    content = bytearray(newest.read_bytes())
+    content[len(content) // 2] ^= 1
+    newest.write_bytes(content)
+    capsys.readouterr()
+    assert pretrain(out, health_every=2) == 0
+    said = capsys.readouterr()
+    assert said.err.startswith(f"warning: passed over a checkpoint: {newest}: is damaged")
+    assert "going on after step 6 of 12" in said.out
+    assert differences_but_checkpoints(whole, out) == []
+
+
+def test_a_second_process_says_that_the_folder_is_in_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = "import sys; from manyview.checkpoint import locked; from pathlib import Path\n" + (
+        "with locked(Path(sys.argv[1])): print('ready', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"ready\n"
+        assert pretrain(tmp_path) == 2
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1
+        assert f"is being trained by process {other.pid}" in said
+        assert other.stdin is not None
+        other.stdin.close()
+    with locked(tmp_path):
+        pass
+
+
+def test_a_full_disk_is_one_line_and_the_last_checkpoint_goes_on(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, save = tmp_path / "run", torch.save
+
+    def full(state: Any, file: Any) -> None:
+        if state["progress"]["step"] == STEPS:
+            file.write(b"half of it")
+            raise OSError(errno.ENOSPC, "No space left on device")
+        save(state, file)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "save", full)
+        assert pretrain(out, health_every=2) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "the disk is full" in said
+    assert "step-000000006.pt is whole" in said
+    assert [path.name for path in (out / "checkpoints").iterdir()] == ["step-000000006.pt"]
+    assert pretrain(out, health_every=2) == 0
+    assert differences(whole, out) == []
+
+
+def test_a_disk_that_is_full_at_the_very_end_leaves_a_run_that_can_end(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(draft: Path, content: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full)
+        assert pretrain(tmp_path / "run", health_every=2) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "encoder.safetensors cannot be written: the disk is full" in said
+    assert pretrain(tmp_path / "run", health_every=2) == 0
+    assert differences(whole, tmp_path / "run") == []
+
+
+def test_snapshots_stay(tmp_path: Path) -> None:
+    assert pretrain(tmp_path, snapshots="1,3", epochs=4, batch_size=24, checkpoint_steps=1) == 0
+    names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert names == ["epoch-0001.pt", "epoch-0003.pt", "step-000000007.pt", "step-000000008.pt"]
+    state = torch.load(tmp_path / "checkpoints" / "epoch-0001.pt", weights_only=True)
+    assert state["progress"]["step"] == 2
+
+
+def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_evidence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert pretrain(tmp_path, lr=1e30, checkpoint_steps=1, schedule__warmup=1) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "likely the learning rate 1e+30" in said
+    (evidence,) = tmp_path.glob("failed-after-step-*.pt")
+    assert str(evidence) in said
+    state = torch.load(evidence, weights_only=True)
+    assert len(state["ids"]) == len(state["index"]) == 8
+    assert state["method"]
+    good = Checkpoints(tmp_path / "checkpoints").latest()
+    assert good is not None
+    assert all(torch.isfinite(each).all() for each in good[0]["method"].values() if each.is_floating_point())
+    assert not (tmp_path / "encoder.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "step", "cause"),
+    [
+        ({"precision": "fp16"}, 5, "precision"),
+        ({"loss": {"temperature": 0.001}}, 5, "temperature 0.001"),
+        ({"loss": {"temperature": 0.1}}, 5, "learning rate 0.5"),
+        ({}, 5, "learning rate 0.5"),
+        ({}, 0, "data"),
+    ],
+)
+def test_the_likely_cause_is_named(settings: dict[str, Any], step: int, cause: str) -> None:
+    config = Config(**{**{each.name: {} for each in fields(Config)}, "optimizer": {"lr": 0.5}, **settings})
+    run = Progress(100, 10, Health(coupled=True), step=step)
+    assert f"likely the {cause}" in train._likely(config, run)
+
+
+def test_a_resumed_run_says_that_its_data_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, out = pictures(tmp_path / "data", 40), tmp_path / "run"
+    with monkeypatch.context() as patch:
+        at_step(patch, 1, stop_with(signal.SIGTERM))
+        assert pretrain(out, data=folder) == 143
+    (folder / "0.png").unlink()
+    capsys.readouterr()
+    assert pretrain(out, data=folder) == 0
+    assert "warning: the data has changed: 40 images at the last checkpoint, 39 now" in capsys.readouterr().err
+
+
+def test_images_that_cannot_be_read_are_remembered_over_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = pictures(tmp_path / "data", 48, sides=(32, 40))  # of different sizes: read as they are needed
+    (folder / "3.png").write_text("no picture")
+    settings = {"data": folder, "workers": 0, "health_every": 1}
+    assert pretrain(tmp_path / "whole", **settings) == 0
+    with monkeypatch.context() as patch:
+        at_step(patch, 10, stop_with(signal.SIGTERM))
+        assert pretrain(tmp_path / "run", **settings) == 143
+    assert pretrain(tmp_path / "run", **settings) == 0
+    states = [
+        torch.load(tmp_path / name / "checkpoints" / "step-000000012.pt", weights_only=True)
+        for name in ("whole", "run")
+    ]
+    assert states[0]["broken"]
+    assert states[0]["broken"] == states[1]["broken"]
+    assert states[0]["progress"]["health"] == states[1]["progress"]["health"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"micro_batch": 4},
+        {"micro_batch": 4, "method": "moco_v2", "negatives__size": 32},
+        {"precision": "bf16"},
+        {"clip": 0.1},
+        {"optimizer__name": "lars"},
+        {"optimizer__name": "adamw", "lr": 1e-3},
+        {"schedule__name": "steps", "schedule__milestones": "1,2"},
+        {"schedule__warmup": 1, "schedule__per": "epoch"},
+        {"precision": "fp64", "max_steps": 3},
+    ],
+    ids=str,
+)
+def test_every_way_to_train_trains(settings: dict[str, Any], tmp_path: Path) -> None:
+    assert pretrain(tmp_path, **settings) == 0
+    lines = [line for line in metrics(tmp_path) if "loss" in line]
+    assert all(torch.isfinite(torch.tensor(line["loss"])) for line in lines)
+    if "clip" in settings:
+        assert lines[-1]["gradient_norm"] > 0
+
+
+def test_steps_lower_the_rate_where_they_are_set(tmp_path: Path) -> None:
+    assert pretrain(tmp_path, schedule__name="steps", schedule__milestones="1", health_every=1) == 0
+    rates = [line["lr"] for line in metrics(tmp_path) if "lr" in line]
+    assert rates[:6] == [0.02] * 6
+    assert rates[6:] == pytest.approx([0.002] * 6)
+
+
+def test_without_labels_there_is_no_knn_and_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert pretrain(tmp_path / "run", data=pictures(tmp_path / "data", 32)) == 0
+    assert "32 images of" in (said := capsys.readouterr().out)
+    assert "no labels to score with: no kNN" in said
+    assert all("knn" not in line for line in metrics(tmp_path / "run"))
+
+
+def test_plain_lines_are_one_an_epoch_and_none_twice(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert pretrain(tmp_path) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(set(lines))
+    assert [line.split()[1] for line in lines if line.startswith("step ")] == ["1/12", "6/12", "12/12"]
+    assert lines[0] == f"dcl on 49 images of {noise()}, 5 kept aside to score on"
+    assert lines[-1] == f"encoder {tmp_path / 'encoder.safetensors'}"
+
+
+def test_quiet_prints_nothing_but_warnings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at_step(monkeypatch, 2, stop_with(signal.SIGTERM))
+    assert pretrain(tmp_path, "--quiet") == 143
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("warning: stopped after step 2")
+
+
+def test_loggers_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    assert pretrain(tmp_path / "run", loggers="csv,tensorboard", health_every=4) == 0
+    told = {line["step"]: line["loss"] for line in metrics(tmp_path / "run") if "loss" in line}
+    assert list(told) == [4, 8, 12]
+    events = accumulator.EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload()
+    assert {each.step: each.value for each in events.Scalars("loss")} == pytest.approx(told, rel=1e-6)
+    rows = [line.split(",") for line in (tmp_path / "run" / "metrics.csv").read_text().splitlines()]
+    assert {int(step): float(value) for step, name, value in rows[1:] if name == "loss"} == told
+    assert pretrain(tmp_path / "other", loggers="wandb") == 2
+    assert "wandb is not installed; pip install wandb, or leave it out" in capsys.readouterr().err
+
+
+def test_nothing_of_a_cluster_is_taken_for_a_wish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"SLURM_NTASKS": "4", "SLURM_JOB_NAME": "train", "SLURM_JOB_ID": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert pretrain(tmp_path, max_steps=1) == 0
+
+
+def health(out: Path) -> list[str]:
+    return [line["health"] for line in metrics(out) if "health" in line]
+
+
+def test_a_healthy_run_is_called_healthy(tmp_path: Path) -> None:
+    assert (
+        pretrain(
+            tmp_path,
+            data="scenes",
+            data__count=64,
+            method="simclr",
+            epochs=20,
+            health_every=5,
+            batch_size=32,
+            knn_every=0,
+        )
+        == 0
+    )
+    assert health(tmp_path)[-1] == "healthy"
+    assert " healthy: similarity " in (tmp_path / "train.log").read_text()
+
+
+def test_a_run_of_attraction_alone_is_called_collapsing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert pretrain(tmp_path, loss="attraction", head="mlp", epochs=5, health_every=3, lr=0.2, knn_every=0) == 0
+    assert health(tmp_path)[-1] == "collapsing"
+    assert ": collapsing since step " in capsys.readouterr().err
+    assert "warning: step " in (tmp_path / "train.log").read_text()
+
+
+def test_pictures_of_one_colour_are_called_broken_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert pretrain(tmp_path / "run", data=pictures(tmp_path / "data", 32, flat=True), health_every=1) == 0
+    assert "broken data" in health(tmp_path / "run")
+    assert "of the pictures have one single colour" in capsys.readouterr().err
+
+
+def test_info_nce_on_an_easy_batch_of_four_is_called_saturated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    easy = {"method": "simclr", "loss__temperature": 0.1, "views__stack": "probe-test"}  # both views are the same
+    assert pretrain(tmp_path, batch_size=4, health_every=3, knn_every=0, **easy) == 0
+    assert health(tmp_path)[-1] == "saturated"
+    assert "try dcl, more negatives" in capsys.readouterr().err
+
+
+def test_metrics_are_lines_of_json_with_what_was_measured(whole: Path) -> None:
+    lines = [json.loads(line) for line in (whole / "metrics.jsonl").read_text().splitlines()]
+    assert lines[0]["step"] == 0
+    assert "knn" in lines[0]
+    last = next(line for line in reversed(lines) if "loss" in line)
+    assert {"alignment", "uniformity", "rank", "gap", "entropy", "entropy_limit", "coupling", "gradient_norm"} <= set(
+        last
+    )

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+
+from manyview.views import STACKS, Preprocess
+from manyview.views.stack import CIFAR, Sensor
+
+
+def picture(height: int, width: int, channels: int = 3) -> Tensor:
+    draw = torch.Generator().manual_seed(height * width)
+    return torch.randint(0, 256, (channels, height, width), generator=draw, dtype=torch.uint8)
+
+
+@pytest.mark.parametrize(("height", "width"), [(32, 32), (48, 40), (30, 100), (200, 300)])
+def test_a_picture_becomes_what_evaluation_sees(height: int, width: int) -> None:
+    raw, stack = picture(height, width), STACKS["probe-test"](32)
+    ids = torch.zeros(1, dtype=torch.long)
+    seen = (
+        stack({"image": raw[None]}, ids)["image"][0]
+        if max(height, width) <= 128
+        else stack.finish({"image": [view[None] for view in stack.prepare({"image": raw}, 0)["image"]]}, ids)["image"][
+            0
+        ]
+    )
+    assert torch.equal(Preprocess(32)(raw), seen)
+    assert seen.shape == (1, 3, 32, 32)
+
+
+def test_the_normalisation_is_the_one_it_is_given() -> None:
+    raw = picture(32, 32)
+    mean, std = (torch.tensor(numbers).view(3, 1, 1) for numbers in CIFAR)
+    made = Preprocess(32, picture=Sensor(*CIFAR, colour=True))(raw)
+    torch.testing.assert_close(made[0], (raw / 255 - mean) / std)
+
+
+def test_a_file_an_image_and_a_tensor_are_the_same_picture(tmp_path: Path) -> None:
+    raw, preprocess = picture(40, 36), Preprocess(32)
+    image = Image.fromarray(raw.permute(1, 2, 0).numpy())
+    image.save(tmp_path / "one.png")
+    assert torch.equal(preprocess(image), preprocess(raw))
+    assert torch.equal(preprocess(tmp_path / "one.png"), preprocess(raw))
+    assert torch.equal(preprocess(str(tmp_path / "one.png")), preprocess(raw))
+
+
+def test_a_file_is_turned_as_its_camera_was(tmp_path: Path) -> None:
+    raw = picture(32, 48)
+    turned = Image.fromarray(np.rot90(raw.permute(1, 2, 0).numpy()).copy())
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be shown turned by 90 degrees clockwise
+    turned.save(tmp_path / "turned.png", exif=exif)
+    assert torch.equal(Preprocess(32)(tmp_path / "turned.png"), Preprocess(32)(raw))
+
+
+def test_grey_pictures_for_a_grey_encoder_and_colour_for_one_of_three(tmp_path: Path) -> None:
+    grey = Image.fromarray(picture(32, 32, 1)[0].numpy())
+    assert Preprocess(32, channels=1)(grey).shape == (1, 1, 32, 32)
+    assert Preprocess(32, channels=1, picture=Sensor(*CIFAR, colour=True))(picture(32, 32, 1)).shape == (1, 1, 32, 32)
+    assert Preprocess(32)(grey).shape == (1, 3, 32, 32)
+
+
+def test_what_is_no_picture_of_the_encoders_kind_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"picture: expected \(3, H, W\) uint8, got \(1, 8, 8\)"):
+        Preprocess(32)(picture(8, 8, 1))
+    with pytest.raises(ValueError, match="float32"):
+        Preprocess(32)(torch.rand(3, 8, 8))
+    picture_of_two = Image.fromarray(picture(8, 8)[0].numpy())
+    with pytest.raises(ValueError, match="an encoder of 2 channels takes tensors"):
+        Preprocess(32, channels=2)(picture_of_two)
+    (tmp_path / "text.png").write_text("no picture")
+    with pytest.raises(OSError, match=r"text\.png"):
+        Preprocess(32)(tmp_path / "text.png")
