@@ -173,3 +173,14 @@ def test_the_demo_trains_and_says_what_to_do_next(
     (tmp_path / "runs" / "demo" / "encoder.safetensors").write_text("")
     assert cli.main(["demo"]) == 0
     assert asked[1].out == "runs/demo-2"  # the first one is complete
+
+
+def test_a_gpu_without_memory_left_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(_: Config) -> None:
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory.\nTried to allocate 2 GiB")
+
+    monkeypatch.setattr(commands, "start", full)
+    assert pretrain(tmp_path) == 1
+    one_line(capsys, "the GPU's memory is full; give --micro-batch 64")

@@ -15,6 +15,7 @@ from manyview.config import REQUIRED, SECTIONS, Config, Flat, Key, read_flags, s
 from manyview.launch import configured, resumed, start
 
 FAILED = 1
+LESS = "give --micro-batch 64, which takes less and gives the same gradient, or a smaller --batch-size"
 OURS = ("recipe", "resume", "smoke", "help")  # flags of `pretrain` that are no settings
 
 PRETRAIN = """usage: manyview pretrain --data PATH|NAME [--method NAME] [--encoder NAME] [--epochs N] [--KEY VALUE ...]
@@ -120,6 +121,8 @@ def export(arguments: list[str]) -> int:
 
 def _trained(run: Callable[[], Any]) -> int:
     """What went wrong in training is one line, and another code than wrong input."""
+    import torch
+
     from manyview.train import Diverged, Interrupted
 
     try:
@@ -128,6 +131,9 @@ def _trained(run: Callable[[], Any]) -> int:
         return 128 + int(came.args[0] if came.args else signal.SIGTERM)  # as shells count
     except (Diverged, DiskFull) as error:
         print(f"manyview pretrain: {error}", file=sys.stderr)
+        return FAILED
+    except torch.cuda.OutOfMemoryError:
+        print(f"manyview pretrain: the GPU's memory is full; {LESS}", file=sys.stderr)
         return FAILED
     return 0
 

@@ -119,7 +119,7 @@ class Loader:
             self._note(collated.broken)
             if collated.broken and not len(collated.ids):
                 raise TooManyBroken(_in_a_row(self.dataset, collated.broken))
-            yield self._fromstart_workers(number, collated)
+            yield self._from_workers(number, collated)
 
     def rows(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
         """The rows of the data set that make up each batch of this process."""
@@ -151,7 +151,7 @@ class Loader:
 
         return self._batch(ids, index, {name: there[index] for name, there in decoded.present.items()}, make)
 
-    def _fromstart_workers(self, epoch: int, collated: Collated) -> Batch:
+    def _from_workers(self, epoch: int, collated: Collated) -> Batch:
         ids, late = collated.ids, self.device.type != "cpu"
 
         def make(rows: slice) -> Views:

@@ -35,6 +35,7 @@ class Subset:
         self.dataset, self.rows = dataset, rows
         self.ids = dataset.ids[rows]
         self.labels = None if dataset.labels is None else dataset.labels[rows]
+        self.threads: bool = getattr(dataset, "threads", False)  # may be read by several at once
 
     @property
     def classes(self) -> tuple[str, ...]:

@@ -137,7 +137,7 @@ def first_surface(stage: Stage, direction: Vector) -> Surface:
     scenes, count = direction[0].shape
     close = partial(near_the_view, stage, direction)
     found = list(meetings(stage.objects, close, stage.camera.eye, direction))
-    depth = torch.full((OBJECTS * scenes * count,), torch.inf)
+    depth = torch.full((OBJECTS * scenes * count,), torch.inf, dtype=direction[0].dtype)
     for m in found:
         depth.index_copy_(0, column_of(m.thing) * (scenes * count) + m.ray, m.t)
     nearest = depth.view(OBJECTS, -1).amin(0)
