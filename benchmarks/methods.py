@@ -3,8 +3,8 @@
     python benchmarks/methods.py                                       # 20,000 generated scenes, 5 epochs
     python benchmarks/methods.py --data DIR --seeds 0 1 2 --methods simclr dcl moco_v2 jcl cacr hard_negative
 
-The recipes are cifar10-cpu-METHOD. Each run is a whole `manyview.pretrain` in a folder of --out, and goes on where it
-was if the benchmark is started again. kNN (k = 20, T = 0.1) is that of all test images against all training images.
+The recipes are cifar10-cpu-METHOD; on scenes with the demo's views, which are of 16 px and leave no clue in colour. Each
+run is a whole `manyview.pretrain` in a folder of --out, and goes on where it was if the benchmark is started again. kNN (k = 20, T = 0.1) is that of all test images against all training images.
 Seconds are of training alone, without scoring; they depend on what else the machine does.
 """
 
@@ -17,6 +17,7 @@ from pathlib import Path
 from measure import machine_facts
 
 import manyview
+from manyview import recipes
 from manyview.config import SECTIONS
 from manyview.run import Run
 
@@ -42,6 +43,8 @@ def main() -> None:
 
 def trained(data: str, method: str, seed: int, epochs: int, out: Path, more: dict[str, str]) -> Run:
     folder = out / f"{Path(data).name}-{method}-{seed}"
+    if data == "scenes":
+        more = {key: value for key, value in recipes.read("demo").settings.items() if key.startswith("views.")} | more
     return manyview.pretrain(
         data, recipe=f"cifar10-cpu-{method}", seed=seed, epochs=epochs, out=str(folder), quiet=True, loggers=[],
         knn_bank=50_000, knn_queries=10_000, **more,

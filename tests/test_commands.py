@@ -108,7 +108,7 @@ def test_help_shows_the_settings_of_the_parts_that_are_chosen(capsys: pytest.Cap
     )
     assert lines["--method"] == "jcl"
     assert "--loss.strength" in lines
-    assert lines["--batch-size"] == "256"
+    assert lines["--batch-size"] == "64"
     assert lines["--loggers"] == "tensorboard"
     assert lines["--quiet"] == "false"
     assert "checkpoint_minutes  a checkpoint after so many minutes" in said

@@ -117,7 +117,7 @@ def test_the_same_short_key_works_in_python() -> None:
 
 @pytest.mark.parametrize(
     ("text", "both"),
-    [("--size 64", "--data.size, --views.size"), ("--method moco_v2 --momentum 0.9", "--method.momentum, --optimizer")],
+    [("--size 64", "--data.size, --views.size"), ("--method moco_v2 --optimizer sgd --momentum 0.9", "--method.momentum, --optimizer")],
 )
 def test_a_short_key_of_two_sections_is_refused(text: str, both: str) -> None:
     with pytest.raises(ValueError, match=rf"which of {both}"):
@@ -427,9 +427,9 @@ def test_a_list_and_a_tuple_of_the_same_are_no_difference() -> None:
         ("--method cacr --method.positives 0", "method.positives: expected at least 1"),
         ("--method jcl --method.momentum 2", "method.momentum: expected a number from 0 to 1, got 2"),
         ("--method moco_v2 --method.splits 0", "method.splits: expected at least 1, got 0"),
-        ("--method moco_v2 --method.splits 7", "method.splits: batch_size 256 does not fall into 7 equal groups"),
+        ("--method moco_v2 --method.splits 7", "method.splits: batch_size 64 does not fall into 7 equal groups"),
         ("--method moco_v2 --method.splits 8 --micro-batch 4", "method.splits: micro_batch 4 does not fall into 8"),
-        ("--micro-batch 512", "micro_batch: 512 images at a time are more than the batch of 256; leave it out"),
+        ("--micro-batch 512", "micro_batch: 512 images at a time are more than the batch of 64; leave it out"),
         ("--micro-batch 0", "micro_batch: expected at least 1, got 0"),
         ("--batch-size 1", "batch_size: expected at least 2, got 1"),
         ("--temperature 0", "loss.temperature: expected a positive number, got 0"),

@@ -69,7 +69,8 @@ def test_a_run_leaves_all_that_is_promised(whole: Path) -> None:
         "step-000000012.pt",
     ]
     settings = yaml.safe_load((whole / "config.yaml").read_text())
-    assert settings["views"] == {"stack": "simclr-cifar", "size": 32, "strength": 0.5}  # all is decided
+    assert (settings["views"]["stack"], settings["views"]["size"]) == ("custom", 32)  # all is decided
+    assert settings["views"]["scale"] == [0.2, 1.0]
 
 
 def test_the_config_alone_runs_the_job_again(whole: Path, tmp_path: Path) -> None:

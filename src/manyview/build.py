@@ -17,7 +17,7 @@ from manyview.methods import Method
 from manyview.views import STACKS, Sensor, Stack
 
 OWN = "(own)"  # the name of a data set that a person made themselves
-SMALL = 64  # up to this size, views are made as for CIFAR
+SMALL = 64  # up to this size, pictures are not blurred
 SIZES = (32, 128)  # of views, where nobody says how large
 LOOKED_AT = 16  # images whose size tells what the others are like
 
@@ -57,7 +57,7 @@ def settled(config: Config, found: Images) -> Config:
     size = config.views["size"] or min(max(SIZES[0], 32 * round(found.side / 32)), SIZES[1])
     stack = config.views["stack"]
     if stack == "auto":
-        stack = "simclr-cifar" if size <= SMALL else "moco-v2"
+        stack = "custom" if size <= SMALL else "moco-v2"
     config = resolve(flat(vars(replace(config, views={**config.views, "stack": stack, "size": size}))), {})
     return config if config.out else replace(config, out=str(Path("runs") / _name(config)))
 

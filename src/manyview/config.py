@@ -69,7 +69,7 @@ class Config:
     out: str | None = None
     epochs: int = 100
     max_steps: int | None = None
-    batch_size: int = 256
+    batch_size: int = 64
     micro_batch: int | None = None
     seed: int = 0
     precision: Precision = "fp32"
@@ -129,7 +129,7 @@ SECTIONS = {
     "method": Section(METHODS, "dcl"),
     **PARTS,
     "views": Section(STACKS, "auto", "stack", ("views", "sensors"), {"size": Key(int | None, None)}),
-    "optimizer": Section(optim.OPTIMIZERS, "sgd"),
+    "optimizer": Section(optim.OPTIMIZERS, "adamw"),
     "schedule": Section(optim.SCHEDULES, "cosine", more={"per": Key(Literal["step", "epoch"], "step")}),
 }
 ENCODER = "patchnet"  # where nobody names one

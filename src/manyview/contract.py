@@ -1,6 +1,6 @@
 """The words every part of manyview shares: a query, its positives, its negatives; a sample and a batch of them.
 
-With `draws.py`, `cores.py` and `whole.py`, this is all that everybody may import. It knows no loss, no queue and no file.
+With `draws.py`, `cores.py` and `whole.py`, this is all that everybody may import. It knows no loss and no queue.
 """
 
 from __future__ import annotations

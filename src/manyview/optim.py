@@ -102,7 +102,7 @@ def adamw(
     *,
     lr: float = 1e-3,
     betas: tuple[float, float] = (0.9, 0.999),
-    weight_decay: float = 0.05,
+    weight_decay: float = 0.02,
     decay_norms: bool = False,
 ) -> torch.optim.Optimizer:
     """Adam with decoupled weight decay (Loshchilov & Hutter, ICLR 2019). decay_norms as for `sgd`."""

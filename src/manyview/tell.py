@@ -18,6 +18,7 @@ from manyview.runlog import RunLog
 from manyview.step import Stepped
 
 T_NEG = 2.0  # of the conditional entropy, for losses that have no t_neg of their own
+Measured = dict[str, float]
 FEW = slice(0, 64)  # pictures of a batch that are looked at for flat ones
 
 
@@ -44,13 +45,22 @@ def introduce(
         log.say(f"going on after step {run.step:,} of {run.total:,}")
 
 
+def measured(stepped: Stepped) -> Measured:
+    """What the step's embeddings say of the run."""
+    term, triple = stepped.triples[0]
+    temperature, t_neg = term.option("temperature"), term.option("t_neg")
+    return measure(
+        triple.query, triple.positives, triple.negatives, present=triple.present,
+        temperature=None if temperature is None else float(temperature), t_neg=T_NEG if t_neg is None else t_neg,
+    )  # fmt: skip
+
+
 def report(
-    log: RunLog, run: Progress, stepped: Stepped, loader: Loader, pictures: Tensor, norm: float | None, lr: float
+    log: RunLog, run: Progress, measured: Measured, loader: Loader, pictures: Tensor, norm: float | None, lr: float
 ) -> None:
-    """Measures the step's embeddings, asks whether the run is well, and writes a line of metrics."""
+    """Asks whether the run is well, and writes a line of metrics."""
     loss = sum(run.losses) / len(run.losses)
     run.losses.clear()
-    measured = _measured(stepped)
     before = run.health.verdict().word
     run.health.update(
         run.step, measured, loss=loss, gradient=norm or 0.0, unreadable=len(loader.broken) / len(loader.dataset),
@@ -100,15 +110,6 @@ def _scored_on(images: Images, config: Config) -> str:
 def _parameters(method: Method) -> str:
     count = sum(each.numel() for each in method.towers.encoder().parameters())
     return f"{count / 1e6:.1f} M" if count >= 1e5 else f"{count:,}"
-
-
-def _measured(stepped: Stepped) -> dict[str, float]:
-    term, triple = stepped.triples[0]
-    temperature, t_neg = term.option("temperature"), term.option("t_neg")
-    return measure(
-        triple.query, triple.positives, triple.negatives, present=triple.present,
-        temperature=None if temperature is None else float(temperature), t_neg=T_NEG if t_neg is None else t_neg,
-    )  # fmt: skip
 
 
 def _epoch(run: Progress) -> int:

@@ -118,6 +118,8 @@ def train(config: Config, own: Dataset | None = None) -> Run:
                 norm = _gradient(fabric, module, stepper, config, run)
                 stepper.step()
                 stepper.zero_grad()
+                report = log is not None and _report_due(config, run)
+                measured = tell.measured(stepped) if report else {}  # against the negatives that the loss has seen
                 method.update(stepped.seen, run.step, run.total)
                 run.stepped(float(stepped.loss.detach()))
                 run.seconds += clock.lap()
@@ -131,8 +133,8 @@ def train(config: Config, own: Dataset | None = None) -> Run:
                         run.scored(score(method.towers.encoder()))
                         tell.knn(log, run)
                         clock.lap()  # scoring and saving are no part of the training's time
-                    if _report_due(config, run):
-                        tell.report(log, run, stepped, loader, batch.views(tell.FEW)[images.view][0], norm, lr)
+                    if report:
+                        tell.report(log, run, measured, loader, batch.views(tell.FEW)[images.view][0], norm, lr)
                         run.seconds += clock.lap()
                     tell.step(log, run, config.batch_size)
                     if to_save:
@@ -309,7 +311,7 @@ def _forward_backward(engine: Engine, config: Config, batch: Batch, view: str, r
     def looks(rows: slice) -> list[Tensor]:
         return [look.contiguous(memory_format=torch.channels_last) for look in batch.views(rows)[view]]
 
-    if config.micro_batch:
+    if config.micro_batch and config.micro_batch < len(batch):
         return micro_batches(engine, looks, batch.ids, step=run.step, size=config.micro_batch, progress=progress)
     return whole_batch(engine, looks, batch.ids, step=run.step, progress=progress)
 
@@ -342,7 +344,7 @@ def _likely(config: Config, run: Progress) -> str:
 
 def _gradient(fabric: Fabric, module: nn.Module, stepper: Any, config: Config, run: Progress) -> float | None:
     """Clips the gradient; its length, where somebody wants to know."""
-    if config.clip is None and not _report_due(config, run, ahead=1):
+    if config.clip is None and not _report_due(config, run):
         return None
     most = config.clip or float("inf")
     length = fabric.clip_gradients(module, stepper, max_norm=most, error_if_nonfinite=False)
@@ -356,8 +358,9 @@ def _rate(config: Config, run: Progress) -> float:
     return rate
 
 
-def _report_due(config: Config, run: Progress, ahead: int = 0) -> bool:
-    return (run.step + ahead) % config.health_every == 0 or run.step + ahead == run.total
+def _report_due(config: Config, run: Progress) -> bool:
+    """Of the step that is being done."""
+    return (run.step + 1) % config.health_every == 0 or run.step + 1 == run.total
 
 
 def _score_due(config: Config, run: Progress) -> bool:
