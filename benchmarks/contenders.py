@@ -76,7 +76,9 @@ class Ours(Contender):
                 yield
 
     def _step(self, batch: Batch) -> None:
-        optim.set_lr(self.optimizer, self.config.optimizer["lr"] * part(self.config, "schedule")(self.progress, 1.0))
+        epochs = self.config.epochs
+        share = part(self.config, "schedule")(self.progress * epochs, epochs)
+        optim.set_lr(self.optimizer, self.config.optimizer["lr"] * share)
 
         def looks(rows: slice) -> list[Tensor]:
             views = batch.views(rows)["image"]

@@ -3,9 +3,10 @@
     python benchmarks/methods.py                                       # 20,000 generated scenes, 5 epochs
     python benchmarks/methods.py --data DIR --seeds 0 1 2 --methods simclr dcl moco_v2 jcl cacr hard_negative
 
-The recipes are cifar10-cpu-METHOD; on scenes with the demo's views, which are of 16 px and leave no clue in colour. Each
-run is a whole `manyview.pretrain` in a folder of --out, and goes on where it was if the benchmark is started again. kNN (k = 20, T = 0.1) is that of all test images against all training images.
-Seconds are of training alone, without scoring; they depend on what else the machine does.
+The recipes are cifar10-cpu-METHOD; on scenes with the demo's views, which are of 16 px and leave no clue in colour.
+Each run is a whole `manyview.pretrain` in a folder of --out, and goes on where it was if started again.
+kNN (k = 20, T = 0.1) is that of all test images against all training images. Seconds are of training alone, without
+scoring; they depend on what else the machine does.
 """
 
 from __future__ import annotations

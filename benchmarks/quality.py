@@ -60,11 +60,8 @@ def contenders(train: Dataset, recipe: str, encoder: str, seed: int) -> dict[str
     from lightly.loss import DCLLoss, NTXentLoss
 
     images = torch.stack([train[row].views["image"] for row in range(len(train))])
-    settings = {
-        key: value
-        for key, value in recipes.read(recipe).settings.items()
-        if key.partition(".")[0] in SECTIONS or key == "batch_size"
-    }
+    kept = (*SECTIONS, "batch_size", "epochs")
+    settings = {key: value for key, value in recipes.read(recipe).settings.items() if key.partition(".")[0] in kept}
     settings |= {"encoder.name": encoder, "seed": seed}
     return {
         "lightly SimCLR": Lightly(images, network(encoder, seed), NTXentLoss()),

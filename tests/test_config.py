@@ -25,7 +25,7 @@ from manyview.config import (
     from_yaml,
     part,
     read_flags,
-    read_recipe,
+    read_yaml,
     resolve,
     schema,
     to_yaml,
@@ -117,11 +117,27 @@ def test_the_same_short_key_works_in_python() -> None:
 
 @pytest.mark.parametrize(
     ("text", "both"),
-    [("--size 64", "--data.size, --views.size"), ("--method moco_v2 --optimizer sgd --momentum 0.9", "--method.momentum, --optimizer")],
+    [
+        ("--data scenes --size 64", "--data.size, --views.size"),
+        ("--method moco_v2 --optimizer sgd --momentum 0.9", "--method.momentum, --optimizer"),
+    ],
 )
 def test_a_short_key_of_two_sections_is_refused(text: str, both: str) -> None:
     with pytest.raises(ValueError, match=rf"which of {both}"):
         flags(text)
+
+
+@pytest.mark.parametrize(
+    ("data", "key"), [("photos", "count 5"), ("photos", "download"), ("scenes", "root x"), ("cifar10", "labels false")]
+)
+def test_a_setting_that_would_do_nothing_for_this_data_is_refused(data: str, key: str) -> None:
+    with pytest.raises(ValueError, match=rf"^data\.{key.split()[0]}: there is no such setting"):
+        flags(f"--data {data} --data.{key}")
+
+
+def test_a_warm_up_as_long_as_the_run_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^schedule\.warmup: 10 epochs of a run of 10; give less"):
+        flags("--epochs 10 --schedule.warmup 10")
 
 
 def test_views_stack_may_be_called_by_its_own_name() -> None:
@@ -139,7 +155,7 @@ def test_views_stack_may_be_called_by_its_own_name() -> None:
         ("--method mocov2", "did you mean 'moco_v2'"),
         ("--method moco-v2", "did you mean 'moco_v2'"),
         ("--loss info-nce", "did you mean 'info_nce'"),
-        ("--optimizer adam", "did you mean 'adamw'"),
+        ("--optimizer adamw2", "did you mean 'adamw'"),
         ("--optimiser.lr 1", "did you mean 'optimizer.lr'"),
         ("--xyzzy 1", "`manyview show` lists all settings"),
         ("--loss xyzzy", "there are info_nce, dcl"),
@@ -225,10 +241,10 @@ def test_a_file_that_holds_no_settings_is_refused(text: str, message: str, tmp_p
     path = tmp_path / "recipe.yaml"
     path.write_text(text)
     with pytest.raises(ValueError, match=message) as error:
-        read_recipe(path)
+        read_yaml(path)
     assert "\n" not in str(error.value)
     with pytest.raises(ValueError, match="cannot be read: No such file"):
-        read_recipe(tmp_path / "none.yaml")
+        read_yaml(tmp_path / "none.yaml")
 
 
 def test_flags_win_over_the_recipe_and_leave_the_rest() -> None:
@@ -287,7 +303,8 @@ def test_what_all_parts_of_a_section_have_stays_when_the_part_is_replaced() -> N
 
 def test_other_data_or_another_encoder_leave_their_options_behind() -> None:
     config = flags("--data scenes --encoder patchnet", RECIPE)
-    assert (config.data["labels"], config.encoder["stem"]) == ("auto", None)
+    assert "labels" not in config.data
+    assert config.encoder["stem"] is None
     same = flags("--data photos", RECIPE)
     assert (same.data["labels"], same.encoder["stem"]) == (False, "cifar")
 
@@ -401,8 +418,10 @@ def test_differences_name_what_makes_two_runs_other_runs() -> None:
 def test_what_is_said_of_the_machine_are_settings_and_makes_no_other_run() -> None:
     keys = schema({})
     assert set(MACHINE) <= set(keys)
-    changed = flags("--out a --device cpu --workers 0 --loggers [] --quiet --data.root /x --data.download")
-    assert differences(flags(""), changed) == []
+    changed = flags(
+        "--out a --device cpu --workers 0 --loggers [] --quiet --data cifar10 --data.root /x --data.download"
+    )
+    assert differences(flags("--data cifar10"), changed) == []
 
 
 def test_a_list_and_a_tuple_of_the_same_are_no_difference() -> None:

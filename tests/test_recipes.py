@@ -106,7 +106,7 @@ def test_its_batch_falls_into_equal_parts_for_the_processes_of_its_command(name:
     found = re.search(r"--nproc-per-node (\d+)", recipe(name).about["command"])
     groups = (int(found[1]) if found else 1) * recipe(name).settings.get("method.splits", 1)
     assert recipe(name).settings["batch_size"] % groups == 0
-    assert recipe(name).settings["batch_size"] // groups >= 16
+    assert recipe(name).settings["batch_size"] // groups >= 12  # fewer are too few for batch norm
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -157,18 +157,18 @@ def test_counting_parameters_makes_no_weights() -> None:
 def test_smoke_refuses_a_recipe_whose_encoder_is_another_than_it_says() -> None:
     small = Recipe("small", {"parameters": 1_227_071}, {"data.name": "cifar10", "views.size": 32})
     with pytest.raises(ValueError, match=r"^small: its encoder has 1,227,072 parameters, the recipe says 1,227,071$"):
-        smoke(small)
-    assert smoke(small._replace(about={"parameters": 1_227_072}))["max_steps"] == 2
+        smoke(small, {})
+    assert smoke(small._replace(about={"parameters": 1_227_072}), {})["max_steps"] == 2
 
 
 def test_smoke_shortens_a_queue_and_leaves_methods_without_one_alone() -> None:
-    assert smoke(Recipe("jcl", {}, {"method.name": "jcl", "negatives.size": 65536}))["negatives.size"] == 64
-    assert "negatives.size" not in smoke(Recipe("dcl", {}, {"method.name": "dcl"}))
+    assert smoke(Recipe("jcl", {}, {"method.name": "jcl", "negatives.size": 65536}), {})["negatives.size"] == 64
+    assert "negatives.size" not in smoke(Recipe("dcl", {}, {"method.name": "dcl"}), {})
 
 
 def test_a_recipe_that_leaves_its_data_to_a_flag_can_be_smoked() -> None:
     settings = {"method.name": "dcl", "views.size": 32}
-    assert smoke(Recipe("folder", {"parameters": 1_227_072}, settings))["data.name"] == "scenes"
+    assert smoke(Recipe("folder", {"parameters": 1_227_072}, settings), {})["data.name"] == "scenes"
 
 
 @pytest.mark.parametrize("name", CHEAP)
@@ -218,7 +218,7 @@ def test_a_wrong_name_says_which_are_near() -> None:
         read("jcl-imagenet-resnet5")
 
 
-@pytest.mark.parametrize(("text", "said"), [("a: [", "is no YAML"), ("- a\n- b\n", "should hold settings")])
+@pytest.mark.parametrize(("text", "said"), [("a: [", "is no YAML"), ("- a\n- b\n", "expected settings such as")])
 def test_a_file_that_is_no_recipe_is_refused_in_a_line(text: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "broken.yaml"
     path.write_text(text)

@@ -49,8 +49,14 @@ def pretrain(arguments: list[str]) -> int:
     if "resume" in ours:
         config = resumed(Path(ours["resume"]), given)
     else:
-        config = configured(ours.get("recipe"), given, smoke="smoke" in ours)
+        config = configured(ours.get("recipe"), given, smoke=_yes(ours.get("smoke", "false")))
     return _trained(lambda: start(config))
+
+
+def _yes(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError(f"smoke: expected true or false, got {text!r}")
+    return text == "true"
 
 
 def demo(arguments: list[str]) -> int:
@@ -113,7 +119,8 @@ def export(arguments: list[str]) -> int:
     parser.add_argument("--to", required=True, choices=FORMATS)
     parser.add_argument("--out", help="the file; by default in the run's folder")
     given = parser.parse_args(arguments)
-    path = Path(given.out or Path(given.run) / f"{given.to}{'.onnx' if given.to == 'onnx' else '.safetensors'}")
+    name = "encoder.onnx" if given.to == "onnx" else f"encoder-{given.to}.safetensors"
+    path = Path(given.out or Path(given.run) / name)
     text = export(load(given.run), given.to, path)
     print(f"wrote {path}\n{text}")
     return 0

@@ -8,6 +8,7 @@ dcl`) brings that part's keys and refuses the replaced one's.
 from __future__ import annotations
 
 import inspect
+import os
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -24,16 +25,21 @@ from torch import Tensor
 
 from manyview import encoders, optim
 from manyview.contract import Negatives
-from manyview.data import open_data
+from manyview.data import NAMED, open_data
 from manyview.data.imbalance import Rule
+from manyview.data.open import SCENES
 from manyview.losses import LOSSES
 from manyview.methods import METHODS
 from manyview.negatives import NEGATIVES
+from manyview.runlog import logger
 from manyview.views import STACKS
 
 Flat = dict[str, Any]
 Precision = Literal["fp32", "bf16", "fp16", "fp64"]
-MACHINE = ("out", "device", "workers", "loggers", "quiet", "data.root", "data.download", "checkpoint_minutes")
+MACHINE = (
+    "out", "device", "workers", "loggers", "quiet", "data.name", "data.root", "data.download", "checkpoint_minutes",
+    "max_broken",
+)  # fmt: skip
 """Settings that say where and how a run runs, not what it computes: a resumed run may change them."""
 
 
@@ -136,8 +142,8 @@ ENCODER = "patchnet"  # where nobody names one
 REQUIRED = inspect.Parameter.empty
 
 
-def read_recipe(path: str | Path) -> Flat:
-    """The settings of a YAML file, by key."""
+def read_yaml(path: str | Path) -> dict[str, Any]:
+    """What a YAML file holds, by its outermost keys."""
     try:
         found = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -146,7 +152,7 @@ def read_recipe(path: str | Path) -> Flat:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
     if not isinstance(found, dict):
         raise ValueError(f"{path}: expected settings such as 'epochs: 100', got {type(found).__name__}")
-    return flat(found)
+    return found
 
 
 def flat(settings: Mapping[str, Any]) -> Flat:
@@ -201,8 +207,7 @@ def resolve(recipe: Flat, given: Flat) -> Config:
 def schema(chosen: Flat) -> dict[str, Key]:
     """All keys of a run with these parts."""
     own = {each.name: Key(hint, each.default) for each, hint in _settings()}
-    data = {"data.name": Key(str, REQUIRED), **_keys("data", open_data, hidden=("data",))}
-    data["data.imbalance"] = Key(Rule | None, None)
+    data = {"data.name": Key(str, REQUIRED), **_data_keys(chosen.get("data.name"))}
     encoder = {
         "encoder.name": Key(str, ENCODER),
         **_keys("encoder", encoders.create, hidden=("name", "channels", "size")),
@@ -221,7 +226,7 @@ def to_yaml(config: Config) -> str:
 
 
 def from_yaml(path: str | Path) -> Config:
-    return resolve(read_recipe(path), {})
+    return resolve(flat(read_yaml(path)), {})
 
 
 def differences(old: Config, new: Config) -> list[str]:
@@ -305,6 +310,15 @@ def _choice(section: str, chosen: Flat) -> str:
     return str(name)
 
 
+def _data_keys(name: str | None) -> dict[str, Key]:
+    """Of `open_data`, those that mean something for this data; all while nobody has named any."""
+    kinds = {"scenes": ("count", "size", "seed"), "named": ("root", "download"), "folder": ("labels",)}
+    kind = "scenes" if name == SCENES else "named" if name in NAMED else "folder"
+    hidden = [key for each, keys in kinds.items() if name is not None and each != kind for key in keys]
+    found = _keys("data", open_data, hidden=("data", *hidden), part="" if name is None else str(name))
+    return {**found, "data.imbalance": Key(Rule | None, None)}
+
+
 def _section_keys(section: str, chosen: Flat, method: Callable[..., Any]) -> dict[str, Key]:
     about, chooser = SECTIONS[section], f"{section}.{SECTIONS[section].chooser}"
     own = inspect.signature(method).parameters[section].default if section in PARTS else None
@@ -344,8 +358,13 @@ def _settable(hint: Any) -> Any:
     """A type without what a recipe cannot hold: a learnt temperature's tensor, a path's object."""
     if typing.get_origin(hint) not in (typing.Union, types.UnionType):
         return hint
-    kept = [each for each in typing.get_args(hint) if each is not Tensor and "Path" not in str(each)]
+    kept = [each for each in typing.get_args(hint) if each is not Tensor and not _is_path(each)]
     return typing.Union[tuple(kept)]  # noqa: UP007
+
+
+def _is_path(hint: Any) -> bool:
+    kind = typing.get_origin(hint) or hint
+    return isinstance(kind, type) and issubclass(kind, os.PathLike)
 
 
 def _settings() -> list[tuple[Any, Any]]:
@@ -452,6 +471,14 @@ def _check(values: Flat) -> None:
         raise ValueError(f"max_broken: expected a share from 0 to 1, got {values['max_broken']}")
     if min(values["snapshots"], default=1) < 1:
         raise ValueError(f"snapshots: expected epochs, counted from 1, got {min(values['snapshots'])}")
+    if values["schedule.warmup"] >= values["epochs"] and values["schedule.warmup"] > 0:
+        raise ValueError(
+            f"schedule.warmup: {values['schedule.warmup']:g} epochs of a run of {values['epochs']}; give less"
+        )
+    if not 0 <= values["seed"] < 1 << 63:
+        raise ValueError(f"seed: expected a number from 0 to 2^63 - 1, got {values['seed']}")
+    for name in values["loggers"]:
+        logger(name)
     _check_batch(values["batch_size"], values["micro_batch"], values.get("method.splits", 1))
 
 

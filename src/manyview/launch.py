@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from manyview import recipes
 from manyview.build import OWN
 from manyview.config import MACHINE, Config, Flat, differences, flat, from_yaml, resolve
 from manyview.data import Dataset, Own
+from manyview.encoders import known
 from manyview.run import CONFIG, Run
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ def pretrain(
 def configured(recipe: str | os.PathLike[str] | None, given: Flat, *, smoke: bool = False) -> Config:
     """The settings of a run; with `smoke`, of one that takes seconds."""
     found = recipes.Recipe("", {}, {}) if recipe is None else recipes.read(os.fspath(recipe))
-    return resolve(found.settings, {**recipes.smoke(found), **given} if smoke else given)
+    return resolve(found.settings, recipes.smoke(found, given) if smoke else given)
 
 
 def resumed(folder: Path, given: Flat) -> Config:
@@ -59,7 +61,10 @@ def resumed(folder: Path, given: Flat) -> Config:
     if not path.is_file():
         raise ValueError(f"resume: {folder} is no run's folder, it has no {CONFIG}")
     before = from_yaml(path)
-    after = resolve(flat(vars(before)), {**given, "out": str(folder)})
+    name = given.get("data.name", before.data["name"])  # the data may have moved; it is known by its fingerprint
+    others = {key: value for key, value in given.items() if key != "data.name"}
+    after = resolve(flat(vars(before)), {**others, "out": str(folder)})
+    after = replace(after, data={**after.data, "name": name})
     changed = differences(before, after)
     if changed:
         may = ", ".join(MACHINE)
@@ -68,6 +73,7 @@ def resumed(folder: Path, given: Flat) -> Config:
 
 
 def start(config: Config, own: Dataset | None = None) -> Run:
+    known(config.encoder["name"])  # before anyone waits for the data
     from manyview.train import train  # the engine takes a second to import
 
     return train(config, own)

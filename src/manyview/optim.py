@@ -110,11 +110,18 @@ def adamw(
     return torch.optim.AdamW(params, lr=lr, betas=betas, weight_decay=weight_decay)
 
 
+def adam(
+    module: nn.Module, *, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), weight_decay: float = 0.0
+) -> torch.optim.Optimizer:
+    """Adam (Kingma & Ba, ICLR 2015), whose weight decay goes into the gradient: HN-CL's and DCL's public code."""
+    return torch.optim.Adam(_trained(module), lr=lr, betas=betas, weight_decay=weight_decay)
+
+
 def _trained(module: nn.Module) -> list[nn.Parameter]:
     return [each for each in module.parameters() if each.requires_grad]
 
 
-OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"sgd": sgd, "lars": lars, "adamw": adamw}
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"sgd": sgd, "lars": lars, "adamw": adamw, "adam": adam}
 
 
 def constant(step: float, total: float, *, warmup: float = 0.0) -> float:

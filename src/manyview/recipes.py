@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-import yaml
 
 from manyview import build
-from manyview.config import Config, Flat, flat, resolve
+from manyview.config import Config, Flat, flat, read_yaml, resolve, schema
 
 HOMES = (Path(__file__).parent / "recipes", Path(__file__).parents[2] / "recipes")  # installed; in the repository
 ABOUT = "about"  # the section that is for people
@@ -46,25 +45,24 @@ def read(name: str | Path) -> Recipe:
         near = get_close_matches(str(name), known, n=3, cutoff=0.4)
         hint = f"did you mean {' or '.join(near)}?" if near else "`manyview list recipes` names them"
         raise ValueError(f"recipe: {str(name)!r} is neither a recipe's name nor a file; {hint}")
-    try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"recipe: {path} is no YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"recipe: {path} should hold settings such as 'epochs: 100', not {type(found).__name__}")
+    found = read_yaml(path)
     about = found.pop(ABOUT, None) or {}
     return Recipe(path.stem, about if isinstance(about, dict) else {"text": str(about)}, flat(found))
 
 
-def smoke(recipe: Recipe) -> Flat:
-    """What to put on top of a recipe to try it in seconds, after its real encoder has been found to be as it says."""
+def smoke(recipe: Recipe, given: Flat) -> Flat:
+    """What to put on top of a recipe to try it in seconds, after its real encoder has been found to be as it says.
+
+    given: what a person has set on top of it, which counts more.
+    """
     expected = recipe.about.get("parameters")
     if expected is not None:
         found = parameters(resolve(recipe.settings, {"data.name": SMOKE["data.name"]}))  # some leave the data to a flag
         if found != expected:
             raise ValueError(f"{recipe.name}: its encoder has {found:,} parameters, the recipe says {expected:,}")
-    queue = {"negatives.size": 64} if "negatives.size" in recipe.settings else {}
-    return {**SMOKE, **queue}
+    changed = {**SMOKE, **given}
+    queue = {"negatives.size": 64} if "negatives.size" in schema({**recipe.settings, **changed}) else {}
+    return {**queue, **changed}
 
 
 def parameters(config: Config, channels: int = 3) -> int:

@@ -12,7 +12,7 @@ import torch
 from manyview import build, encoders
 from manyview.checkpoint import Checkpoints
 from manyview.config import Config, from_yaml
-from manyview.views import Preprocess
+from manyview.preprocess import Preprocess
 
 CONFIG, METRICS, ENCODER, CHECKPOINTS = "config.yaml", "metrics.jsonl", "encoder.safetensors", "checkpoints"
 

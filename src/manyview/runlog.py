@@ -54,7 +54,7 @@ class RunLog:
         loggers: Sequence[str] = ("tensorboard",),
         quiet: bool = False,
     ) -> None:
-        makers = [_logger(name) for name in dict.fromkeys(loggers)]
+        makers = [logger(name) for name in dict.fromkeys(loggers)]
         self.folder, self.steps, self.start, self.quiet = Path(folder), steps, start, quiet
         self.folder.mkdir(parents=True, exist_ok=True)
         with naming_full_disk(self.folder, _remedy):
@@ -254,7 +254,8 @@ class WeightsAndBiases:
 LOGGERS: dict[str, Callable[[Path, int], Logger]] = {"tensorboard": TensorBoard, "csv": Csv, "wandb": WeightsAndBiases}
 
 
-def _logger(name: str) -> Callable[[Path, int], Logger]:
+def logger(name: str) -> Callable[[Path, int], Logger]:
+    """What makes the logger of that name."""
     if name not in LOGGERS:
         near = difflib.get_close_matches(name, LOGGERS, n=1, cutoff=0.4)
         hint = f"; did you mean {near[0]!r}?" if near else ""

@@ -1,6 +1,6 @@
 """Who looks: networks that turn images into vectors, their heads, and the towers of query and key branch."""
 
-from manyview.encoders.encoder import Encoder, create
+from manyview.encoders.encoder import Encoder, create, known
 from manyview.encoders.heads import HEADS, projection
 from manyview.encoders.norm import shuffled, split_batch_norm, sync_batch_norm
 from manyview.encoders.towers import Towers
@@ -11,6 +11,7 @@ __all__ = [
     "Encoder",
     "Towers",
     "create",
+    "known",
     "load",
     "load_into",
     "projection",

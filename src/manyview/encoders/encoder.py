@@ -127,6 +127,11 @@ def create(
     return encoder
 
 
+def known(name: str) -> None:
+    """That there is an encoder of this name; one line with the nearest if not."""
+    _builder(name)
+
+
 def _builder(name: str) -> tuple[Callable[..., Backbone], str]:
     family, slash, model = name.partition("/")
     if name in NETWORKS:

@@ -27,7 +27,8 @@ def moco_v2(
 
     symmetric  both views are queries and both are keys, as in MoCo's CIFAR-10 notebook: the sum of both directions, and
                the queue takes both keys once both losses are computed
-    momentum   of the key encoder; it follows after the optimiser's step (the authors' code: before the keys' pass)
+    momentum   of the key encoder; it follows after the optimiser's step (in the authors' code before the keys' pass of
+               the next, which is the same)
     splits     groups of a process's batch with batch norm of their own, between which keys are shuffled: 8 in MoCo's
                notebook. With 1, in one process, shuffling changes nothing
     """

@@ -2,9 +2,8 @@
 
 from manyview.contract import Views
 from manyview.views.look import Look
-from manyview.views.preprocess import Preprocess
 from manyview.views.stack import CIFAR, IMAGENET, PICTURE, Sensor, Stack
 from manyview.views.stacks import STACKS
 from manyview.views.transform import TransformStack
 
-__all__ = ["CIFAR", "IMAGENET", "PICTURE", "STACKS", "Look", "Preprocess", "Sensor", "Stack", "TransformStack", "Views"]
+__all__ = ["CIFAR", "IMAGENET", "PICTURE", "STACKS", "Look", "Sensor", "Stack", "TransformStack", "Views"]

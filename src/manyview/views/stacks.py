@@ -8,6 +8,7 @@ from manyview.views.look import Look
 from manyview.views.stack import CIFAR, Sensor, Stack
 
 _CIFAR_PICTURE = Sensor(*CIFAR, colour=True)
+_CACR_PICTURE = Sensor(CIFAR[0], (0.2023, 0.1994, 0.2010), colour=True)  # CACR's Algorithm 1
 
 
 def simclr(
@@ -71,7 +72,7 @@ def moco_v3(
 def cacr_cifar(size: int = 32, views: int = 2, *, sensors: Mapping[str, Sensor] | None = None) -> Stack:
     """CACR on CIFAR-10 and CIFAR-100 (appendix C.1): the jitter always happens, no blur."""
     look = Look(size, (0.2, 1.0), jitter=(0.4, 0.4, 0.4, 0.4), grey=0.2)
-    return Stack([look] * views, sensors, picture=_CIFAR_PICTURE)
+    return Stack([look] * views, sensors, picture=_CACR_PICTURE)
 
 
 def cacr_stl(size: int = 64, views: int = 2, *, sensors: Mapping[str, Sensor] | None = None) -> Stack:

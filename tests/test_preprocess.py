@@ -8,7 +8,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from manyview.views import STACKS, Preprocess
+from manyview.data.image import decode
+from manyview.preprocess import Preprocess
+from manyview.views import STACKS
 from manyview.views.stack import CIFAR, Sensor
 
 
@@ -70,8 +72,23 @@ def test_what_is_no_picture_of_the_encoders_kind_is_refused(tmp_path: Path) -> N
     with pytest.raises(ValueError, match="float32"):
         Preprocess(32)(torch.rand(3, 8, 8))
     picture_of_two = Image.fromarray(picture(8, 8)[0].numpy())
-    with pytest.raises(ValueError, match="an encoder of 2 channels takes tensors"):
+    with pytest.raises(ValueError, match=r"picture: expected \(2, H, W\) uint8"):
         Preprocess(32, channels=2)(picture_of_two)
-    (tmp_path / "text.png").write_text("no picture")
-    with pytest.raises(OSError, match=r"text\.png"):
-        Preprocess(32)(tmp_path / "text.png")
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "I;16", "P"])
+def test_a_file_is_read_as_training_reads_it(mode: str, tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    shape, depth = {"RGBA": ((20, 20, 4), np.uint8), "LA": ((20, 20, 2), np.uint8)}.get(mode, ((20, 20), np.uint8))
+    pixels = draw.integers(0, 256, shape).astype(depth)
+    image = Image.fromarray((pixels.astype(np.uint16) * 257) if mode == "I;16" else pixels)
+    image = image.convert("P") if mode == "P" else image
+    image.save(tmp_path / "one.png")
+    assert torch.equal(Preprocess(20)(tmp_path / "one.png"), Preprocess(20)(decode(tmp_path / "one.png")))
+
+
+def test_a_file_that_is_no_picture_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "no.png").write_text("hello")
+    for name in ("no.png", "missing.png"):
+        with pytest.raises(ValueError, match=f"picture: .*{name} cannot be read: "):
+            Preprocess(32)(tmp_path / name)

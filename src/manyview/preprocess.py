@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import torch
-from PIL import Image, ImageOps
+from PIL import Image
 from torch import Tensor
 
-from manyview.views.stack import PICTURE, Sensor, Stack
-from manyview.views.stacks import probe_test
+from manyview.data import Unreadable
+from manyview.data.image import decode, decode_own, own_of, to_rgb
+from manyview.views import PICTURE, STACKS, Sensor, Stack
 
 
 class Preprocess:
     """A file, a Pillow image or a uint8 tensor (C, H, W) to (1, C, size, size): the middle, resized and normalised.
+
+    Files are read as training reads them: turned as EXIF says, transparency over white, 16 bits scaled to 8.
 
     >>> x = torch.cat([preprocess(path) for path in paths])
     """
 
     def __init__(self, size: int, channels: int = 3, picture: Sensor = PICTURE) -> None:
         self.size, self.channels = size, channels
-        self._stack = Stack(probe_test(size).looks, picture=picture)
+        self._stack = Stack(STACKS["probe-test"](size).looks, picture=picture)
 
     def __call__(self, picture: str | Path | Image.Image | Tensor) -> Tensor:
         raw = picture if isinstance(picture, Tensor) else self._read(picture)
@@ -35,9 +37,10 @@ class Preprocess:
         return self._stack.finish({"image": [view[None] for view in views["image"]]}, ids)["image"][0]
 
     def _read(self, picture: str | Path | Image.Image) -> Tensor:
-        image = picture if isinstance(picture, Image.Image) else ImageOps.exif_transpose(Image.open(picture))
-        mode = {1: "L", 3: "RGB", 4: "RGBA"}.get(self.channels)
-        if mode is None:
-            raise ValueError(f"picture: an encoder of {self.channels} channels takes tensors, not image files")
-        array = np.asarray(image.convert(mode))
-        return torch.from_numpy(array.copy()).reshape(*array.shape[:2], self.channels).permute(2, 0, 1)
+        colour = self.channels == 3
+        if isinstance(picture, Image.Image):
+            return to_rgb(picture) if colour else own_of(picture)
+        try:
+            return decode(picture) if colour else decode_own(picture)
+        except Unreadable as error:
+            raise ValueError(f"picture: {picture} cannot be read: {error}") from None
