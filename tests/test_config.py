@@ -49,7 +49,7 @@ def values(config: Config) -> Flat:
 
 def test_flags_come_as_two_words_or_one_or_alone_with_dashes_or_underscores() -> None:
     found = read_flags(["--epochs", "3", "--loss.name=dcl", "--quiet", "--micro-batch", "8", "--max_steps=2"])
-    assert found == {"epochs": "3", "loss.name": "dcl", "quiet": "true", "micro_batch": "8", "max_steps": "2"}
+    assert found == {"epochs": "3", "loss.name": "dcl", "quiet": True, "micro_batch": "8", "max_steps": "2"}
 
 
 def test_a_negative_number_is_a_value_and_no_flag() -> None:
@@ -501,3 +501,16 @@ def test_the_method_is_built_from_its_parts_and_the_seed_alone() -> None:
     assert all(torch.equal(value, second.state_dict()[key]) for key, value in first.state_dict().items())
     assert first.terms[0].option("strength") == 2.0
     assert first.state_dict()["negatives.0.queue.keys"].shape == (32, 16)
+
+
+def test_a_flag_without_its_value_is_asked_for_it() -> None:
+    with pytest.raises(ValueError, match=r"^data\.name: expected a text, got none; write --data VALUE"):
+        resolve({}, read_flags(["--data"]))
+    with pytest.raises(ValueError, match=r"^epochs: expected a whole number, got none"):
+        flags("--epochs")
+    with pytest.raises(ValueError, match="for data write --data photos"):
+        read_flags(["photos"])
+
+
+def test_a_recipe_may_leave_out_the_section_of_a_key_too() -> None:
+    assert flags("", {**DATA, "lr": 0.7}).optimizer["lr"] == 0.7

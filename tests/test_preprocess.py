@@ -92,3 +92,16 @@ def test_a_file_that_is_no_picture_is_one_clear_line(tmp_path: Path) -> None:
     for name in ("no.png", "missing.png"):
         with pytest.raises(ValueError, match=f"picture: .*{name} cannot be read: "):
             Preprocess(32)(tmp_path / name)
+
+
+def test_several_pictures_become_one_batch() -> None:
+    preprocess, pictures = Preprocess(32), [picture(40, 36), picture(32, 32)]
+    assert torch.equal(preprocess(pictures), torch.cat([preprocess(each) for each in pictures]))
+    with pytest.raises(ValueError, match="picture: expected a file, a Pillow image or a tensor, got int"):
+        preprocess([1])  # type: ignore[list-item]
+
+
+def test_it_says_what_it_does_to_a_picture() -> None:
+    assert str(Preprocess(32)) == "short side to 32 px, (x / 255 - (0.485, 0.456, 0.406)) / (0.229, 0.224, 0.225)"
+    assert str(Preprocess(224)).startswith("short side to 256 px, the middle 224 x 224 of it, (x / 255 - ")
+    assert str(Preprocess(32, 1)) == "short side to 32 px, x / 255"

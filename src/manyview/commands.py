@@ -49,14 +49,14 @@ def pretrain(arguments: list[str]) -> int:
     if "resume" in ours:
         config = resumed(Path(ours["resume"]), given)
     else:
-        config = configured(ours.get("recipe"), given, smoke=_yes(ours.get("smoke", "false")))
+        config = configured(ours.get("recipe"), given, smoke=_yes(ours.get("smoke", False)))
     return _trained(lambda: start(config))
 
 
-def _yes(text: str) -> bool:
-    if text not in ("true", "false"):
-        raise ValueError(f"smoke: expected true or false, got {text!r}")
-    return text == "true"
+def _yes(given: bool | str) -> bool:
+    if given not in (True, False, "true", "false"):
+        raise ValueError(f"smoke: expected true or false, got {given!r}")
+    return given in (True, "true")
 
 
 def demo(arguments: list[str]) -> int:
@@ -73,10 +73,11 @@ def demo(arguments: list[str]) -> int:
 
 NEXT = """
 What to do next:
-  manyview pretrain --data FOLDER              your own images, any folder of them
-  manyview export {out} --to onnx        the encoder for somewhere else
-  python -c "import manyview; print(manyview.load('{out}'))"
-  manyview list methods                        what else there is: jcl, cacr, moco_v2, ..."""
+  your own images, any folder of them          manyview pretrain --data FOLDER
+  another objective: jcl, cacr, moco_v2, ...   manyview list methods
+  the encoder for somewhere else               manyview export {out} --to onnx
+  the encoder in Python                        encoder = manyview.load("{out}")
+                                               encoder(encoder.preprocess("cat.jpg"))"""
 
 
 def show(arguments: list[str]) -> int:
@@ -112,7 +113,7 @@ def listed(arguments: list[str]) -> int:
 def export(arguments: list[str]) -> int:
     """`manyview export`"""
     from manyview.export import FORMATS, export
-    from manyview.run import load
+    from manyview.run import ENCODER, load
 
     parser = Parser("manyview export", description="A run's encoder as others can load it.")
     parser.add_argument("run", help="the run's folder")
@@ -121,8 +122,11 @@ def export(arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     name = "encoder.onnx" if given.to == "onnx" else f"encoder-{given.to}.safetensors"
     path = Path(given.out or Path(given.run) / name)
-    text = export(load(given.run), given.to, path)
-    print(f"wrote {path}\n{text}")
+    encoder = load(given.run)
+    text = export(encoder, given.to, path)
+    if not (Path(given.run) / ENCODER).is_file():
+        print(f"warning: {given.run} has not ended; this is the encoder of its last checkpoint", file=sys.stderr)
+    print(f"wrote {path}\n{text}\n# what it wants of a picture: {encoder.preprocess}")
     return 0
 
 
@@ -222,6 +226,8 @@ LISTS: dict[str, Callable[[], dict[str, str]]] = {
     "negatives": lambda: _first_sentences(SECTIONS["negatives"].table),
     "heads": lambda: _first_sentences(SECTIONS["head"].table),
     "views": lambda: _first_sentences(SECTIONS["views"].table),
+    "optimizers": lambda: _first_sentences(SECTIONS["optimizer"].table),
+    "schedules": lambda: _first_sentences(SECTIONS["schedule"].table),
     "encoders": _encoders,
     "data": _data,
     "recipes": _recipes,

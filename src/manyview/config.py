@@ -177,11 +177,11 @@ def read_flags(arguments: Sequence[str]) -> Flat:
     while rest:
         word = rest.pop(0)
         if not word.startswith("--") or len(word) == 2:
-            raise ValueError(f"expected --key value, got {word!r}")
-        key, equals, value = word[2:].partition("=")
-        if not equals:
-            value = rest.pop(0) if rest and not rest[0].startswith("--") else "true"
-        found |= flat({key: value})
+            hint = f"; for data write --data {word}" if not found else ""
+            raise ValueError(f"expected --key value, got {word!r}{hint}")
+        key, equals, text = word[2:].partition("=")
+        alone = not equals and (not rest or rest[0].startswith("--"))
+        found |= flat({key: True if alone else text if equals else rest.pop(0)})
     return found
 
 
@@ -190,7 +190,7 @@ def resolve(recipe: Flat, given: Flat) -> Config:
     given = {_full(key): value for key, value in given.items()}
     kept = {key: value for key, value in recipe.items() if not _replaced(key, recipe, given)}
     keys = schema({**kept, **given})
-    given = {_unique(key, keys): value for key, value in given.items()}
+    kept, given = ({_unique(key, keys): value for key, value in each.items()} for each in (kept, given))
     for key in (*kept, *given):
         if key not in keys:
             raise ValueError(_unknown(key, keys))
@@ -402,6 +402,8 @@ def _typed(keys: Mapping[str, Key], recipe: Flat, given: Flat) -> Flat:
     found = {}
     for key, each in keys.items():
         value = given.get(key, recipe.get(key, each.default))
+        if value is True and key in given and bool not in (each.type, *typing.get_args(each.type)):
+            raise ValueError(f"{key}: expected {_said(each.type)}, got none; write --{spoken(key)} VALUE")
         text = isinstance(value, str) and key in given
         found[key] = value if value is REQUIRED else _one(key, value, each.type, text)
     return found

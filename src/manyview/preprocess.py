@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -12,20 +13,35 @@ from manyview.data import Unreadable
 from manyview.data.image import decode, decode_own, own_of, to_rgb
 from manyview.views import PICTURE, STACKS, Sensor, Stack
 
+Picture = str | Path | Image.Image | Tensor
+
 
 class Preprocess:
     """A file, a Pillow image or a uint8 tensor (C, H, W) to (1, C, size, size): the middle, resized and normalised.
 
     Files are read as training reads them: turned as EXIF says, transparency over white, 16 bits scaled to 8.
 
-    >>> x = torch.cat([preprocess(path) for path in paths])
+    A list of them becomes (n, C, size, size).
+
+    >>> x = preprocess(["cat.jpg", "dog.jpg"])
     """
 
     def __init__(self, size: int, channels: int = 3, picture: Sensor = PICTURE) -> None:
         self.size, self.channels = size, channels
         self._stack = Stack(STACKS["probe-test"](size).looks, picture=picture)
 
-    def __call__(self, picture: str | Path | Image.Image | Tensor) -> Tensor:
+    def __repr__(self) -> str:
+        """What somebody who has the weights alone must do to a picture."""
+        (look,), sensor = self._stack.looks, self._stack.sensor("image", torch.empty(self.channels, 1, 1).byte())
+        values = "x / 255" if sensor.mean == (0.0,) else f"(x / 255 - {sensor.mean}) / {sensor.std}"
+        cut = "" if look.resize in (None, look.size) else f", the middle {self.size} x {self.size} of it"
+        return f"short side to {look.resize} px{cut}, {values}"
+
+    def __call__(self, picture: Picture | Sequence[Picture]) -> Tensor:
+        if isinstance(picture, list | tuple):
+            return torch.cat([self(each) for each in picture])
+        if not isinstance(picture, str | Path | Image.Image | Tensor):
+            raise ValueError(f"picture: expected a file, a Pillow image or a tensor, got {type(picture).__name__}")
         raw = picture if isinstance(picture, Tensor) else self._read(picture)
         if raw.dtype != torch.uint8 or raw.dim() != 3 or raw.shape[0] != self.channels:
             expected = f"({self.channels}, H, W) uint8"

@@ -60,9 +60,9 @@ def smoke(recipe: Recipe, given: Flat) -> Flat:
         found = parameters(resolve(recipe.settings, {"data.name": SMOKE["data.name"]}))  # some leave the data to a flag
         if found != expected:
             raise ValueError(f"{recipe.name}: its encoder has {found:,} parameters, the recipe says {expected:,}")
-    changed = {**SMOKE, **given}
-    queue = {"negatives.size": 64} if "negatives.size" in schema({**recipe.settings, **changed}) else {}
-    return {**queue, **changed}
+    changed = {**SMOKE, "negatives.size": 64, **given}
+    there = schema({**recipe.settings, "data.name": SMOKE["data.name"], **given})
+    return {key: value for key, value in changed.items() if key in there or key in given}
 
 
 def parameters(config: Config, channels: int = 3) -> int:

@@ -56,7 +56,8 @@ def load(run: Run | str | Path) -> encoders.Encoder:
     """
     folder = run.folder if isinstance(run, Run) else Path(run)
     if not (folder / CONFIG).is_file():
-        raise ValueError(f"run: {folder} is no run's folder, it has no {CONFIG}")
+        hint = "; a file of weights is for manyview.encoders.load" if folder.is_file() else ""
+        raise ValueError(f"run: {folder} is no run's folder, it has no {CONFIG}{hint}")
     config = from_yaml(folder / CONFIG)
     path = folder / ENCODER
     encoder = encoders.load(path) if path.is_file() else _of_checkpoint(folder, config)
