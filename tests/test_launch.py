@@ -59,12 +59,53 @@ def test_the_same_call_goes_on_with_the_same_folder(tmp_path: Path, monkeypatch:
     assert manyview.pretrain(noise(), seed=1, **TINY).folder != first.folder
 
 
+def test_data_sets_of_ones_own_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    one, other = TensorDataset(images(16)), TensorDataset(255 - images(16))  # as many, with the same ids
+    first = manyview.pretrain(one, **TINY)
+    assert manyview.pretrain(other, **TINY).folder != first.folder
+    assert manyview.pretrain(TensorDataset(images(16)), **TINY).folder == first.folder
+    with pytest.raises(ValueError, match="has changed: 16 images then, 16 others now"):
+        manyview.pretrain(other, out=str(first.folder), **TINY)
+
+
+def test_a_folder_is_the_same_however_it_is_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(pictures(tmp_path / "small", 16).parent)
+    run = manyview.pretrain("small", **TINY)
+    assert run.config.data["name"] == str(tmp_path / "small")
+    before = (run.folder / "train.log").read_bytes()
+    assert manyview.pretrain("./small", **TINY) == run
+    assert (run.folder / "train.log").read_bytes() == before
+    pictures(tmp_path / "elsewhere" / "small", 16)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert manyview.pretrain("small", **TINY).folder.name != run.folder.name
+
+
+def test_a_run_goes_on_from_another_folder_and_with_data_that_has_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(pictures(tmp_path / "small", 16).parent)
+    run = manyview.pretrain({"name": "small", "labels": False}, out="run", **TINY)
+    (tmp_path / "run" / "encoder.safetensors").unlink()
+    (tmp_path / "away").mkdir()
+    monkeypatch.chdir(tmp_path / "away")
+    manyview.pretrain(resume="../run")
+    (tmp_path / "run" / "encoder.safetensors").unlink()
+    (tmp_path / "small").rename(tmp_path / "moved")
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        manyview.pretrain(resume="../run")
+    again = manyview.pretrain("../moved", resume="../run")
+    assert again.config.data["name"] == str(tmp_path / "moved")
+    assert again.config.data["labels"] is False
+    assert (tmp_path / run.folder / "encoder.safetensors").exists()
+
+
 def test_a_data_set_of_torchs_has_its_labels_used(tmp_path: Path) -> None:
     run = manyview.pretrain(data=Photos(), out=str(tmp_path), **TINY)
     assert run.config.data["name"] == "(own)"
     assert len(run.knn) == 2
     assert "40 images" not in (tmp_path / "train.log").read_text()  # some were kept aside
-    assert "36 images of your own data, 4 kept aside" in (tmp_path / "train.log").read_text()
+    assert "36 images of your own data, scored on 4 images kept aside" in (tmp_path / "train.log").read_text()
 
 
 def test_a_data_set_of_manyviews_own_is_taken_as_it_is(tmp_path: Path) -> None:
@@ -106,8 +147,8 @@ def test_resume_takes_the_same_settings_again_and_refuses_others(tmp_path: Path)
     assert resumed(tmp_path, {"epochs": "2", "lr": "0.02", "workers": "3"}).workers == 3
     with pytest.raises(ValueError, match=r"optimizer\.lr: 0\.02 -> 0\.3: a run that was begun keeps its settings"):
         resumed(tmp_path, {"lr": "0.3"})
-    with pytest.raises(ValueError, match=r"data\.name: .* -> elsewhere"):
-        resumed(tmp_path, {"data.name": "elsewhere"})
+    with pytest.raises(ValueError, match=r"data\.split: train -> test"):
+        resumed(tmp_path, {"data.split": "test"})
 
 
 def test_resume_needs_a_run(tmp_path: Path) -> None:

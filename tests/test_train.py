@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -115,6 +117,88 @@ def differences_but_checkpoints(one: Path, other: Path) -> list[str]:
         for out in (one, other):
             for path in out.glob("step-*.pt"):
                 path.rename(out / "checkpoints" / path.name)
+
+
+def test_a_signal_that_is_repeated_while_the_run_is_saved_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def died(*_: object) -> None:
+        raise AssertionError("of the second signal")
+
+    def twice() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, died)
+    try:
+        at_step(monkeypatch, 4, twice)
+        assert pretrain(tmp_path) == 143
+        assert signal.getsignal(signal.SIGTERM) is died
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert (tmp_path / "checkpoints" / "step-000000004.pt").exists()
+
+
+def test_with_workers_and_an_encoder_that_draws_a_stop_within_an_epoch_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {
+        "data": pictures(tmp_path / "data", 32, sides=(32, 40)),  # of different sizes: read by workers
+        "encoder": "timm/test_convnext2",
+        "encoder__options": "{drop_path_rate: 0.5}",
+        "workers": 1,
+        "health_every": 1,
+    }
+    assert pretrain(tmp_path / "whole", **settings) == 0
+    with monkeypatch.context() as patch:
+        at_step(patch, 2, stop_with(signal.SIGTERM))
+        assert pretrain(tmp_path / "run", **settings) == 143
+    assert pretrain(tmp_path / "run", **settings) == 0
+    assert metrics(tmp_path / "whole") == metrics(tmp_path / "run")
+    ends = [tmp_path / out / "encoder.safetensors" for out in ("whole", "run")]
+    assert ends[0].read_bytes() == ends[1].read_bytes()
+
+
+def test_a_worker_that_is_killed_is_one_line_and_the_others_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, before = pictures(tmp_path / "data", 48, sides=(32, 40)), set(multiprocessing.active_children())
+    workers: list[Any] = []
+
+    def kill_one() -> None:
+        workers.extend(set(multiprocessing.active_children()) - before)
+        workers[0].kill()
+
+    with monkeypatch.context() as patch:
+        at_step(patch, 8, kill_one)
+        assert pretrain(tmp_path / "run", "--quiet", data=folder, workers=2, epochs=4) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "a worker that reads images was killed, likely for lack of memory; the same command with --workers 1" in said
+    gc.collect()  # what a process does when it ends
+    for worker in workers:
+        worker.join(20)
+    assert [worker.exitcode for worker in workers] == [-9, 0]
+    assert pretrain(tmp_path / "run", data=folder, workers=1, epochs=4) == 0
+    assert "going on after step 6 of" in capsys.readouterr().out
+
+
+def test_a_full_memory_is_one_line_and_other_mistakes_keep_their_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = RuntimeError("[enforce fail at alloc_cpu.cpp:1] DefaultCPUAllocator: can't allocate memory: you tried to")
+
+    def full(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(train, "_forward_backward", full)
+    assert pretrain(tmp_path, "--quiet") == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "the memory is full" in said
+    error = RuntimeError("shapes do not fit")
+    with pytest.raises(RuntimeError, match="shapes do not fit"):
+        pretrain(tmp_path, "--quiet")
 
 
 def test_resume_goes_on_as_well_on_another_machine(
@@ -283,10 +367,10 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_evidence(
 @pytest.mark.parametrize(
     ("settings", "step", "cause"),
     [
-        ({"precision": "fp16"}, 5, "precision"),
+        ({"precision": "fp16"}, 5, "precision: start again (another --out) with --precision bf16"),
         ({"loss": {"temperature": 0.001}}, 5, "temperature 0.001"),
         ({"loss": {"temperature": 0.1}}, 5, "learning rate 0.5"),
-        ({}, 5, "learning rate 0.5"),
+        ({}, 5, "learning rate 0.5: start again (another --out) with --lr 0.17"),
         ({}, 0, "data"),
     ],
 )
@@ -296,17 +380,50 @@ def test_the_likely_cause_is_named(settings: dict[str, Any], step: int, cause: s
     assert f"likely the {cause}" in train._likely(config, run)
 
 
-def test_a_resumed_run_says_that_its_data_has_changed(
+def test_other_data_than_a_run_was_begun_with_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, out = pictures(tmp_path / "data", 40), tmp_path / "run"
     with monkeypatch.context() as patch:
         at_step(patch, 1, stop_with(signal.SIGTERM))
         assert pretrain(out, data=folder) == 143
-    (folder / "0.png").unlink()
+    before = (out / "checkpoints" / "step-000000001.pt").read_bytes()
+    (folder / "0.png").rename(tmp_path / "0.png")
     capsys.readouterr()
+    assert pretrain(out, data=folder) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "has changed: 40 images then, 39 now; give another --out, or bring the data back" in said
+    assert (out / "checkpoints" / "step-000000001.pt").read_bytes() == before
+    (tmp_path / "0.png").rename(folder / "0.png")
     assert pretrain(out, data=folder) == 0
-    assert "warning: the data has changed: 40 images at the last checkpoint, 39 now" in capsys.readouterr().err
+    (folder / "0.png").rename(folder / "other.png")  # and so it is with a complete run
+    assert pretrain(out, data=folder) == 2
+    assert "40 images then, 40 others now" in capsys.readouterr().err
+
+
+def test_a_complete_run_needs_no_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert pretrain(tmp_path, max_steps=1) == 0
+    (tmp_path / "checkpoints" / "step-000000001.pt").write_text("cut off")
+    assert pretrain(tmp_path, max_steps=1) == 0
+    assert "nothing is left to do" in capsys.readouterr().out
+
+
+def test_a_run_that_goes_on_in_another_number_of_processes_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as patch:
+        at_step(patch, 2, stop_with(signal.SIGTERM))
+        assert pretrain(tmp_path) == 143
+    kept = Checkpoints(tmp_path / "checkpoints")
+    found = kept.latest()
+    assert found is not None
+    assert found[0]["world"] == 1
+    kept.save({**found[0], "world": 2}, 2)
+    capsys.readouterr()
+    assert pretrain(tmp_path) == 0
+    said = "processes: 2 so far, 1 now, which batch norm can tell; as before: torchrun --nproc-per-node 2 -m manyview "
+    assert f"warning: {said}pretrain --resume {tmp_path}\n" in capsys.readouterr().err
 
 
 def test_images_that_cannot_be_read_are_remembered_over_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,8 +488,25 @@ def test_plain_lines_are_one_an_epoch_and_none_twice(
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(set(lines))
     assert [line.split()[1] for line in lines if line.startswith("step ")] == ["1/12", "6/12", "12/12"]
-    assert lines[0] == f"dcl on 49 images of {noise()}, 5 kept aside to score on"
+    assert lines[0] == f"dcl on 49 images of {noise()}, scored on 5 images kept aside"
     assert lines[-1] == f"encoder {tmp_path / 'encoder.safetensors'}"
+
+
+def test_it_says_what_is_scored_on_and_why_not_the_test_split(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for split in ("train", "test"):
+        pictures(tmp_path / "data" / split, 40, classes=2)
+    assert pretrain(tmp_path / "one", data=tmp_path / "data", max_steps=1) == 0
+    said = capsys.readouterr()
+    assert "dcl on 40 images of " in said.out
+    assert ", scored on 32 images of its test split\n" in said.out  # of 40, as --knn-queries says
+    for number, folder in enumerate(sorted((tmp_path / "data" / "test").iterdir())):
+        folder.rename(folder.with_name(f"other{number}"))
+    assert pretrain(tmp_path / "two", data=tmp_path / "data", max_steps=1) == 0
+    said = capsys.readouterr()
+    assert ", scored on 4 images kept aside\n" in said.out
+    assert said.err == "warning: the test split is not scored on: it has other classes than the images to learn from\n"
 
 
 def test_quiet_prints_nothing_but_warnings(
@@ -445,7 +579,7 @@ def test_info_nce_on_an_easy_batch_of_four_is_called_saturated(
     easy = {"method": "simclr", "loss__temperature": 0.1, "views__stack": "probe-test"}  # both views are the same
     assert pretrain(tmp_path, batch_size=4, health_every=3, knn_every=0, **easy) == 0
     assert health(tmp_path)[-1] == "saturated"
-    assert "try dcl, more negatives" in capsys.readouterr().err
+    assert "with dcl, more negatives" in capsys.readouterr().err
 
 
 def test_metrics_are_lines_of_json_with_what_was_measured(whole: Path) -> None:

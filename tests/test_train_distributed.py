@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import io
+import json
 import multiprocessing
 import os
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +18,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from manyview.checkpoint import locked
 from manyview.contract import Sample
+from tests.tiny import flags, pictures, pretrain
 
 STEPS = 3
 ALL = {
@@ -77,12 +84,8 @@ class Noise:
 
 def work(rank: int, world: int, cases: dict[str, dict[str, Any]], folder: str, port: int) -> None:
     """Trains in one of `world` processes and leaves what the networks and the queue were after each step."""
-    torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)  # to which Fabric's double precision converts what comes out
-    if world > 1:
-        place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world, "MASTER_PORT": port}
-        os.environ.update({name: str(value) for name, value in place.items()}, MASTER_ADDR="127.0.0.1")
-        os.environ["TORCHELASTIC_RUN_ID"] = "test"  # as torchrun does
+    take_place(rank, world, port)
     from manyview.config import resolve
     from manyview.methods import Method
     from manyview.train import train
@@ -100,22 +103,46 @@ def work(rank: int, world: int, cases: dict[str, dict[str, Any]], folder: str, p
         run = train(resolve({**ALL, **case, "out": f"{folder}/{world}-{name}"}, {}), Noise())
         losses = [line["loss"] for line in run.metrics if "loss" in line]
         found[name] = [{**state, "loss": torch.tensor(loss)} for state, loss in zip(steps, losses, strict=True)]
-    path = f"{folder}/{world}-{rank}.pt"
-    torch.save(found, f"{path}.part")
+    leave(lambda path: torch.save(found, path), f"{folder}/{world}-{{}}.pt", rank, world)
+
+
+def take_place(rank: int, world: int, port: int) -> None:
+    """Among `world` processes, as torchrun does it."""
+    torch.set_num_threads(1)
+    if world > 1:
+        place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world, "MASTER_PORT": port}
+        os.environ.update({name: str(value) for name, value in place.items()}, MASTER_ADDR="127.0.0.1")
+        os.environ["TORCHELASTIC_RUN_ID"] = "test"
+
+
+def leave(write: Callable[[str], object], name: str, rank: int, world: int) -> None:
+    """Ends the process when all have written their file."""
+    path = name.format(rank)
+    write(f"{path}.part")
     os.replace(f"{path}.part", path)
-    while not all(os.path.exists(f"{folder}/{world}-{other}.pt") for other in range(world)):
+    while not all(os.path.exists(name.format(other)) for other in range(world)):
         time.sleep(0.05)
     os._exit(0)  # destroying the group can deadlock in PyTorch 2.4, and leaving it to the interpreter can abort
 
 
 def ran(cases: dict[str, dict[str, Any]], folder: Path) -> list[dict[str, Steps]]:
     """What one process found, and what each of two did."""
+    port, places = free_port(), [(0, 1), (0, 2), (1, 2)]
+    run_all(work, [(*place, cases, str(folder), port) for place in places])
+    return [torch.load(folder / f"{world}-{rank}.pt", weights_only=True) for rank, world in places]
+
+
+def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        port: int = free.getsockname()[1]
+        return port
+
+
+def run_all(target: Callable[..., None], arguments: list[tuple[Any, ...]]) -> None:
+    """Each in a process of its own."""
     spawn = multiprocessing.get_context("spawn")
-    places = [(0, 1), (0, 2), (1, 2)]
-    processes = [spawn.Process(target=work, args=(*place, cases, str(folder), port)) for place in places]
+    processes = [spawn.Process(target=target, args=each) for each in arguments]
     for process in processes:
         process.start()
     for process in processes:
@@ -123,8 +150,7 @@ def ran(cases: dict[str, dict[str, Any]], folder: Path) -> list[dict[str, Steps]
     for process in processes:
         if process.exitcode is None:
             process.kill()
-    assert [process.exitcode for process in processes] == [0, 0, 0]
-    return [torch.load(folder / f"{world}-{rank}.pt", weights_only=True) for rank, world in places]
+    assert [process.exitcode for process in processes] == [0] * len(processes)
 
 
 def assert_two_are_one(cases: dict[str, dict[str, Any]], folder: Path) -> None:
@@ -149,3 +175,44 @@ def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_two_processes_train_as_one_does_in_every_kind_of_method_and_in_micro_batches(tmp_path: Path) -> None:
     assert_two_are_one(SLOW, tmp_path)
+
+
+def refused(rank: int, folder: str, port: int) -> None:
+    """What one of two processes says, and with which code it ends, when the first cannot go on."""
+    take_place(rank, 2, port)
+    from manyview.cli import main
+
+    at_once, told = torch.save, []
+
+    def full(state: Any, file: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for case in ("whole", "locked", "apart", "full"):
+        out = f"{folder}/{case}-{rank}" if case == "apart" else f"{folder}/{case}"
+        torch.save = full if case == "full" else at_once  # type: ignore[assignment]
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            code = main(["pretrain", *flags(data=f"{folder}/data", out=out, max_steps=1, knn_every=0), "--quiet"])
+        told.append((code, said.getvalue()))
+    torch.save = at_once
+    leave(lambda path: Path(path).write_text(json.dumps(told)), f"{folder}/told-{{}}.json", rank, 2)
+
+
+def test_of_what_the_first_process_refuses_the_others_say_nothing(tmp_path: Path) -> None:
+    data = pictures(tmp_path / "data", 32)
+    assert pretrain(tmp_path / "apart-0", "--quiet", data=data, max_steps=1, knn_every=0) == 0
+    (tmp_path / "apart-0" / "encoder.safetensors").unlink()  # so that it is not complete
+    port = free_port()
+    with locked(tmp_path / "locked"):
+        run_all(refused, [(rank, str(tmp_path), port) for rank in range(2)])
+    first, second = (json.loads((tmp_path / f"told-{rank}.json").read_text()) for rank in range(2))
+    assert first[0][0] == second[0][0] == 0  # the engine says something when it is started
+    assert second[1:] == [[1, ""]] * 3
+    assert [code for code, _ in first[1:]] == [2, 2, 1]
+    assert [said.count("\n") for _, said in first[1:]] == [1, 1, 1]
+    assert "is being trained by process" in first[1][1]
+    assert "processes see different checkpoints" in first[2][1]
+    assert "(step 1, none); give a folder that all machines share" in first[2][1]
+    assert "the disk is full" in first[3][1]
+    state = torch.load(tmp_path / "whole" / "checkpoints" / "step-000000001.pt", weights_only=True)
+    assert state["world"] == 2

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import zlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +13,10 @@ import torch
 
 from manyview import encoders
 from manyview.config import MACHINE, PARTS, Config, flat, part, resolve
-from manyview.data import Dataset, Unreadable
+from manyview.contract import Sample
+from manyview.data import NAMED, Dataset, Unreadable
 from manyview.data.holdout import divided, only_view
+from manyview.data.open import SCENES
 from manyview.methods import Method
 from manyview.views import STACKS, Sensor, Stack
 
@@ -26,14 +30,20 @@ LOOKED_AT = 16  # images whose size tells what the others are like
 class Images:
     """What a run learns from, and what it is scored on; one raw view of each.
 
-    channels  of a picture
-    side      the usual length of its shorter side
+    channels     of a picture
+    side         the usual length of its shorter side
+    fingerprint  how many images are learnt from, and a check sum of which
+    aside        whether the images to score on were kept aside, and are no test split
+    why          why the test split is not used, where there is one
     """
 
     train: Dataset
     test: Dataset | None
     channels: int
     side: int
+    fingerprint: tuple[int, int]
+    aside: bool = False
+    why: str | None = None
 
     @property
     def view(self) -> str:
@@ -48,8 +58,11 @@ def images(config: Config, own: Dataset | None = None) -> Images:
     found = divided(config.data["name"] if own is None else own, **options)
     view = found.train.views[0]
     train = only_view(found.train, view)
-    channels, side = _looked_at(train)
-    return Images(train, None if found.test is None else only_view(found.test, view), channels, side)
+    few = _looked_at(train)
+    channels, side = _usual(few)
+    test = None if found.test is None else only_view(found.test, view)
+    mark = _fingerprint(train, few if own is not None else [])
+    return Images(train, test, channels, side, mark, found.aside, found.why)
 
 
 def settled(config: Config, found: Images) -> Config:
@@ -58,8 +71,9 @@ def settled(config: Config, found: Images) -> Config:
     stack = config.views["stack"]
     if stack == "auto":
         stack = "custom" if size <= SMALL else "moco-v2"
-    config = resolve(flat(vars(replace(config, views={**config.views, "stack": stack, "size": size}))), {})
-    return config if config.out else replace(config, out=str(Path("runs") / _name(config)))
+    views, data = {**config.views, "stack": stack, "size": size}, _absolute(config.data)
+    config = resolve(flat(vars(replace(config, views=views, data=data))), {})
+    return config if config.out else replace(config, out=str(Path("runs") / _name(config, found)))
 
 
 def stack(config: Config, looks: int) -> Stack:
@@ -91,23 +105,50 @@ def method(config: Config, channels: int) -> Method:
     return made
 
 
-def _looked_at(dataset: Dataset) -> tuple[int, int]:
-    """Channels and usual shorter side of a few images spread over the data."""
-    shapes = []
+def _looked_at(dataset: Dataset) -> list[Sample]:
+    """A few images spread over the data."""
+    found = []
     for row in range(0, len(dataset), max(1, len(dataset) // LOOKED_AT)):
         try:
-            shapes.append(next(iter(dataset[row].views.values())).shape)
-        except (Unreadable, StopIteration):
+            found.append(dataset[row])
+        except Unreadable:
             continue
-    if not shapes:
+    if not any(sample.views for sample in found):
         raise ValueError(f"data: of {len(dataset)} images none that was looked at can be read; try `manyview check`")
+    return [sample for sample in found if sample.views]
+
+
+def _usual(few: list[Sample]) -> tuple[int, int]:
+    """Channels and usual shorter side."""
+    shapes = [next(iter(sample.views.values())).shape for sample in few]
     sides = sorted(min(shape[1:]) for shape in shapes)
     return max(shape[0] for shape in shapes), sides[len(sides) // 2]
 
 
-def _name(config: Config) -> str:
-    """The same settings give the same folder, so that the same command goes on with the same run."""
+def _fingerprint(dataset: Dataset, few: list[Sample]) -> tuple[int, int]:
+    """By the ids, and by the pixels of a few, where ids may be mere numbers."""
+    total = zlib.crc32(dataset.ids.numpy().tobytes())
+    for sample in few:
+        for view in sample.views.values():
+            total = zlib.crc32(view.contiguous().numpy().tobytes(), total)
+    return len(dataset), total
+
+
+def _absolute(data: dict[str, Any]) -> dict[str, Any]:
+    """With folders that are the same from everywhere, however they were typed."""
+    found = dict(data)
+    if data["name"] not in (OWN, SCENES, *NAMED):
+        found["name"] = os.path.abspath(data["name"])
+    if data.get("root"):
+        found["root"] = os.path.abspath(os.path.expanduser(data["root"]))
+    return found
+
+
+def _name(config: Config, found: Images) -> str:
+    """The same settings and data give the same folder, so that the same command goes on with the same run."""
     settings = {key: value for key, value in flat(vars(config)).items() if key not in MACHINE}
+    own = config.data["name"] == OWN
+    settings["data.name"] = found.fingerprint if own else config.data["name"]
     digest = hashlib.sha256(repr(sorted(settings.items())).encode()).hexdigest()[:6]
-    data = Path(config.data["name"]).name if config.data["name"] != OWN else "own"
+    data = "own" if own else Path(config.data["name"]).name
     return f"{config.method['name']}-{data or 'data'}-{digest}"

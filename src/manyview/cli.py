@@ -62,12 +62,14 @@ def _run(name: str, arguments: list[str]) -> int:
     except SystemExit as end:  # how argparse says that it printed help or a usage line
         return end.code if isinstance(end.code, int) else 0
     except (ValueError, OSError, ImportError) as error:
-        return _complain(f"manyview {name}: {' '.join(str(error).split())}")
+        code = getattr(error, "exit_code", BAD_INPUT)
+        told = getattr(error, "told", False)  # by another process
+        return code if told else _complain(f"manyview {name}: {' '.join(str(error).split())}", code)
 
 
-def _complain(text: str) -> int:
+def _complain(text: str, code: int = BAD_INPUT) -> int:
     print(text, file=sys.stderr)
-    return BAD_INPUT
+    return code
 
 
 def _help() -> str:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+
+class Elsewhere(ValueError):
+    """Another process has failed, and says why."""
+
+    told, exit_code = True, 1  # for the command line: nothing is left to say
 
 
 def world_size() -> int:
@@ -33,11 +41,39 @@ def gather(rows: Tensor) -> Tensor:
 
 def any_of(here: bool, device: torch.device) -> bool:
     """Whether it is so in any process. To be asked by all of them."""
-    if world_size() == 1:
-        return here
-    flag = torch.tensor(float(here), device=device)
-    dist.all_reduce(flag, dist.ReduceOp.MAX)
-    return bool(flag > 0)
+    return first_of(here, device) is not None
+
+
+def first_of(here: bool, device: torch.device) -> int | None:
+    """The first process in which it is so. To be asked by all of them."""
+    world = world_size()
+    if world == 1:
+        return 0 if here else None
+    number = torch.tensor(rank() if here else world, device=device)
+    dist.all_reduce(number, dist.ReduceOp.MIN)
+    return int(number) if number < world else None
+
+
+@contextmanager
+def together(device: torch.device) -> Iterator[None]:
+    """Something that all processes do, or some of them, and that succeeds in all or ends all.
+
+    The first in which it fails raises its own error, the others `Elsewhere`. To be entered by all of them; within, no
+    process may wait for another.
+    """
+    error: Exception | None = None
+    try:
+        yield
+    except Exception as caught:
+        error = caught
+    try:
+        failed = first_of(error is not None, device)
+        if error is not None and failed == rank():
+            raise error
+        if failed is not None:
+            raise Elsewhere(f"process {failed} has failed and says why")
+    finally:
+        error = None  # which holds this frame: a loader's workers end only when nobody holds the loader any more
 
 
 class _Gather(torch.autograd.Function):

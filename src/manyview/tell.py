@@ -38,6 +38,8 @@ def introduce(
         f"encoder {config.encoder['name']} ({_parameters(method)} parameters), views {config.views['stack']} of "
         f"{config.views['size']} px, batch {config.batch_size}, {run.total:,} steps"
     )
+    if images.why is not None and config.knn_every:
+        log.warn(f"the test split is not scored on: {images.why}")
     for line in warnings:
         log.warn(line)
     log.say(f"run folder {log.folder}")
@@ -104,7 +106,10 @@ def conclude(log: RunLog, run: Progress, folder: Path) -> None:
 def _scored_on(images: Images, config: Config) -> str:
     if images.test is None:
         return "no labels to score with: no kNN"
-    return f"{len(images.test):,} kept aside to score on" if config.knn_every else "no kNN"
+    if not config.knn_every:
+        return "no kNN" + (f", {len(images.test):,} kept aside" if images.aside else "")
+    scored = f"scored on {min(len(images.test), config.knn_queries):,} images"
+    return f"{scored} kept aside" if images.aside else f"{scored} of its test split"
 
 
 def _parameters(method: Method) -> str:

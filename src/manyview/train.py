@@ -7,9 +7,8 @@ import shlex
 import signal
 import threading
 import time
-import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,10 +21,11 @@ from lightning_fabric.strategies.ddp import DDPStrategy
 from torch import Tensor, nn
 
 from manyview import build, distributed, encoders, optim, tell
-from manyview.checkpoint import Checkpoints, locked, naming_full_disk
+from manyview.checkpoint import Checkpoints, State, locked, naming_full_disk
 from manyview.config import Config, differences, from_yaml, part, to_yaml
 from manyview.data import Batch, Dataset, Loader
-from manyview.diagnose.health import Health
+from manyview.data.workers import lost_worker, usual_workers
+from manyview.diagnose.health import AGAIN, Health
 from manyview.evaluate.scorer import Scorer
 from manyview.losses import COUPLED
 from manyview.methods import Method
@@ -36,7 +36,7 @@ from manyview.step import Engine, NotFinite, Stepped, micro_batches, whole_batch
 from manyview.whole import whole
 
 PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed", "fp64": "64-true"}
-FORMAT = 1  # of the state in a checkpoint
+FORMAT = 2  # of the state in a checkpoint
 SHOWN = 3  # settings that differ
 LOW = 0.02  # a temperature that makes logits of 50 and more
 
@@ -49,6 +49,12 @@ class Diverged(ValueError):
     """The loss or a weight is NaN or infinite."""
 
 
+class OutOfMemory(ValueError):
+    """The machine's memory is full, or has cost a worker its life."""
+
+    exit_code = 1  # of the command line: nothing was wrong with what it was given
+
+
 def train(config: Config, own: Dataset | None = None) -> Run:
     """Trains as the settings say, or goes on with what was begun. The run's folder holds everything.
 
@@ -57,52 +63,64 @@ def train(config: Config, own: Dataset | None = None) -> Run:
     # The machine: this process, and the others if there are any
     fabric = _fabric(config)
     rank, world, device = fabric.global_rank, fabric.world_size, fabric.device
+    together = partial(distributed.together, device)  # what one process refuses, none does
 
     # The data, and the settings that depend on it
-    images = build.images(config, own)
-    config = build.settled(config, images)
-    folder = Path(config.out or "")
-    if _complete(folder, config):
+    with together():
+        images = build.images(config, own)
+        config = build.settled(config, images)
+        folder = Path(config.out or "")
+        complete = _complete(folder, config, images)
+    if complete:
         if rank == 0:
             tell.complete(folder, config)
         return Run(folder)
 
     with ExitStack() as stack:
         # The folder belongs to one run, and to one process at a time
-        if rank == 0:
-            _own(folder, stack)
-            _check_begun(folder, config)
-        fabric.barrier()
+        checkpoints = Checkpoints(folder / CHECKPOINTS)
+        with together():
+            if rank == 0:
+                _lock(folder, stack)
+                _check_begun(folder, config)
+                checkpoints.tidy()
+        with together():
+            saved = checkpoints.latest()
+        with together():
+            _check_saved(saved, folder, images, device)
+        stack.enter_context(_naming_full_memory(config))
 
         # Images, networks, optimiser
-        method = _method(config, images.channels, fabric)
-        views = build.stack(config, method.looks)
-        loader = Loader(
-            images.train, views, config.batch_size, seed=config.seed, device=device, rank=rank, world=world,
-            workers=config.workers, max_broken=config.max_broken,
-        )  # fmt: skip
-        optimizer = part(config, "optimizer")(method.towers)
+        with together():
+            method = _method(config, images.channels, fabric)
+            views = build.stack(config, method.looks)
+            loader = Loader(
+                images.train, views, config.batch_size, seed=config.seed, device=device, rank=rank, world=world,
+                workers=config.workers, max_broken=config.max_broken,
+            )  # fmt: skip
+            optimizer = part(config, "optimizer")(method.towers)
         module, stepper = fabric.setup(method, optimizer)
         engine = Engine(method, module, fabric.backward, distributed.gather, partial(fabric.no_backward_sync, module))
 
         # What was done before
         total = min(config.epochs * len(loader), config.max_steps or config.epochs * len(loader))
         run = Progress(total, len(loader), Health(coupled=config.loss["name"] in COUPLED))
-        checkpoints = Checkpoints(folder / CHECKPOINTS)
-        changed = _resume(fabric, checkpoints, run, method, optimizer, loader)
-        save = partial(_save, checkpoints, run, method, optimizer, fabric, loader, images.channels)
+        changed = [] if saved is None else _resume(saved[0], folder, fabric, run, method, optimizer, loader)
+        saved = None  # as large as the networks
+        save = partial(_save, checkpoints, run, method, optimizer, fabric, loader, images)
 
         # What is told, and how good the encoder is: by the first process alone
         stop, log, score = stack.enter_context(_signals()), None, None
-        if rank == 0:
-            _write_settings(folder, config)
-            log = stack.enter_context(_log(config, folder, run))
-            score = _scorer(images, config, device)
-            tell.introduce(log, config, images, method, run, [*_passed_over(checkpoints), *changed])
-            if score is not None and run.step == 0:
-                run.untrained_knn = run.scored(score(method.towers.encoder()))
-                tell.knn(log, run)
-            log.begin()
+        with together():
+            if rank == 0:
+                _write_settings(folder, config)
+                log = stack.enter_context(_log(config, folder, run))
+                score = _scorer(images, config, device)
+                tell.introduce(log, config, images, method, run, [*_passed_over(checkpoints), *changed])
+                if score is not None and run.step == 0:
+                    run.untrained_knn = run.scored(score(method.towers.encoder()))
+                    tell.knn(log, run)
+                log.begin()
 
         # The loop
         clock = Clock()
@@ -124,43 +142,50 @@ def train(config: Config, own: Dataset | None = None) -> Run:
                 run.stepped(float(stepped.loss.detach()))
                 run.seconds += clock.lap()
 
-                if log is not None:
-                    to_score = score is not None and _score_due(config, run)
-                    to_save = run.epoch_over or run.done or _save_due(config, run, clock.since_mark())
-                    if (to_score or to_save) and not _finite(method):
-                        raise _diverged("a weight is NaN or infinite", config, run, batch, method, folder)
-                    if score is not None and to_score:
-                        run.scored(score(method.towers.encoder()))
-                        tell.knn(log, run)
-                        clock.lap()  # scoring and saving are no part of the training's time
-                    if report:
-                        tell.report(log, run, measured, loader, batch.views(tell.FEW)[images.view][0], norm, lr)
-                        run.seconds += clock.lap()
-                    tell.step(log, run, config.batch_size)
-                    if to_save:
-                        save(snapshot=_snapshot(config, run))
-                        clock.mark()
-                    clock.lap()
+                with together():
+                    if log is not None:
+                        to_score = score is not None and _score_due(config, run)
+                        to_save = run.epoch_over or run.done or _save_due(config, run, clock.since_mark())
+                        if (to_score or to_save) and not _finite(method):
+                            raise _diverged("a weight is NaN or infinite", config, run, batch, method, folder)
+                        if score is not None and to_score:
+                            run.scored(score(method.towers.encoder()))
+                            tell.knn(log, run)
+                            clock.lap()  # scoring and saving are no part of the training's time
+                        if report:
+                            tell.report(log, run, measured, loader, batch.views(tell.FEW)[images.view][0], norm, lr)
+                            run.seconds += clock.lap()
+                        tell.step(log, run, config.batch_size)
+                        if to_save:
+                            save(snapshot=_snapshot(config, run))
+                            clock.mark()
+                        clock.lap()
                 if run.done:
                     break
                 if distributed.any_of(bool(stop), device):
-                    if log is not None:
-                        save()
-                        log.warn(f"stopped after step {run.step} of {run.total} and saved. To go on: {resume(folder)}")
+                    with together():
+                        if log is not None:
+                            save()
+                            log.warn(
+                                f"stopped after step {run.step} of {run.total} and saved. To go on: "
+                                f"{resume(folder, world)}"
+                            )
                     raise Interrupted(*stop[:1])
 
         # The end
-        if log is not None:
-            with naming_full_disk(folder / ENCODER, lambda: f"the run is saved; free some space and: {resume(folder)}"):
-                encoders.save(method.towers.encoder(), folder / ENCODER)
-            tell.conclude(log, run, folder)
-        fabric.barrier()
+        with together():
+            if log is not None:
+                go_on = f"the run is saved; free some space and: {resume(folder, world)}"
+                with naming_full_disk(folder / ENCODER, lambda: go_on):
+                    encoders.save(method.towers.encoder(), folder / ENCODER)
+                tell.conclude(log, run, folder)
     return Run(folder)
 
 
-def resume(folder: Path) -> str:
-    """The command that goes on with a run."""
-    return f"manyview pretrain --resume {shlex.quote(str(folder))}"
+def resume(folder: Path, world: int) -> str:
+    """The command that goes on with a run, in as many processes."""
+    command = "manyview" if world == 1 else f"torchrun --nproc-per-node {world} -m manyview"
+    return f"{command} pretrain --resume {shlex.quote(str(folder))}"
 
 
 def _fabric(config: Config) -> Fabric:
@@ -183,17 +208,22 @@ def _fabric(config: Config) -> Fabric:
     return fabric
 
 
-def _complete(folder: Path, config: Config) -> bool:
+def _complete(folder: Path, config: Config, images: build.Images) -> bool:
     """Whether the folder holds this very run, with nothing left to do: its encoder is written last of all."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"out: {folder} is a file; give a folder, which is made if it is not there")
     if not (folder / CONFIG).is_file() or not (folder / ENCODER).is_file():
         return False
     _same(folder, config)
+    saved = None
+    with suppress(ValueError):  # what is complete needs no whole checkpoint
+        saved = Checkpoints(folder / CHECKPOINTS).latest()
+    if saved is not None:
+        _check_data(saved[0], folder, images)
     return True
 
 
-def _own(folder: Path, stack: ExitStack) -> None:
+def _lock(folder: Path, stack: ExitStack) -> None:
     """Keeps others out of the folder, for as long as the stack stands."""
     try:
         stack.enter_context(locked(folder))
@@ -221,8 +251,33 @@ def _same(folder: Path, config: Config) -> None:
         more = f" and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
         raise ValueError(
             f"out: {folder} holds a run with other settings ({'; '.join(changed[:SHOWN])}{more}); "
-            f"give another --out, or go on with that one: {resume(folder)}"
+            f"give another --out, or go on with that one: {resume(folder, distributed.world_size())}"
         )
+
+
+def _check_saved(saved: tuple[State, Path] | None, folder: Path, images: build.Images, device: torch.device) -> None:
+    """That a checkpoint can be gone on with, and that all processes have found the same."""
+    step = -1 if saved is None else saved[0]["progress"]["step"]
+    steps = distributed.gather(torch.tensor([step], device=device)).tolist()
+    if len(set(steps)) > 1:
+        found = ", ".join("none" if each < 0 else f"step {each}" for each in steps)
+        raise ValueError(
+            f"out: processes see different checkpoints in {folder} ({found}); give a folder that all machines share"
+        )
+    if saved is None:
+        return
+    state, path = saved
+    if state.get("format") != FORMAT:
+        raise ValueError(f"{path}: is of format {state.get('format')!r}, this version reads {FORMAT}")
+    _check_data(state, folder, images)
+
+
+def _check_data(state: State, folder: Path, images: build.Images) -> None:
+    """That a run's data is still what it was begun with."""
+    then, now = tuple(state["data"]), images.fingerprint
+    if then != now:
+        said = f"{then[0]:,} images then, {now[0]:,} {'others ' if then[0] == now[0] else ''}now"
+        raise ValueError(f"data: the data of {folder} has changed: {said}; give another --out, or bring the data back")
 
 
 def _method(config: Config, channels: int, fabric: Fabric) -> Method:
@@ -240,25 +295,15 @@ def _method(config: Config, channels: int, fabric: Fabric) -> Method:
 
 
 def _resume(
+    state: State,
+    folder: Path,
     fabric: Fabric,
-    checkpoints: Checkpoints,
     run: Progress,
     method: Method,
     optimizer: torch.optim.Optimizer,
     loader: Loader,
 ) -> list[str]:
-    """Takes up the newest whole checkpoint, the same in all processes; nothing where there is none.
-
-    Says what is no longer as it was.
-    """
-    if fabric.global_rank == 0:
-        checkpoints.tidy()
-    found = checkpoints.latest()
-    if found is None:
-        return []
-    state, path = found
-    if state.get("format") != FORMAT:
-        raise ValueError(f"{path}: is of format {state.get('format')!r}, this version reads {FORMAT}")
+    """Takes up a checkpoint, and says what is no longer as it was."""
     run.restore(state["progress"])
     method.load_state_dict(state["method"])
     optimizer.load_state_dict(state["optimizer"])
@@ -268,8 +313,10 @@ def _resume(
         torch.cuda.set_rng_state(state["random_cuda"][0], fabric.device)
     if fabric.global_rank == 0:
         loader.broken |= state["broken"]
-    then, now = state["data"], _fingerprint(loader)
-    return [] if then == now else [f"the data has changed: {then[0]:,} images at the last checkpoint, {now[0]:,} now"]
+    then, now = state["world"], fabric.world_size
+    if then == now:
+        return []
+    return [f"processes: {then} so far, {now} now, which batch norm can tell; as before: {resume(folder, then)}"]
 
 
 def _save(
@@ -279,7 +326,7 @@ def _save(
     optimizer: torch.optim.Optimizer,
     fabric: Fabric,
     loader: Loader,
-    channels: int,
+    images: build.Images,
     *,
     snapshot: int | None = None,
 ) -> None:
@@ -287,8 +334,9 @@ def _save(
     state = {
         "format": FORMAT,
         "progress": run.state(),
-        "channels": channels,
-        "data": _fingerprint(loader),
+        "channels": images.channels,
+        "data": images.fingerprint,
+        "world": fabric.world_size,
         "broken": dict(loader.broken),
         "method": method.state_dict(),
         "optimizer": optimizer.state_dict(),
@@ -297,11 +345,6 @@ def _save(
         "random_cuda": [torch.cuda.get_rng_state(fabric.device)] if cuda else [],
     }
     checkpoints.save(state, run.step, epoch_snapshot=snapshot)
-
-
-def _fingerprint(loader: Loader) -> list[int]:
-    """How many images, and a check sum of which."""
-    return [len(loader.dataset), zlib.crc32(loader.dataset.ids.numpy().tobytes())]
 
 
 def _forward_backward(engine: Engine, config: Config, batch: Batch, view: str, run: Progress) -> Stepped:
@@ -334,12 +377,29 @@ def _likely(config: Config, run: Progress) -> str:
     """What most often makes a loss no number, the likeliest first."""
     temperature = config.loss.get("temperature")
     if config.precision == "fp16":
-        return "likely the precision: try --precision bf16 or fp32"
+        return f"likely the precision: {AGAIN} with --precision bf16 or fp32"
     if temperature is not None and temperature < LOW:
-        return f"likely the temperature {temperature:g}, which is very low: try 0.1"
+        return f"likely the temperature {temperature:g}, which is very low: {AGAIN} with --loss.temperature 0.1"
     if run.step == 0:
         return "likely the data or the weights it began with, since nothing has been learnt yet"
-    return f"likely the learning rate {config.optimizer['lr']:g}: try a third of it, or --clip 1"
+    rate = config.optimizer["lr"]
+    return f"likely the learning rate {rate:g}: {AGAIN} with --lr {rate / 3:.2g}, or with --clip 1"
+
+
+@contextmanager
+def _naming_full_memory(config: Config) -> Iterator[None]:
+    """Says in one line that the memory is full, or has likely cost a worker its life; other errors pass."""
+    try:
+        yield
+    except (RuntimeError, MemoryError, ConnectionError, EOFError) as error:
+        if lost_worker(error):
+            fewer = (usual_workers() if config.workers is None else config.workers) // 2
+            why = "a worker that reads images was killed, likely for lack of memory"
+            raise OutOfMemory(f"{why}; the same command with --workers {fewer} goes on") from None
+        if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+            other = f"{AGAIN} with --micro-batch 64 if it never is enough"
+            raise OutOfMemory(f"the memory is full; free some, and the same command goes on; {other}") from None
+        raise
 
 
 def _gradient(fabric: Fabric, module: nn.Module, stepper: Any, config: Config, run: Progress) -> float | None:
@@ -352,7 +412,9 @@ def _gradient(fabric: Fabric, module: nn.Module, stepper: Any, config: Config, r
 
 
 def _rate(config: Config, run: Progress) -> float:
-    epochs = run.epochs if config.schedule["per"] == "step" else run.step // run.per_epoch
+    warmup, epochs = config.schedule["warmup"], run.epochs
+    if config.schedule["per"] == "epoch" and epochs >= warmup:  # a warm-up rises with every step
+        epochs = max(run.step // run.per_epoch, warmup)
     share: float = part(config, "schedule")(epochs, config.epochs)
     rate: float = config.optimizer["lr"] * share
     return rate
@@ -414,7 +476,10 @@ class Clock:
 
 @contextmanager
 def _signals() -> Iterator[list[int]]:
-    """Collects SIGTERM and Ctrl-C instead of dying of them; a second Ctrl-C does what it always does."""
+    """Collects SIGTERM and Ctrl-C instead of dying of them; a second Ctrl-C does what it always does.
+
+    A second SIGTERM does not: clusters repeat it while the run is being saved.
+    """
     came: list[int] = []
     if threading.current_thread() is not threading.main_thread():  # only there signals can be handled
         yield came
@@ -423,7 +488,8 @@ def _signals() -> Iterator[list[int]]:
 
     def note(number: int, frame: object) -> None:
         came.append(number)
-        signal.signal(number, before[signal.Signals(number)])
+        if number == signal.SIGINT:
+            signal.signal(number, before[signal.SIGINT])
 
     for number in before:
         signal.signal(number, note)

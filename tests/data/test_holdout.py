@@ -36,6 +36,7 @@ def test_a_test_split_is_used_where_there_is_one(tmp_path: Path) -> None:
     assert found.test is not None
     assert (len(found.train), len(found.test)) == (6, 6)
     assert all(found.test.name(i).startswith("test/") for i in range(6))
+    assert (found.aside, found.why) == (False, None)
     assert not ids(found.train) & ids(found.test)
 
 
@@ -62,6 +63,7 @@ def test_a_folder_without_a_test_split_keeps_a_tenth_aside(tmp_path: Path) -> No
     found = divided(str(tmp_path))
     assert found.test is not None
     assert (len(found.train), len(found.test)) == (18, 2)
+    assert (found.aside, found.why) == (True, None)
 
 
 def test_which_are_kept_aside_depends_on_their_ids_alone() -> None:
@@ -77,6 +79,18 @@ def test_the_test_split_of_other_classes_is_no_test(tmp_path: Path) -> None:
     assert found.test is not None
     assert len(found.test) == 2
     assert all(found.test.name(i).startswith("train/") for i in range(2))
+    assert (found.aside, found.why) == (True, "it has other classes than the images to learn from")
+
+
+def test_a_test_split_that_cannot_be_opened_or_told_apart_is_said(tmp_path: Path) -> None:
+    draw(tmp_path, *(f"train/{kind}/{i}" for kind in ("cat", "dog") for i in range(10)))
+    (tmp_path / "test").mkdir()
+    empty = divided(str(tmp_path))
+    assert empty.aside
+    assert empty.why is not None
+    assert empty.why.startswith("it cannot be opened: data: no images")
+    draw(tmp_path, "test/1", "test/2")
+    assert divided(str(tmp_path)).why == "it has no labels, or one only"
 
 
 @pytest.mark.parametrize("split", ["test", None])
@@ -84,6 +98,7 @@ def test_who_learns_from_the_test_split_is_not_scored_on_what_was_learnt(split: 
     draw(tmp_path, *(f"{part}/{kind}/{i}" for part in ("train", "test") for kind in ("cat", "dog") for i in range(10)))
     found = divided(str(tmp_path), split=split)
     assert found.test is None or not ids(found.train) & ids(found.test)
+    assert found.why == ("some of its images are learnt from" if split == "test" else None)  # all has no labels
     scenes = divided("scenes", count=40, split="test")
     assert not ids(scenes.train) & ids(scenes.test)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import subprocess
 import sys
+import time
 import weakref
 from collections import Counter
 from collections.abc import Mapping
@@ -277,6 +279,40 @@ def test_a_loader_that_nobody_needs_is_gone_at_once() -> None:
         assert gone() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_nothing_is_drawn_from_the_random_numbers_of_who_trains(workers: int) -> None:
+    torch.manual_seed(0)
+    loader, before = Loader(Pictures(), STACK, 10, workers=workers, memory=0), torch.get_rng_state()
+    next(loader.epoch(0))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+class Endless(Pictures):
+    """What a worker never comes back from."""
+
+    def __getitem__(self, index: int) -> Sample:
+        if torch.utils.data.get_worker_info() is not None:
+            time.sleep(100)
+        return super().__getitem__(index)
+
+
+def test_workers_outlive_a_signal_and_end_with_their_loader(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 0.2)  # seconds until torch terminates one
+    loader = Loader(Endless(sizes=(20, 22)), STACK, 10, workers=1, memory=0)
+    before = multiprocessing.active_children()
+    assert loader._stream is not None
+    loader._told.todo = [[(0, 0)]]
+    iter(loader._stream)  # its first task is given out
+    (worker,) = set(multiprocessing.active_children()) - set(before)
+    time.sleep(1)  # for it to begin
+    worker.terminate()
+    worker.join(0.5)
+    assert worker.is_alive()
+    del loader
+    worker.join(10)
+    assert worker.exitcode == 0
 
 
 @pytest.mark.parametrize("memory", [0, None])

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from manyview.contract import Negatives, Triple
 from manyview.data import Scenes
-from manyview.diagnose import flat_share, measure, rankme, twin_share
+from manyview.diagnose import flat_share, measure, rankme
 from manyview.diagnose.measures import KEYS, PER_QUERY, QUERIES
 from manyview.losses import alignment, info_nce, uniformity
 from manyview.pairs import every_view, view_pairs
@@ -163,11 +163,3 @@ def test_pictures_of_one_colour_are_found_also_in_augmented_views() -> None:
     looks = STACKS["simclr-cifar"](16)({"image": raw}, torch.arange(20), seed=0, epoch=0)["image"]
     assert flat_share(looks[0]) == 0.25
     assert flat_share(raw.float()) == 0.25
-
-
-def test_pictures_that_are_there_twice_are_found() -> None:
-    pictures = torch.rand(10, 3, 4, 4)
-    assert twin_share(pictures) == 0
-    pictures[7] = pictures[3]
-    pictures[9] = pictures[3]
-    assert twin_share(pictures) == 0.3

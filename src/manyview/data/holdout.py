@@ -22,24 +22,32 @@ ASIDE = 0x5C0DE  # keeps this draw apart from others with the same seed
 
 @dataclass(frozen=True, eq=False)
 class Divided:
-    """Images to learn from, and labelled images to score on, None where there are no labels."""
+    """Images to learn from, and labelled images to score on.
+
+    test   None where there are no labels
+    aside  whether those were kept aside, and are no test split
+    why    why the test split is not used, where there is one
+    """
 
     train: Dataset
     test: Dataset | None
+    aside: bool = False
+    why: str | None = None
 
 
 def divided(data: Dataset | str, *, imbalance: Any = None, **options: Any) -> Divided:
     """The training images of a data set and its test split; without one, a tenth of the labelled images is kept aside.
 
-    So it is where the training images are among those of the test split. At most `MOST` are kept aside.
+    So it is where the test split is of no use, which `why` then says. At most `MOST` are kept aside.
     `options` are those of `open_data`. Which images are kept aside depends on their ids alone.
     """
     train = open_data(data, **options) if isinstance(data, str) else data
-    test = _test_split(data, options) if isinstance(data, str) else None
     train = train if imbalance is None else imbalanced(train, imbalance)
     if not _labelled(train):
         return Divided(train, None)
-    return Divided(train, test) if test is not None and _tests(test, train) else _aside(train)
+    test, why = _test_split(data, options) if isinstance(data, str) else (None, None)
+    why = _useless(test, train) if test is not None else why
+    return Divided(train, test) if test is not None and why is None else _aside(train, why)
 
 
 def some(dataset: Dataset, count: int) -> Dataset:
@@ -94,11 +102,13 @@ class BatchedOneView(OneView):
         return {name: made[name] for name in self.views}
 
 
-def _test_split(data: str, options: dict[str, Any]) -> Dataset | None:
+def _test_split(data: str, options: dict[str, Any]) -> tuple[Dataset | None, str | None]:
+    """The test split, or what is wrong with it; neither where there is none."""
     try:
-        return open_data(data, **{**options, "split": "test"})
-    except (ValueError, OSError):  # most folders have none
-        return None
+        return open_data(data, **{**options, "split": "test"}), None
+    except (ValueError, OSError) as error:
+        there_is_none = str(error).startswith("split: ")  # as in most folders
+        return None, None if there_is_none else f"it cannot be opened: {error}"
 
 
 def _labelled(dataset: Dataset) -> bool:
@@ -106,23 +116,26 @@ def _labelled(dataset: Dataset) -> bool:
     return dataset.labels is not None and len(dataset.labels[dataset.labels >= 0].unique()) > 1
 
 
-def _tests(test: Dataset, train: Dataset) -> bool:
-    """Whether a test split has labels that training has too, and none of its images.
+def _useless(test: Dataset, train: Dataset) -> str | None:
+    """Why a test split cannot be scored on: it needs labels that training has too, and none of its images.
 
     The images are the same where a person learns from the test split itself, or from all splits of a folder.
     """
-    if test.labels is None or train.labels is None or not _labelled(test) or test.classes != train.classes:
-        return False
+    assert train.labels is not None
+    if test.labels is None or not _labelled(test):
+        return "it has no labels, or one only"
     known = torch.isin(test.labels[test.labels >= 0], train.labels)
-    return bool(known.any()) and not bool(torch.isin(train.ids, test.ids).any())
+    if test.classes != train.classes or not bool(known.any()):
+        return "it has other classes than the images to learn from"
+    return "some of its images are learnt from" if bool(torch.isin(train.ids, test.ids).any()) else None
 
 
-def _aside(dataset: Dataset) -> Divided:
+def _aside(dataset: Dataset, why: str | None) -> Divided:
     assert dataset.labels is not None
     labelled = (dataset.labels >= 0).nonzero()[:, 0]
     count = min(MOST, int(SHARE * len(labelled)))
     if not count:
-        return Divided(dataset, None)
+        return Divided(dataset, None, why=why)
     chosen = torch.zeros(len(dataset), dtype=torch.bool)
     chosen[labelled[order(key(ASIDE, dataset.ids[labelled]))[:count]]] = True
-    return Divided(subset(dataset, ~chosen), subset(dataset, chosen))
+    return Divided(subset(dataset, ~chosen), subset(dataset, chosen), aside=True, why=why)

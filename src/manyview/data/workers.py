@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import traceback
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import torch
+import torch.multiprocessing as mp
 from torch import Tensor
 from torch.utils.data import DataLoader
 
@@ -30,22 +35,41 @@ class Maker(Protocol):
 
 def start_workers(reader: Reader, rows: Rows, workers: int | None, *, pinned: bool) -> DataLoader[Any]:
     """Worker processes that stay for all epochs; one a core if nobody says how many."""
-    workers = max(1, available() // local_processes()) if workers is None else workers
-    return DataLoader(
+    workers = usual_workers() if workers is None else workers
+    over = mp.get_context().RawValue("b", 0)  # whether the loader itself is being shut down
+    loader = DataLoader(
         reader,
         batch_sampler=rows,
         num_workers=workers,
         collate_fn=Collate(reader),
         persistent_workers=workers > 0,
         pin_memory=pinned,
-        worker_init_fn=_outlive,
+        worker_init_fn=partial(_outlive, over),
+        generator=torch.Generator(),  # the workers' seeds are not to be drawn from what training draws from
     )
+    weakref.finalize(loader, partial(setattr, over, "value", 1))
+    return loader
 
 
-def _outlive(_: int) -> None:
+def usual_workers() -> int:
+    return max(1, available() // local_processes())
+
+
+def lost_worker(error: BaseException) -> bool:
+    """Whether an error says that a worker is gone.
+
+    torch says so while anything is being done, by a signal; what was on its way from the worker may be torn before.
+    """
+    if isinstance(error, RuntimeError):
+        return str(error).startswith("DataLoader worker")
+    places = {frame.f_globals["__name__"] for frame, _ in traceback.walk_tb(error.__traceback__)}
+    return isinstance(error, ConnectionError | EOFError) and DataLoader.__module__ in places
+
+
+def _outlive(over: Any, _: int) -> None:
     """A signal to all processes of a job ends training after its step, for which it still needs its workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: signal.alarm(GRACE))
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0) if over.value else signal.alarm(GRACE))
 
 
 class Prepared(NamedTuple):

@@ -34,9 +34,10 @@ ENOUGH = 32  # dimensions that must be possible: a batch of 4 has 8 at most, and
 # near (0.64 and more, even with batches of 4, which had not learnt enough); small networks on easy points fall to 0.01.
 SATURATED = 0.1
 EXPLODED = 10.0  # times the first loss, or 10 if that is below 1, by which a loss may grow; reasoned
-ONE_COLOUR = TWINS = 0.1  # share of pictures: crops of sound scenes had none; the limit is reasoned
+ONE_COLOUR = 0.1  # share of pictures: crops of sound scenes had none; the limit is reasoned
 UNREADABLE = 0.01  # share of the files; reasoned
 MOST = 0.5  # a share of the data that is no longer a warning
+AGAIN = "start again (another --out)"  # what was begun keeps its settings and its data
 LATE = 1000  # steps by which neighbours should be better than before training; reasoned: after 200 they were not yet
 
 
@@ -85,7 +86,6 @@ class Health:
         gradient: float,
         unreadable: float = 0.0,
         flat: float = 0.0,
-        twins: float = 0.0,
         knn: float | None = None,
         untrained_knn: float | None = None,
     ) -> None:
@@ -94,11 +94,11 @@ class Health:
         measures          of `manyview.diagnose.measure`
         gradient          its norm over all parameters
         unreadable        share of the data's files
-        flat, twins       `flat_share` and `twin_share` of the pictures
+        flat              `flat_share` of the pictures
         knn               where it was just scored
         untrained_knn     the same before training; once is enough
         """
-        data = {"unreadable": unreadable, "flat": flat, "twins": twins}
+        data = {"unreadable": unreadable, "flat": flat}
         record = {"step": float(step), "loss": loss, "gradient": gradient, **data, **measures}
         self.measured += 1
         self.first = self.first or record
@@ -155,7 +155,7 @@ class Health:
 
     def _diverging(self) -> Iterator[Sign]:
         first, last = self.first["loss"], self.recent[-1]["loss"]
-        advice = "lower the learning rate or clip gradients, and go on from an earlier checkpoint"
+        advice = f"{AGAIN} with a lower --lr, or with --clip 1"
         if not math.isfinite(last):
             yield Sign("bad", "diverging", f"the loss is {last}, which is no number", advice)
         elif len(self.recent) > 2 and not any(math.isfinite(record["gradient"]) for record in self.recent[-3:]):
@@ -165,9 +165,8 @@ class Health:
 
     def _broken_data(self) -> Iterator[Sign]:
         faults = {
-            "unreadable": (UNREADABLE, "of the files cannot be read", "mend them or leave them out"),
-            "flat": (ONE_COLOUR, "of the pictures have one single colour", "look at the files and at the crops"),
-            "twins": (TWINS, "of the pictures are there twice or more", "leave the copies out"),
+            "unreadable": (UNREADABLE, "of the files cannot be read", f"mend them, or {AGAIN} without them"),
+            "flat": (ONE_COLOUR, "of the pictures have one single colour", f"{AGAIN} with other files or larger crops"),
         }
         for name, (limit, seen, advice) in faults.items():
             share = self._mean(name)
@@ -178,27 +177,28 @@ class Health:
         alike, at_first = self._mean("query_similarity"), self.first["query_similarity"]
         if alike > ALIKE and 1 - alike < NARROWED * (1 - at_first):
             seen = f"all images are becoming the same vector (similarity of different images {alike:.3f})"
-            yield Sign("bad", "collapsing", seen, "lower the learning rate, raise the temperature or add negatives")
+            advice = f"{AGAIN} with a lower --lr, a higher temperature or more negatives"
+            yield Sign("bad", "collapsing", seen, advice)
 
     def _collapsed_dimensions(self) -> Iterator[Sign]:
         rank, limit = self._mean("rank"), self._mean("rank_limit")
         if limit >= ENOUGH and rank < DIMENSIONS and self._mean("query_similarity") <= ALIKE:
             seen = f"the vectors use about {rank:.1f} of {limit:.0f} possible dimensions"
-            advice = "lower the learning rate, or weigh near negatives more (a lower temperature, a higher t_neg)"
+            advice = f"{AGAIN} with a lower --lr, a lower temperature or a higher t_neg"
             yield Sign("warning", "collapsed dimensions", seen, advice)
 
     def _saturated(self) -> Iterator[Sign]:
         factor, negatives = self._mean("coupling"), self._mean("negatives")
         if self.coupled and factor < SATURATED:
             seen = f"the positive is already told apart from its {negatives:.0f} negatives (q_B {factor:.2g})"
-            advice = "try dcl, more negatives (a larger batch, a queue) or a higher temperature"
+            advice = f"{AGAIN} with dcl, more negatives (a larger batch, a queue) or a higher temperature"
             yield Sign("warning", "saturated", seen, advice)
 
     def _not_learning(self) -> Iterator[Sign]:
         untrained, best = self.knn.get("untrained", math.nan), self.knn.get("best", math.nan)
         if best < untrained and self.knn["step"] >= self.first["step"] + LATE:
             seen = f"neighbours find the class of {best:.1%} at best, and of {untrained:.1%} before training"
-            advice = "milder views, another learning rate or temperature, or longer training"
+            advice = f"{AGAIN} with milder views, another --lr or temperature, or more epochs"
             yield Sign("warning", "not learning", seen, advice)
 
     def _praise(self) -> str:

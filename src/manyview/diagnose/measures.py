@@ -112,15 +112,6 @@ def flat_share(view: Tensor, *, tolerance: float = 1e-3) -> float:
     return float((span <= tolerance).all(1).double().mean())
 
 
-def twin_share(view: Tensor) -> float:
-    """The share of pictures (N, C, H, W) that are identical to another one of the batch.
-
-    Give pictures as they are ("probe-test" views): what augmentation draws for two copies differs.
-    """
-    _, group, count = torch.unique(view.flatten(1), dim=0, return_inverse=True, return_counts=True)
-    return float((count[group] > 1).double().mean())
-
-
 def _among_queries(query: Tensor, ids: Tensor) -> tuple[float, float]:
     """Uniformity ln mean exp(-2 |x_i - x_j|^2), and mean cosine, over queries of different images; NaN if none."""
     products = query @ query.T
