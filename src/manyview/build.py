@@ -33,6 +33,7 @@ class Images:
     channels     of a picture
     side         the usual length of its shorter side
     fingerprint  how many images are learnt from, and a check sum of which
+    raw          all raw views that the data has; the first is learnt from
     aside        whether the images to score on were kept aside, and are no test split
     why          why the test split is not used, where there is one
     """
@@ -42,6 +43,7 @@ class Images:
     channels: int
     side: int
     fingerprint: tuple[int, int]
+    raw: tuple[str, ...]
     aside: bool = False
     why: str | None = None
 
@@ -62,7 +64,7 @@ def images(config: Config, own: Dataset | None = None) -> Images:
     channels, side = _usual(few)
     test = None if found.test is None else only_view(found.test, view)
     mark = _fingerprint(train, few if own is not None else [])
-    return Images(train, test, channels, side, mark, found.aside, found.why)
+    return Images(train, test, channels, side, mark, found.train.views, found.aside, found.why)
 
 
 def settled(config: Config, found: Images) -> Config:

@@ -151,6 +151,8 @@ class RunLog:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if isinstance(error, Exception):
+            self._note(f"ended: {error}")
         try:
             self.close()
         except OSError:

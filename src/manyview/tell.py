@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from manyview.step import Stepped
 
 T_NEG = 2.0  # of the conditional entropy, for losses that have no t_neg of their own
 Measured = dict[str, float]
+FEW_IMAGES = 8  # in a batch; reasoned
 FEW = slice(0, 64)  # pictures of a batch that are looked at for flat ones
 
 
@@ -45,6 +47,20 @@ def introduce(
     log.say(f"run folder {log.folder}")
     if run.step:
         log.say(f"going on after step {run.step:,} of {run.total:,}")
+
+
+def cautions(config: Config, images: Images, loader: Loader) -> list[str]:
+    """What somebody may not have meant."""
+    found, size = [], config.negatives.get("size")
+    if len(images.raw) > 1:
+        found.append(f"of the views {', '.join(images.raw)} only {images.view} is learnt from")
+    if size is not None and size > len(images.train):
+        found.append(f"the queue of {size:,} keys is larger than the data; --negatives.size 512 would learn sooner")
+    elif size is None and config.batch_size < FEW_IMAGES:
+        found.append(
+            f"a batch of {config.batch_size} is small: each image has {config.batch_size - 1} others to differ from"
+        )
+    return [*found, *_unreadable(loader)]
 
 
 def measured(stepped: Stepped) -> Measured:
@@ -93,11 +109,19 @@ def step(log: RunLog, run: Progress, batch_size: int) -> None:
     log.show(run.step, epoch=_epoch(run), loss=run.loss, speed=speed, knn=run.knn, health=health, epoch_over=over)
 
 
-def conclude(log: RunLog, run: Progress, folder: Path) -> None:
+def conclude(log: RunLog, run: Progress, folder: Path, config: Config, images: Images, loader: Loader) -> None:
     """What has come of it."""
-    if run.knn is not None and run.untrained_knn is not None:
-        gained = 100 * (run.knn - run.untrained_knn)
-        log.say(f"kNN {run.knn:.1%}, untrained {run.untrained_knn:.1%} ({gained:+.1f} points)")
+    for line in _unreadable(loader):
+        log.warn(line)
+    if run.knn is not None and run.untrained_knn is not None and images.test is not None:
+        gained, count = run.knn - run.untrained_knn, min(len(images.test), config.knn_queries)
+        doubt = math.sqrt(2 * run.knn * (1 - run.knn) / count)  # of a difference, one standard deviation
+        log.say(
+            f"kNN {run.knn:.1%}, untrained {run.untrained_knn:.1%} "
+            f"({100 * gained:+.1f} points, give or take {100 * doubt:.1f} on {count:,} images)"
+        )
+        if gained <= 0:
+            log.say("its neighbours are no better than before training: train longer, or with milder views")
     verdict = run.health.verdict()
     log.say("too few steps to tell whether it is healthy" if verdict.word == "starting" else verdict.text)
     log.say(f"encoder {folder / ENCODER}")
@@ -110,6 +134,14 @@ def _scored_on(images: Images, config: Config) -> str:
         return "no kNN" + (f", {len(images.test):,} kept aside" if images.aside else "")
     scored = f"scored on {min(len(images.test), config.knn_queries):,} images"
     return f"{scored} kept aside" if images.aside else f"{scored} of its test split"
+
+
+def _unreadable(loader: Loader) -> list[str]:
+    broken = list(loader.broken)
+    if not broken:
+        return []
+    some = ", ".join(loader.dataset.name(row) for row in broken[:3]) + (", ..." if len(broken) > 3 else "")
+    return [f"{len(broken)} of {len(loader.dataset)} images cannot be read, others stand in for them: {some}"]
 
 
 def _parameters(method: Method) -> str:

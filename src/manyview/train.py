@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -116,7 +118,8 @@ def train(config: Config, own: Dataset | None = None) -> Run:
                 _write_settings(folder, config)
                 log = stack.enter_context(_log(config, folder, run))
                 score = _scorer(images, config, device)
-                tell.introduce(log, config, images, method, run, [*_passed_over(checkpoints), *changed])
+                cautions = [*_passed_over(checkpoints), *changed, *tell.cautions(config, images, loader)]
+                tell.introduce(log, config, images, method, run, cautions)
                 if score is not None and run.step == 0:
                     run.untrained_knn = run.scored(score(method.towers.encoder()))
                     tell.knn(log, run)
@@ -178,7 +181,7 @@ def train(config: Config, own: Dataset | None = None) -> Run:
                 go_on = f"the run is saved; free some space and: {resume(folder, world)}"
                 with naming_full_disk(folder / ENCODER, lambda: go_on):
                     encoders.save(method.towers.encoder(), folder / ENCODER)
-                tell.conclude(log, run, folder)
+                tell.conclude(log, run, folder, config, images, loader)
     return Run(folder)
 
 
@@ -196,6 +199,8 @@ def _fabric(config: Config) -> Fabric:
         raise ValueError("device: cuda was asked for and there is none here; leave it out, or give cpu")
     if config.precision == "fp16" and device == "cpu":
         raise ValueError("precision: fp16 needs a GPU; on a CPU give fp32 or bf16")
+    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)  # it would tell of every start
+    warnings.filterwarnings("ignore", ".*broadcast_buffers.*")  # the new name is not in older versions of torch
     # one process's running statistics are saved, and batch norm does not use them in training: nothing to broadcast
     strategy = DDPStrategy(broadcast_buffers=False) if world > 1 else "auto"
     # named, since Fabric would else take what a cluster has reserved for what was started

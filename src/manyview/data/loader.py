@@ -212,10 +212,17 @@ def _check(loader: Loader) -> None:
     if len(loader.dataset) == 0:
         raise ValueError("the data set is empty: give one with samples")
     if len(loader) == 0:
-        raise ValueError(f"batch_size={loader.batch_size} is more than the {len(loader.dataset)} samples: give less")
+        raise ValueError(_too_few(loader))
     unknown = set(getattr(loader.maker, "sensors", ())) - set(loader.dataset.views)
     if unknown:
         raise ValueError(f"sensors: the data has no view {sorted(unknown)}; it has {', '.join(loader.dataset.views)}")
+
+
+def _too_few(loader: Loader) -> str:
+    count = len(loader.dataset)
+    if count < 2:
+        return "data: one image cannot be contrasted with others; give more"
+    return f"batch_size={loader.batch_size} is more than the {count} samples: give {count} or less (--batch-size)"
 
 
 def _check_kinds(dataset: object, views: object) -> None:
