@@ -26,7 +26,7 @@ SIMCLR = {
     "views": {"stack": "custom", "size": 32, "scale": (0.08, 1.0), "jitter": (0.8, 0.8, 0.8, 0.2)},
     "head": {"layers": 2},
     "loss": {"temperature": 0.5},
-    "optimizer": {"lr": 0.06, "momentum": 0.0},
+    "optimizer": {"name": "sgd", "lr": 0.06, "momentum": 0.0},
 }
 
 
