@@ -26,7 +26,8 @@ from torch import nn
 from manyview import checkpoint
 from manyview.checkpoint import Checkpoints, DiskFull, InUse, locked
 
-FORK = multiprocessing.get_context("fork")  # real processes that need not import torch again
+FORK = multiprocessing.get_context("fork")  # real processes that need not import torch again, and must not compute
+SPAWN = multiprocessing.get_context("spawn")
 
 
 def state(step: int) -> dict[str, Any]:
@@ -284,9 +285,9 @@ def save_under_a_limit(folder: Path, told: Connection) -> None:
 
 def test_a_real_limit_in_the_midst_of_a_file_is_told_in_one_line(tmp_path: Path) -> None:
     last = Checkpoints(tmp_path).save({"step": 1}, 1)
-    ours, theirs = FORK.Pipe()
-    FORK.Process(target=save_under_a_limit, args=(tmp_path, theirs)).start()
-    assert ours.poll(60)
+    ours, theirs = SPAWN.Pipe()
+    SPAWN.Process(target=save_under_a_limit, args=(tmp_path, theirs), daemon=True).start()
+    assert ours.poll(120)
     line = ours.recv()
     assert "\n" not in line
     assert "ulimit -f" in line
