@@ -106,7 +106,7 @@ def test_its_batch_falls_into_equal_parts_for_the_processes_of_its_command(name:
     found = re.search(r"--nproc-per-node (\d+)", recipe(name).about["command"])
     groups = (int(found[1]) if found else 1) * recipe(name).settings.get("method.splits", 1)
     assert recipe(name).settings["batch_size"] % groups == 0
-    assert recipe(name).settings["batch_size"] // groups >= 12  # fewer are too few for batch norm
+    assert recipe(name).settings["batch_size"] // groups >= 16
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

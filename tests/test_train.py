@@ -590,3 +590,24 @@ def test_metrics_are_lines_of_json_with_what_was_measured(whole: Path) -> None:
     assert {"alignment", "uniformity", "rank", "gap", "entropy", "entropy_limit", "coupling", "gradient_norm"} <= set(
         last
     )
+
+
+def test_it_says_what_somebody_may_not_have_meant(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = pictures(tmp_path / "photos", 60)
+    (folder / "0.png").write_bytes(b"no picture")
+    assert pretrain(tmp_path / "run", data=folder, method="moco_v2", epochs=1, max_broken=0.1) == 0
+    said = capsys.readouterr().err
+    assert "the queue of 65,536 keys is larger than the data" in said
+    assert "1 of 60 images cannot be read, others stand in for them: 0.png" in said
+    assert "1 of 60 images cannot be read" in (tmp_path / "run" / "train.log").read_text()
+
+
+def test_it_says_which_of_several_views_is_learnt_from_and_that_a_batch_is_small(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for view in ("rgb", "thermal"):
+        pictures(tmp_path / "both" / view, 12)
+    assert pretrain(tmp_path / "run", data=tmp_path / "both", epochs=1, batch_size=4) == 0
+    said = capsys.readouterr().err
+    assert "of the views rgb, thermal only rgb is learnt from" in said
+    assert "a batch of 4 is small: each image has 3 others" in said
