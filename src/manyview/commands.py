@@ -50,7 +50,7 @@ def pretrain(arguments: list[str]) -> int:
         config = resumed(Path(ours["resume"]), given)
     else:
         config = configured(ours.get("recipe"), given, smoke=_yes(ours.get("smoke", False)))
-    return _trained(lambda: start(config))
+    return trained(lambda: start(config))
 
 
 def _yes(given: bool | str) -> bool:
@@ -65,7 +65,7 @@ def demo(arguments: list[str]) -> int:
     parser.add_argument("--out", help="the run's folder")
     out = parser.parse_args(arguments).out or str(_fresh(Path("runs") / "demo"))
     print("Learning to tell shapes apart, from 2 views of generated scenes and no labels (about two minutes).")
-    code = _trained(lambda: start(configured("demo", {"out": out})))
+    code = trained(lambda: start(configured("demo", {"out": out})))
     if code == 0:
         print(NEXT.format(out=out))
     return code
@@ -130,7 +130,7 @@ def export(arguments: list[str]) -> int:
     return 0
 
 
-def _trained(run: Callable[[], Any]) -> int:
+def trained(run: Callable[[], Any]) -> int:
     """What went wrong in training is one line, and another code than wrong input."""
     import torch
 

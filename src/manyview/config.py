@@ -48,7 +48,7 @@ class Config:
     """All settings of a run. The sections hold their part's name and its arguments.
 
     out                 the run's folder; None: runs/ and a name made of method, data and settings
-    epochs, max_steps   how long; the schedule spans the epochs, and max_steps only ends a run early
+    epochs, max_steps   how long; the schedule spans the epochs (2.5 is allowed), and max_steps only ends a run early
     batch_size          images a step, of all processes together
     micro_batch         images that a process embeds at a time; the gradient stays that of the whole batch
     precision           fp32; bf16 or fp16: mixed; fp64 for checks
@@ -73,7 +73,7 @@ class Config:
     optimizer: dict[str, Any]
     schedule: dict[str, Any]
     out: str | None = None
-    epochs: int = 100
+    epochs: int | float = 100
     max_steps: int | None = None
     batch_size: int = 64
     micro_batch: int | None = None
@@ -453,7 +453,7 @@ def _said(hint: Any) -> str:
 
 
 LEAST = {
-    **dict.fromkeys(("epochs", "micro_batch", "max_steps", "checkpoint_steps", "health_every"), 1),
+    **dict.fromkeys(("micro_batch", "max_steps", "checkpoint_steps", "health_every"), 1),
     **dict.fromkeys(("knn_bank", "knn_queries", "views.size", "head.dim_out", "head.hidden", "method.splits"), 1),
     **dict.fromkeys(("knn_every", "workers", "checkpoint_minutes", "max_broken", "schedule.warmup"), 0),
     **dict.fromkeys(("optimizer.momentum", "optimizer.weight_decay", "optimizer.trust"), 0),
@@ -466,7 +466,7 @@ def _check(values: Flat) -> None:
     for key, least in LEAST.items():
         if values.get(key) is not None and not values[key] >= least:
             raise ValueError(f"{key}: expected at least {least}, got {values[key]}")
-    for key in ("optimizer.lr", "clip"):
+    for key in ("optimizer.lr", "clip", "epochs"):
         if values[key] is not None and not values[key] > 0:
             raise ValueError(f"{key}: expected a number above 0, got {values[key]}")
     if values["max_broken"] > 1:

@@ -105,7 +105,8 @@ def train(config: Config, own: Dataset | None = None) -> Run:
         engine = Engine(method, module, fabric.backward, distributed.gather, partial(fabric.no_backward_sync, module))
 
         # What was done before
-        total = min(config.epochs * len(loader), config.max_steps or config.epochs * len(loader))
+        planned = max(1, round(config.epochs * len(loader)))
+        total = min(planned, config.max_steps or planned)
         run = Progress(total, len(loader), Health(coupled=config.loss["name"] in COUPLED))
         changed = [] if saved is None else _resume(saved[0], folder, fabric, run, method, optimizer, loader)
         saved = None  # as large as the networks

@@ -1,0 +1,72 @@
+"""`manyview compare`"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from manyview.compare.race import OUTCOME, Stopped, compare
+from manyview.config import Flat, read_flags
+
+HELP = """usage: manyview compare --data PATH|NAME --methods A,B,... [--epochs N | --minutes T] [--seeds N]
+
+Trains every method with every seed on the same images, from the same weights, and says which is better and by how much.
+The same command goes on with a comparison that was stopped.
+
+  --data PATH|NAME      a folder of images with labels, or a name of `manyview list data`
+  --methods A,B,...     names of `manyview list methods`; the others are compared with the first
+  --epochs N            the same number of times that each image is seen (as a batch divided by its views, see below)
+  --minutes T           or the same time of training for all; their speeds are measured first
+  --seeds N|A,B,...     how many, from 0, or which; 3
+  --batch-size N        images a step of methods with two views; those with more get as many views, so fewer images
+  --same-batch          as many images a step for all
+  --recipe NAME|FILE    settings for all; {method} in it stands for the method: cifar10-cpu-{method}
+  --jobs N              runs at a time, which share the cores; 1
+  --protocols A,B,...   of `manyview evaluate`, beside the kNN of training
+  --out FOLDER          runs/compare-DATA
+  --KEY VALUE           any setting of `manyview pretrain`, for all"""
+
+OURS = {"methods", "epochs", "minutes", "seeds", "same_batch", "recipe", "jobs", "protocols", "out", "help"}
+
+
+def command(arguments: list[str]) -> int:
+    given = read_flags(["--help" if word == "-h" else word for word in arguments])
+    ours = {key: given.pop(key) for key in list(given) if key in OURS - {"epochs"}}
+    if "help" in ours:
+        print(HELP)
+        return 0
+    for key in ("methods", "data.name"):
+        if key not in {**ours, **given}:
+            raise ValueError(f"{key.partition('.')[0]}: is needed; `manyview compare --help` tells more")
+    try:
+        found = compare(given.pop("data.name"), **_read(ours), **given)
+    except Stopped:
+        return 130
+    print(f"\n{found.table()}\n")
+    print(f"kNN in points, ± one deviation over the seeds; the same in {found.folder / OUTCOME}")
+    return 0
+
+
+def _read(ours: Flat) -> dict[str, Any]:
+    """Texts as what they mean."""
+    read: dict[str, Any] = {key: ours[key] for key in ("recipe", "out") if key in ours}
+    read["methods"] = _names(ours["methods"])
+    read["protocols"] = _names(ours.get("protocols", ""))
+    read["same_batch"] = ours.get("same_batch", False) in (True, "true")
+    for key, kind in (("jobs", int), ("minutes", float)):
+        if key in ours:
+            read[key] = _number(key, ours[key], kind)
+    if "seeds" in ours:
+        numbers = [_number("seeds", text, int) for text in _names(ours["seeds"])]
+        read["seeds"] = numbers[0] if len(numbers) == 1 else numbers
+    return read
+
+
+def _names(text: Any) -> list[str]:
+    return [name.strip() for name in str(text).split(",") if name.strip()]
+
+
+def _number(key: str, text: Any, kind: type[int] | type[float]) -> Any:
+    try:
+        return kind(text)
+    except ValueError:
+        raise ValueError(f"{key}: expected a number, got {text!r}") from None

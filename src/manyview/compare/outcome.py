@@ -1,0 +1,143 @@
+"""What came of a comparison: scores over seeds, differences seed by seed, curves and costs."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from manyview.compare.plan import Entry, looks
+from manyview.run import Run
+
+COST = "cost.json"  # in a run's folder: what it took, beside its time
+Numbers = Sequence[float]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A score on the way: after so many epochs and so many seconds of training, without the scoring itself."""
+
+    epoch: float
+    seconds: float
+    score: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method's runs, one a seed, in the order of the seeds.
+
+    curves   kNN on the way, the untrained encoder first
+    scores   by name: the last kNN, and what other protocols gave
+    seconds  of training
+    memory   the largest peak, in bytes; None where it is not known
+    """
+
+    method: str
+    seeds: tuple[int, ...]
+    batch_size: int
+    views: int
+    steps: int
+    curves: list[list[Point]]
+    scores: dict[str, list[float]]
+    seconds: list[float]
+    memory: int | None
+
+    @property
+    def images_seen(self) -> int:
+        return self.steps * self.batch_size
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of all methods; the first is the one that others are compared with."""
+
+    folder: Path
+    data: str
+    rows: list[Row]
+
+    @property
+    def scores(self) -> list[str]:
+        """The names that all methods have."""
+        return [name for name in self.rows[0].scores if all(name in row.scores for row in self.rows)]
+
+    def differences(self, row: Row, score: str = "kNN") -> list[float]:
+        """To the first method, seed by seed: what the seeds have in common falls out."""
+        first = self.rows[0]
+        theirs = dict(zip(first.seeds, first.scores[score], strict=True))
+        ours = zip(row.seeds, row.scores[score], strict=True)
+        return [mine - theirs[seed] for seed, mine in ours if seed in theirs]
+
+    def table(self) -> str:
+        """As markdown, in points."""
+        first = self.rows[0].method
+        columns = [each for name in self.scores for each in (name, f"{name} against {first}")]
+        lines = [f"| method | batch x views | steps | {' | '.join(columns)} | seconds | peak memory |"]
+        lines.append("| --- |" + " --- |" * (len(columns) + 4))
+        return "\n".join([*lines, *(self._line(row) for row in self.rows)])
+
+    def _line(self, row: Row) -> str:
+        cells = []
+        for name in self.scores:
+            apart = "" if row is self.rows[0] else told(self.differences(row, name), sign="+")
+            cells += [told(row.scores[name]), apart]
+        memory = "" if row.memory is None else f"{row.memory / 2**20:,.0f} MB"
+        shape = f"{row.batch_size} x {row.views}"
+        seconds = f"{statistics.mean(row.seconds):,.0f}"
+        return f"| {row.method} | {shape} | {row.steps:,} | {' | '.join(cells)} | {seconds} | {memory} |"
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON."""
+        rows = [
+            {
+                "method": row.method, "seeds": list(row.seeds), "batch_size": row.batch_size, "views": row.views,
+                "steps": row.steps, "images_seen": row.images_seen, "scores": row.scores, "seconds": row.seconds,
+                "memory": row.memory,
+                "differences": {name: self.differences(row, name) for name in self.scores},
+                "curves": [[[point.epoch, point.seconds, point.score] for point in curve] for curve in row.curves],
+            }
+            for row in self.rows
+        ]  # fmt: skip
+        return {"data": self.data, "against": self.rows[0].method, "rows": rows}
+
+
+def told(values: Numbers, sign: str = "") -> str:
+    """Shares as points: the mean, and the deviation over the seeds where there are several."""
+    points = [100 * value for value in values]
+    more = f" ± {statistics.stdev(points):.1f}" if len(points) > 1 else ""
+    return f"{statistics.mean(points):{sign}.1f}{more}" if points else ""
+
+
+def outcome(folder: Path, data: str, runs: Sequence[Entry], more: Mapping[Path, Mapping[str, float]]) -> Outcome:
+    """Reads it from the runs' folders. more: further scores by a run's folder."""
+    by_method: dict[str, list[Entry]] = {}
+    for entry in runs:
+        by_method.setdefault(entry.method, []).append(entry)
+    return Outcome(folder, data, [_row(entries, more) for entries in by_method.values()])
+
+
+def _row(runs: list[Entry], more: Mapping[Path, Mapping[str, float]]) -> Row:
+    curves = [curve(Run(entry.folder)) for entry in runs]
+    scores = {"kNN": [points[-1].score for points in curves]}
+    for name in more.get(runs[0].folder, {}):
+        scores[name] = [more[entry.folder][name] for entry in runs]
+    ends = [Run(entry.folder).metrics[-1] for entry in runs]
+    peaks = [peak for entry in runs if (peak := _peak(entry.folder)) is not None]
+    config = Run(runs[0].folder).config
+    return Row(
+        runs[0].method, tuple(entry.seed for entry in runs), config.batch_size, looks(config), ends[0]["step"], curves,
+        scores, [end["seconds"] for end in ends], max(peaks, default=None),
+    )  # fmt: skip
+
+
+def curve(run: Run) -> list[Point]:
+    """kNN by epoch and by time."""
+    lines = [line for line in run.metrics if line.get("knn") is not None]
+    return [Point(line["epoch"], line["seconds"], line["knn"]) for line in lines]
+
+
+def _peak(folder: Path) -> int | None:
+    path = folder / COST
+    return int(json.loads(path.read_text(encoding="utf-8"))["memory"]) if path.is_file() else None

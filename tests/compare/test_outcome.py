@@ -1,0 +1,53 @@
+"""Scores over seeds, differences seed by seed."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+
+import pytest
+
+from manyview.compare.outcome import Outcome, Point, Row, told
+
+
+def row(method: str, scores: list[float], *, seeds: tuple[int, ...] = (0, 1, 2)) -> Row:
+    curves = [[Point(0, 0.0, 0.1), Point(2, 9.0, score)] for score in scores]
+    return Row(method, seeds, 32, 2, 40, curves, {"kNN": scores}, [9.0] * len(scores), 3 << 20)
+
+
+FIRST, SECOND = row("simclr", [0.40, 0.50, 0.60]), row("dcl", [0.42, 0.53, 0.61])
+
+
+def test_differences_are_taken_seed_by_seed() -> None:
+    found = Outcome(Path(), "scenes", [FIRST, SECOND]).differences(SECOND)
+    assert found == pytest.approx([0.02, 0.03, 0.01])
+    assert statistics.stdev(found) < statistics.stdev(SECOND.scores["kNN"]) / 5  # what seeds share has fallen out
+
+
+def test_seeds_that_only_one_method_has_do_not_count() -> None:
+    late = row("jcl", [0.55, 0.64], seeds=(1, 2))
+    assert Outcome(Path(), "scenes", [FIRST, late]).differences(late) == pytest.approx([0.05, 0.04])
+
+
+def test_the_table_has_mean_deviation_and_difference() -> None:
+    lines = Outcome(Path(), "scenes", [FIRST, SECOND]).table().splitlines()
+    assert lines[2] == "| simclr | 32 x 2 | 40 | 50.0 ± 10.0 |  | 9 | 3 MB |"
+    assert lines[3] == "| dcl | 32 x 2 | 40 | 52.0 ± 9.5 | +2.0 ± 1.0 | 9 | 3 MB |"
+
+
+def test_one_seed_has_no_deviation() -> None:
+    assert told([0.123]) == "12.3"
+
+
+def test_only_scores_that_all_have_are_shown() -> None:
+    more = row("jcl", [0.1, 0.1, 0.1])
+    more.scores["linear-fast"] = [0.2, 0.2, 0.2]
+    assert Outcome(Path(), "scenes", [more, FIRST]).scores == ["kNN"]
+
+
+def test_all_of_it_goes_into_json() -> None:
+    plain = json.loads(json.dumps(Outcome(Path(), "scenes", [FIRST, SECOND]).plain()))
+    assert plain["against"] == "simclr"
+    assert plain["rows"][1]["differences"]["kNN"] == pytest.approx([0.02, 0.03, 0.01])
+    assert plain["rows"][0]["images_seen"] == 1280

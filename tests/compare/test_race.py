@@ -1,0 +1,110 @@
+"""Real comparisons of a second: what is done is kept, and what fails says so."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from manyview import cli
+from manyview.compare.race import OUTCOME
+from manyview.run import Run
+from tests.tiny import SETTINGS, flags, noise
+
+METHODS = ["--methods", "simclr,cacr", "--seeds", "1"]
+
+
+def compare(out: Path, *more: str) -> int:
+    return cli.main(["compare", *flags(out=out), *METHODS, *more])
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("comparison")
+    assert compare(out, "--jobs", "2") == 0
+    return out
+
+
+def test_a_comparison_leaves_every_run_and_its_outcome(compared: Path) -> None:
+    rows = json.loads((compared / OUTCOME).read_text())["rows"]
+    assert [row["method"] for row in rows] == ["simclr", "cacr"]
+    assert [row["batch_size"] for row in rows] == [8, 3]  # 16 views of five a picture
+    for row in rows:
+        run = Run(compared / f"{row['method']}-0")
+        assert row["scores"]["kNN"] == [run.knn[-1][1]]
+        assert [point[2] for point in row["curves"][0]] == [score for _, score in run.knn]
+        assert row["memory"] > 50 << 20
+
+
+def test_called_again_it_only_tells(compared: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {path: path.stat().st_mtime_ns for path in compared.glob("*-0/encoder.safetensors")}
+    assert compare(compared) == 0
+    assert "2 of 2 runs are done already" in (said := capsys.readouterr().out)
+    assert "| cacr | 3 x 5 |" in said
+    assert len(before) == 2
+    assert all(path.stat().st_mtime_ns == then for path, then in before.items())
+
+
+def test_other_settings_in_the_same_folder_are_refused(compared: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert compare(compared, "--lr", "0.5") == 2
+    assert "optimizer.lr" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--jobs", "0"], "jobs: expected 1 or more"),
+        (["--minutes", "1"], "no epochs beside it"),
+        (["--seeds", "x"], "seeds: expected a number, got 'x'"),
+        (["--batch-siz", "4"], "did you mean 'batch_size'"),
+        (["--knn-every", "0"], "no kNN"),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path: Path, more: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert compare(tmp_path, *more) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert len(said.splitlines()) == 1
+
+
+def test_what_is_needed_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["compare", "--data", "scenes"]) == 2
+    assert "methods: is needed" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_stopped_halfway_it_goes_on(tmp_path: Path) -> None:
+    """Ctrl-C in the second run: the first is kept, the second goes on, and the end is that of a run never stopped."""
+    settings = [*flags(out=tmp_path, **{**SETTINGS, "epochs": "30"}), *METHODS]
+    command = [sys.executable, "-m", "manyview", "compare", *settings]
+    process = subprocess.Popen(command, start_new_session=True)
+    second = tmp_path / "cacr-0" / "metrics.jsonl"
+    while not second.is_file() or len(second.read_text().splitlines()) < 3:
+        assert process.poll() is None
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(60) == 130
+    assert not (tmp_path / "cacr-0" / "encoder.safetensors").exists()
+    assert subprocess.run(command).returncode == 0
+    alone = tmp_path / "alone"
+    same = [*settings, "--out", str(alone)]
+    assert subprocess.run([sys.executable, "-m", "manyview", "compare", *same]).returncode == 0
+    for name in ("simclr-0", "cacr-0"):
+        ends = [(folder / name / "encoder.safetensors").read_bytes() for folder in (tmp_path, alone)]
+        assert ends[0] == ends[1]
+
+
+@pytest.mark.slow
+def test_in_equal_time_the_faster_gets_more_epochs(tmp_path: Path) -> None:
+    more = [word for word in flags(out=tmp_path) if word not in ("--epochs", "2")]
+    assert cli.main(["compare", *more, *METHODS, "--minutes", "0.05"]) == 0
+    epochs = json.loads((tmp_path / "plan.json").read_text())["epochs"]
+    assert epochs["simclr"] > epochs["cacr"] > 0  # two views of a picture against five
+    assert Run(tmp_path / "simclr-0").config.epochs == epochs["simclr"]
+    assert noise().is_dir()
