@@ -20,6 +20,7 @@ from manyview.launch import configured, resumed
 from tests.tiny import noise, pictures, pretrain
 
 TINY: dict[str, Any] = {
+    "report": False,
     "encoder": {"options": {"widths": [8, 16], "blocks": [1, 1]}}, "epochs": 1, "batch_size": 8, "quiet": True,
     "device": "cpu", "knn_bank": 32, "knn_queries": 32,
 }  # fmt: skip

@@ -201,6 +201,18 @@ def test_a_full_memory_is_one_line_and_other_mistakes_keep_their_traceback(
         pretrain(tmp_path, "--quiet")
 
 
+def test_a_run_of_which_nothing_was_saved_says_that_it_begins_anew(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert pretrain(tmp_path, max_steps=2) == 0
+    assert train.ANEW not in capsys.readouterr().err
+    (tmp_path / "encoder.safetensors").unlink()
+    for path in (tmp_path / "checkpoints").iterdir():
+        path.unlink()
+    assert manyview.cli.main(["pretrain", "--resume", str(tmp_path)]) == 0
+    assert train.ANEW in capsys.readouterr().err
+
+
 def test_resume_goes_on_as_well_on_another_machine(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,7 +83,7 @@ class Checkpoints:
         files = self._files()
         for file in files:
             try:
-                return _read(file), file
+                return read(file), file
             except ValueError as error:
                 self.damaged.append(str(error))
         if files:
@@ -188,7 +188,7 @@ def _also(path: Path, name: Path) -> None:
             shutil.copyfile(path, draft)
 
 
-def _read(path: Path) -> State:
+def read(path: Path) -> State:
     flaw = _flaw(path)
     if flaw is not None:
         raise ValueError(f"{path}: is damaged: {flaw}")

@@ -37,8 +37,8 @@ from manyview.views import STACKS
 Flat = dict[str, Any]
 Precision = Literal["fp32", "bf16", "fp16", "fp64"]
 MACHINE = (
-    "out", "device", "workers", "loggers", "quiet", "data.name", "data.root", "data.download", "checkpoint_minutes",
-    "max_broken",
+    "out", "device", "workers", "loggers", "quiet", "report", "data.name", "data.root", "data.download",
+    "checkpoint_minutes", "max_broken",
 )  # fmt: skip
 """Settings that say where and how a run runs, not what it computes: a resumed run may change them."""
 
@@ -61,6 +61,7 @@ class Config:
     knn_bank            at most so many training images are the neighbours,
     knn_queries         and so many images kept aside are scored
     max_broken          the share of unreadable images that is too much
+    report              whether a page about the run is written at its end
     """
 
     data: dict[str, Any]
@@ -91,6 +92,7 @@ class Config:
     knn_bank: int = 5000
     knn_queries: int = 1000
     loggers: tuple[str, ...] = ("tensorboard",)
+    report: bool = True
     quiet: bool = False
 
 

@@ -13,13 +13,14 @@ from manyview.config import Config, Flat, flat, read_yaml, resolve, schema
 
 HOMES = (Path(__file__).parent / "recipes", Path(__file__).parents[2] / "recipes")  # installed; in the repository
 ABOUT = "about"  # the section that is for people
-SMOKE: Flat = {  # all that `--smoke` changes: data, image size, steps, batch and queue size
+SMOKE: Flat = {  # all that `--smoke` changes: data, image size, steps, batch and queue size, and no page
     "data.name": "scenes",
     "data.count": 256,
     "views.size": 32,
     "max_steps": 2,
     "batch_size": 16,
     "micro_batch": None,
+    "report": False,  # which takes longer than the run
 }
 
 

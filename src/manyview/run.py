@@ -30,6 +30,9 @@ class Run:
 
     folder: Path
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "folder", Path(self.folder))  # for those who give a text
+
     @property
     def config(self) -> Config:
         return from_yaml(self.folder / CONFIG)

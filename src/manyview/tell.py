@@ -11,14 +11,12 @@ from torch import Tensor
 from manyview.build import OWN, Images
 from manyview.config import Config
 from manyview.data import Loader
-from manyview.diagnose.measures import flat_share, measure
+from manyview.diagnose.measures import flat_share
 from manyview.methods import Method
 from manyview.progress import Progress
 from manyview.run import ENCODER
 from manyview.runlog import RunLog
-from manyview.step import Stepped
 
-T_NEG = 2.0  # of the conditional entropy, for losses that have no t_neg of their own
 Measured = dict[str, float]
 FEW_IMAGES = 8  # in a batch; reasoned
 FEW = slice(0, 64)  # pictures of a batch that are looked at for flat ones
@@ -63,16 +61,6 @@ def cautions(config: Config, images: Images, loader: Loader) -> list[str]:
     return [*found, *_unreadable(loader)]
 
 
-def measured(stepped: Stepped) -> Measured:
-    """What the step's embeddings say of the run."""
-    term, triple = stepped.triples[0]
-    temperature, t_neg = term.option("temperature"), term.option("t_neg")
-    return measure(
-        triple.query, triple.positives, triple.negatives, present=triple.present,
-        temperature=None if temperature is None else float(temperature), t_neg=T_NEG if t_neg is None else t_neg,
-    )  # fmt: skip
-
-
 def report(
     log: RunLog, run: Progress, measured: Measured, loader: Loader, pictures: Tensor, norm: float | None, lr: float
 ) -> None:
@@ -93,10 +81,10 @@ def report(
         speak(f"step {run.step}: {verdict.text}")
 
 
-def knn(log: RunLog, run: Progress) -> None:
-    """The kNN score that was just measured."""
+def knn(log: RunLog, run: Progress, validated: Measured) -> None:
+    """The kNN score that was just measured, and what the loss would say of images kept aside."""
     assert run.knn is not None
-    log.write(run.step, {"knn": run.knn}, epoch=_epoch(run), seconds=round(run.seconds, 3))
+    log.write(run.step, {"knn": run.knn, **validated}, epoch=_epoch(run), seconds=round(run.seconds, 3))
     if run.step == 0:
         log.say(f"kNN of the untrained encoder {run.knn:.1%}")
 

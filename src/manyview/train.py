@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from manyview.config import Config, differences, from_yaml, part, to_yaml
 from manyview.data import Batch, Dataset, Loader
 from manyview.data.workers import lost_worker, usual_workers
 from manyview.diagnose.health import AGAIN, Health
+from manyview.diagnose.validation import measured_of, validation
 from manyview.evaluate.scorer import Scorer
 from manyview.losses import COUPLED
 from manyview.methods import Method
@@ -40,6 +41,8 @@ from manyview.whole import whole
 PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed", "fp64": "64-true"}
 FORMAT = 2  # of the state in a checkpoint
 SHOWN = 3  # settings that differ
+ANEW = "of the run in this folder nothing had been saved yet: it begins anew"
+VALIDATED = 256  # images kept aside that the loss is asked about, at most
 LOW = 0.02  # a temperature that makes logits of 50 and more
 
 
@@ -108,7 +111,8 @@ def train(config: Config, own: Dataset | None = None) -> Run:
         planned = max(1, round(config.epochs * len(loader)))
         total = min(planned, config.max_steps or planned)
         run = Progress(total, len(loader), Health(coupled=config.loss["name"] in COUPLED))
-        changed = [] if saved is None else _resume(saved[0], folder, fabric, run, method, optimizer, loader)
+        anew = [ANEW] if (folder / CONFIG).is_file() else []
+        changed = anew if saved is None else _resume(saved[0], folder, fabric, run, method, optimizer, loader)
         saved = None  # as large as the networks
         save = partial(_save, checkpoints, run, method, optimizer, fabric, loader, images)
 
@@ -118,12 +122,12 @@ def train(config: Config, own: Dataset | None = None) -> Run:
             if rank == 0:
                 _write_settings(folder, config)
                 log = stack.enter_context(_log(config, folder, run))
-                score = _scorer(images, config, device)
+                score, validate = _scorer(images, config, device), _validation(images, config, method, device)
                 cautions = [*_passed_over(checkpoints), *changed, *tell.cautions(config, images, loader)]
                 tell.introduce(log, config, images, method, run, cautions)
                 if score is not None and run.step == 0:
                     run.untrained_knn = run.scored(score(method.towers.encoder()))
-                    tell.knn(log, run)
+                    tell.knn(log, run, validate())
                 log.begin()
 
         # The loop
@@ -141,7 +145,7 @@ def train(config: Config, own: Dataset | None = None) -> Run:
                 stepper.step()
                 stepper.zero_grad()
                 report = log is not None and _report_due(config, run)
-                measured = tell.measured(stepped) if report else {}  # against the negatives that the loss has seen
+                measured = measured_of(*stepped.triples[0]) if report else {}  # against what the loss has met
                 method.update(stepped.seen, run.step, run.total)
                 run.stepped(float(stepped.loss.detach()))
                 run.seconds += clock.lap()
@@ -154,7 +158,7 @@ def train(config: Config, own: Dataset | None = None) -> Run:
                             raise _diverged("a weight is NaN or infinite", config, run, batch, method, folder)
                         if score is not None and to_score:
                             run.scored(score(method.towers.encoder()))
-                            tell.knn(log, run)
+                            tell.knn(log, run, validate())
                             clock.lap()  # scoring and saving are no part of the training's time
                         if report:
                             tell.report(log, run, measured, loader, batch.views(tell.FEW)[images.view][0], norm, lr)
@@ -183,6 +187,10 @@ def train(config: Config, own: Dataset | None = None) -> Run:
                 with naming_full_disk(folder / ENCODER, lambda: go_on):
                     encoders.save(method.towers.encoder(), folder / ENCODER)
                 tell.conclude(log, run, folder, config, images, loader)
+                if config.report:
+                    from manyview.report.page import after_training  # takes a second to import
+
+                    after_training(Run(folder), own=own, say=log.say, warn=log.warn)
     return Run(folder)
 
 
@@ -453,6 +461,18 @@ def _scorer(images: build.Images, config: Config, device: torch.device) -> Score
         images.train, images.test, plain, bank=config.knn_bank, queries=config.knn_queries, device=device,
         workers=config.workers,
     )  # fmt: skip
+
+
+def _validation(
+    images: build.Images, config: Config, method: Method, device: torch.device
+) -> Callable[[], dict[str, float]]:
+    """What the loss would say of one batch of images kept aside; their views are made once."""
+    if images.test is None or not config.knn_every:
+        return dict
+    size, views = min(config.batch_size, len(images.test), VALIDATED), build.stack(config, method.looks)
+    loader = Loader(images.test, views, size, seed=config.seed, device=device, workers=config.workers, max_broken=1.0)
+    batch = next(loader.epoch(0))
+    return partial(validation, method, batch.views()[images.view], batch.ids)
 
 
 def _passed_over(checkpoints: Checkpoints) -> list[str]:

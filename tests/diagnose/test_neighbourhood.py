@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from manyview.diagnose import flat_map, nearest, neighbourhood, tsne
+from tests.golden import unit
+
+MODULE = sys.modules["manyview.diagnose.neighbourhood"]  # whose name in the package is that of a function
+
+
+def drawn(count: int, dim: int = 6, seed: int = 0) -> Tensor:
+    return torch.randn(count, dim, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def clusters(each: int = 20, dim: int = 16) -> tuple[Tensor, Tensor]:
+    labels = torch.arange(3).repeat_interleave(each)
+    return 4 * drawn(3, dim)[labels] + drawn(3 * each, dim, seed=1), labels
+
+
+def looped(x: Tensor, row: int, k: int) -> list[int]:
+    z = unit(x)
+    others = [other for other in range(len(x)) if other != row]
+    return sorted(others, key=lambda other: -float(z[row] @ z[other]))[:k]
+
+
+@pytest.mark.parametrize("tiles", [None, (4, 7)], ids=["at once", "in tiles"])
+def test_the_nearest_others_of_every_row(tiles: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    if tiles:
+        monkeypatch.setattr(MODULE, "QUERIES", tiles[0])
+        monkeypatch.setattr(MODULE, "BANK", tiles[1])
+    x = drawn(25)
+    found = nearest(x, 9)
+    assert found.rows.tolist() == [looped(x, row, 9) for row in range(25)]
+    cosines = (unit(x)[:, None] * unit(x)[found.rows]).sum(-1)
+    torch.testing.assert_close(found.similarity, cosines)
+
+
+def test_the_nearest_of_some_rows_alone() -> None:
+    x = drawn(25)
+    assert nearest(x, 3, of=torch.tensor([7, 2])).rows.tolist() == [looped(x, 7, 3), looped(x, 2, 3)]
+
+
+def test_a_twin_is_a_neighbour_and_oneself_is_not() -> None:
+    x = drawn(6)
+    x[4] = x[1]
+    rows = nearest(x, 5).rows
+    assert int(rows[1, 0]) == 4
+    assert all(row not in near for row, near in enumerate(rows.tolist()))
+
+
+@pytest.mark.parametrize("k", [0, 6])
+def test_more_neighbours_than_there_are_others_are_refused(k: int) -> None:
+    with pytest.raises(ValueError, match=f"k: expected 1 to 5 neighbours among 6 vectors, got {k}"):
+        nearest(drawn(6), k)
+
+
+def test_clusters_stay_together_in_the_map_which_fills_its_square() -> None:
+    x, labels = clusters()
+    places = flat_map(x)
+    assert places.shape == (60, 2)
+    assert float(places.abs().max()) == pytest.approx(1)
+    torch.testing.assert_close(places.amax(0) + places.amin(0), torch.zeros(2), atol=1e-5, rtol=0)
+    near = torch.cdist(places, places).fill_diagonal_(torch.inf).argmin(1)
+    assert (labels[near] == labels).all()
+
+
+def test_the_same_seed_gives_the_same_places_whatever_was_drawn_before() -> None:
+    x = drawn(30)
+    first = tsne(x, seed=1)
+    torch.randn(3)
+    assert torch.equal(first, tsne(x, seed=1))
+
+
+def test_nothing_random_is_drawn_from_the_process() -> None:
+    before = torch.get_rng_state()
+    tsne(drawn(8))
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_the_query_is_the_origin_of_its_neighbourhood() -> None:
+    query, positives, negatives = drawn(1)[0], drawn(3, seed=1), drawn(20, seed=2)
+    found = neighbourhood(query, positives, negatives, seed=4)
+    places = tsne(torch.cat([query[None], positives, negatives]), seed=4)
+    torch.testing.assert_close(found.positives, places[1:4] - places[0])
+    torch.testing.assert_close(found.negatives, places[4:] - places[0])
+
+
+def test_positives_near_the_query_lie_near_it() -> None:
+    query = 3 * drawn(1, 16)[0]
+    found = neighbourhood(query, query + 0.05 * drawn(4, 16, seed=1), drawn(40, 16, seed=2))
+    assert float(found.positives.norm(dim=1).median()) < float(found.negatives.norm(dim=1).median())
+
+
+@pytest.mark.parametrize("count", [4, 5, 12])
+def test_a_handful_of_points_can_be_placed(count: int) -> None:
+    assert torch.isfinite(tsne(drawn(count))).all()
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-12, 1e-7])
+def test_the_vectors_of_a_collapsed_run_can_be_placed(noise: float) -> None:
+    alike = torch.ones(30, 8, dtype=torch.float64) + noise * drawn(30, 8)
+    assert torch.isfinite(flat_map(alike)).all()
+    assert torch.isfinite(neighbourhood(alike[0], alike[1:4], alike[4:]).negatives).all()
+
+
+def test_many_copies_of_few_vectors_can_be_placed() -> None:
+    assert torch.isfinite(tsne(torch.eye(3)[torch.arange(40) % 3])).all()
+
+
+def test_too_many_points_and_too_few_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MODULE, "MAPPED", 10)
+    with pytest.raises(ValueError, match=r"embeddings: t-SNE places up to 10 vectors .* got \(11, 6\); give it some"):
+        tsne(drawn(11))
+    with pytest.raises(ValueError, match=r"embeddings: expected 4 or more vectors, got \(3, 6\)"):
+        tsne(drawn(3))
+
+
+def test_scikit_learn_is_imported_only_when_somebody_wants_a_map() -> None:
+    assert MODULE.__file__ is not None
+    tree = ast.parse(Path(MODULE.__file__).read_text())
+    names = [ast.unparse(node) for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    assert names
+    assert not any("sklearn" in name for name in names)
