@@ -126,13 +126,15 @@ def test_views_go_through_the_tower_together_or_one_by_one(together: bool) -> No
     assert rows.calls == ([18] if together else [6, 6, 6])
 
 
-def test_views_of_different_sizes_go_one_by_one() -> None:
+def test_views_of_different_sizes_go_those_of_one_size_at_a_time() -> None:
     each = Towers(create("patchnet", size=16, widths=(8, 16), blocks=(1, 1)), partial(heads.mlp, dim_out=DIM))
     rows = Rows(each.query["shared"])
-    method = Method(each, [Term(every_view, losses.info_nce, Against())], queries=range(3))
-    queries, _ = method([torch.randn(4, 3, side, side) for side in (16, 16, 8)], 0)
-    assert rows.calls == [4, 4, 4]
-    assert {query.shape for query in queries} == {(4, DIM)}
+    method = Method(each, [Term(every_view, losses.info_nce, Against())], queries=range(3)).eval()
+    looks = [torch.randn(4, 3, side, side) for side in (16, 8, 16)]
+    queries, _ = method(looks, 0)
+    assert rows.calls == [8, 4]
+    for query, look in zip(queries, looks, strict=True):  # each in its place
+        assert torch.allclose(query, each.queries(look), atol=1e-6)
 
 
 def test_without_keys_only_the_queries_are_embedded() -> None:

@@ -149,12 +149,17 @@ def test_views_are_floats_and_the_raw_pictures_stay() -> None:
 def test_named_stacks_have_the_views_and_sizes_asked_for() -> None:
     assert len(STACKS["moco-v2"](224, 6)) == 6
     assert [look.size for look in STACKS["multicrop"](64, 5, small_size=32).looks] == [64, 64, 32, 32, 32]
+    assert [look.size for look in STACKS["custom"](32, 3).looks] == [32, 32, 32]
+    assert [look.size for look in STACKS["custom"](32, 3, small_size=16).looks] == [32, 16, 16]
+    assert [look.size for look in STACKS["custom"](32, 3, small_size=16, large=2).looks] == [32, 32, 16]
     assert [look.blur for look in STACKS["moco-v3"](32).looks] == [1.0, 0.1]
     assert STACKS["simclr-cifar"]().picture.mean == CIFAR[0]
     assert STACKS["probe-test"](224).looks[0].resize == 256
     assert STACKS["probe-test"](32).looks[0].resize == 32
     with pytest.raises(ValueError, match="views=1"):
         STACKS["multicrop"](views=1)
+    with pytest.raises(ValueError, match="large: expected at least one"):
+        STACKS["custom"](small_size=16, large=0)
 
 
 def test_a_view_that_is_called_a_mask_keeps_its_values() -> None:

@@ -64,8 +64,8 @@ class Method(nn.Module):
     """A declaration that can be trained: how many looks, which of them are queries and which keys, and the terms.
 
     queries, keys  the numbers of the looks; keys of a momentum tower have no gradient
-    together       looks of a branch go through its tower in one batch, so that batch norm sees them together; else
-                   one look after the other
+    together       looks of a branch go through its tower in one batch, those of one size at a time, so that batch norm
+                   sees them together; else one look after the other
 
     The order of a step: forward, objective, backward, the optimiser's step, then `update`.
     """
@@ -123,7 +123,11 @@ class Method(nn.Module):
         self.towers.update(step, total)
 
     def _through(self, tower: Callable[[Tensor], Tensor], looks: list[Tensor]) -> list[Tensor]:
-        alike = len({look.shape for look in looks}) == 1
-        if self.together and alike and len(looks) > 1:
-            return list(tower(torch.cat(looks)).chunk(len(looks)))
-        return [tower(look) for look in looks]
+        if not self.together:
+            return [tower(look) for look in looks]
+        embedded: dict[int, Tensor] = {}
+        for shape in dict.fromkeys(look.shape for look in looks):  # looks of one size at a time
+            alike = [number for number, look in enumerate(looks) if look.shape == shape]
+            made = tower(torch.cat([looks[number] for number in alike])) if len(alike) > 1 else tower(looks[alike[0]])
+            embedded |= zip(alike, made.chunk(len(alike)), strict=True)
+        return [embedded[number] for number in range(len(looks))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from manyview.views.look import Look
 from manyview.views.stack import CIFAR, Sensor, Stack
@@ -112,11 +113,19 @@ def custom(
     grey: float = 0.2,
     blur: float = 0.0,
     solarise: float = 0.0,
+    small_size: int | None = None,
+    large: int = 1,
     sensors: Mapping[str, Sensor] | None = None,
 ) -> Stack:
-    """Your own: every number of a `Look` is a setting."""
+    """Your own: every number of a `Look` is a setting.
+
+    With `small_size` only the first `large` views are of the full size, the others of this one, and so cheaper.
+    """
+    if large < 1:
+        raise ValueError(f"large: expected at least one view of the full size, got {large}")
     look = Look(size, scale, flip=flip, jitter=jitter, jitter_p=jitter_p, grey=grey, blur=blur, solarise=solarise)
-    return Stack([look] * views, sensors)
+    large = views if small_size is None else min(large, views)
+    return Stack([look] * large + [replace(look, size=small_size or size)] * (views - large), sensors)
 
 
 def probe_train(size: int = 224, views: int = 1, *, sensors: Mapping[str, Sensor] | None = None) -> Stack:
