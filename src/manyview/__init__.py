@@ -6,7 +6,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from manyview import data, diagnose, distributed, encoders, evaluate, losses, methods, negatives, pairs, views
+    from manyview import (
+        data,
+        diagnose,
+        distributed,
+        embeddings,
+        encoders,
+        evaluate,
+        losses,
+        methods,
+        negatives,
+        pairs,
+        report,
+        search,
+        views,
+    )
+    from manyview.comparison import compare
     from manyview.contract import Negatives, Triple
     from manyview.launch import pretrain
     from manyview.pairs import contrast
@@ -18,10 +33,12 @@ __all__ = [
     "Run",
     "Triple",
     "__version__",
+    "compare",
     "contrast",
     "data",
     "diagnose",
     "distributed",
+    "embeddings",
     "encoders",
     "evaluate",
     "load",
@@ -30,16 +47,20 @@ __all__ = [
     "negatives",
     "pairs",
     "pretrain",
+    "report",
+    "search",
     "views",
 ]
 
 _MODULES = (
-    "data", "diagnose", "distributed", "encoders", "evaluate", "losses", "methods", "negatives", "pairs", "views",
+    "data", "diagnose", "distributed", "embeddings", "encoders", "evaluate", "losses", "methods", "negatives", "pairs",
+    "report", "search", "views",
 )  # fmt: skip
 _HOMES = {
     "Negatives": "manyview.contract",
     "Run": "manyview.run",
     "Triple": "manyview.contract",
+    "compare": "manyview.comparison.race",
     "contrast": "manyview.pairs",
     "load": "manyview.run",
     "pretrain": "manyview.launch",

@@ -1,0 +1,82 @@
+"""A picture of pictures: one that was asked about, and others under it with a name and a number each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PIL import Image, ImageDraw, ImageFont
+
+COLUMNS = 5
+SIDE = 200  # of a picture, in pixels
+GAP, LINE = 16, 20
+TEXT = 15  # height of letters
+INK, SOFT, PAPER, FRAME = "#1a1a1a", "#5f5f5f", "#ffffff", "#e4e4e4"
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A picture and a few short lines of text; None stands for a picture that is not there."""
+
+    picture: Image.Image | None
+    lines: tuple[str, ...]
+
+
+def contact_sheet(first: Tile, others: Sequence[Tile]) -> Image.Image:
+    """The first with its text beside it and a rule under it, then the others in rows, with their text under them."""
+    rows, step = -(-len(others) // COLUMNS), SIDE + GAP
+    lines = max((len(tile.lines) for tile in others), default=0)
+    height, head = SIDE + GAP // 2 + lines * LINE + GAP, SIDE + 2 * GAP
+    width = GAP + max(3, min(COLUMNS, len(others))) * step
+    sheet = Image.new("RGB", (width, head + GAP + rows * height), PAPER)
+    draw = ImageDraw.Draw(sheet)
+    _put_picture(sheet, draw, first.picture, GAP, GAP)
+    _put_text(draw, first.lines, GAP + step, GAP + SIDE - len(first.lines) * LINE, width - step - 2 * GAP)
+    draw.line([(GAP, head), (width - GAP - 1, head)], fill=FRAME, width=2)
+    for number, tile in enumerate(others):
+        row, column = divmod(number, COLUMNS)
+        left, top = GAP + column * step, head + GAP + row * height
+        _put_picture(sheet, draw, tile.picture, left, top)
+        _put_text(draw, tile.lines, left, top + SIDE + GAP // 2, SIDE)
+    return sheet
+
+
+def _put_picture(
+    sheet: Image.Image, draw: ImageDraw.ImageDraw, picture: Image.Image | None, left: int, top: int
+) -> None:
+    """At the bottom of its square, next to its text."""
+    if picture is None:
+        draw.rectangle([left, top, left + SIDE - 1, top + SIDE - 1], fill=FRAME)
+        draw.text((left + SIDE // 2, top + SIDE // 2), "not found", fill=SOFT, font=_font(), anchor="mm")
+    else:
+        fitted = _fitted(picture)
+        sheet.paste(fitted, (left, top + SIDE - fitted.height))
+
+
+def _put_text(draw: ImageDraw.ImageDraw, lines: tuple[str, ...], left: int, top: int, room: int) -> None:
+    for number, line in enumerate(lines):
+        draw.text((left, top + number * LINE), shortened(line, room), fill=SOFT if number else INK, font=_font())
+
+
+def _fitted(picture: Image.Image) -> Image.Image:
+    """As large as a square allows; pixels that grow stay sharp."""
+    scale = SIDE / max(picture.size)
+    size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
+    grown = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.LANCZOS
+    return picture.convert("RGB").resize(size, grown)
+
+
+def shortened(text: str, room: int) -> str:
+    """Without what is before its last letters, where it is too wide: names of files differ at their end."""
+    if _font().getlength(text) <= room:
+        return text
+    low, high = 0, len(text)  # how many of the last letters fit
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = _font().getlength("..." + text[-middle:]) <= room
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return "..." + (text[-low:] if low else "")
+
+
+def _font() -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    return ImageFont.load_default(TEXT)

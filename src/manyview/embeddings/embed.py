@@ -1,0 +1,188 @@
+"""Every image of a data set as a vector, in a file. What was stopped goes on where it was."""
+
+from __future__ import annotations
+
+import copy
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manyview import __version__
+from manyview.data import Dataset
+from manyview.data.image import printable
+from manyview.data.splits import Labels
+from manyview.data.workers import usual_workers
+from manyview.embeddings.images import Images, fingerprint, images, one_view
+from manyview.embeddings.reader import Reader, reads
+from manyview.embeddings.stored import DTYPES, About, Array, Embeddings, checked, read
+from manyview.embeddings.unfinished import Unfinished
+from manyview.encoders import Encoder
+from manyview.evaluate.bar import bar
+from manyview.evaluate.subject import Subject, What, subject, weights_of
+
+LINE_SECONDS = 10.0  # between lines of progress, where there is no terminal
+
+
+def embed(
+    what: What | Subject,
+    data: str | Path | Dataset,
+    to: str | Path,
+    *,
+    split: str | None = None,
+    root: str | Path | None = None,
+    labels: Labels = "auto",
+    download: bool = False,
+    dtype: str = "float32",
+    batch_size: int = 64,
+    device: str = "auto",
+    workers: int | None = None,
+    progress: bool = False,
+    **encoder: Any,
+) -> Embeddings:
+    """Writes the embedding of every image that can be read to an .npz or .parquet file, and reads it.
+
+    what      a run's folder, an encoder, a file or the name of one, as `manyview.evaluate.subject.subject` takes it
+    split     of the data; None: all of a folder, the training split of a named set
+    dtype     of a vector, float32 or float16
+    progress  is shown on stderr
+    encoder   size, weights, pretrained, stem: which one is meant, where `what` is a name
+
+    Pieces gather in a folder beside the file, `embeddings.npz.part`. The same call after an interruption goes on from
+    there, and ends with the same bytes; one with other settings, encoder or images is refused.
+
+    >>> embeddings = embed("runs/dcl-photos-1a2b3c", "photos", "embeddings.npz")
+    """
+    path = target(to)
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype: expected {' or '.join(DTYPES)}, got {dtype!r}")
+    if batch_size < 1:
+        raise ValueError(f"batch_size: expected 1 or more images, got {batch_size}")
+    place, found = _device(device), images(data, split=split, root=root, labels=labels, download=download)
+    who = one_encoder(what, **({} if isinstance(what, Subject) else {"like": found.dataset, **encoder}))
+    if not who.trained and not isinstance(what, Subject):
+        raise ValueError(f"encoder: the name {who.name} alone has random weights; give --pretrained or --weights FILE")
+    found = one_view(found, *who.encoders)
+    unfinished = Unfinished(path, _about(who, found, dtype, batch_size), found)
+    with unfinished.alone():
+        if not unfinished.complete():
+            _fill(unfinished, who, place, workers, progress)
+            unfinished.join()
+    return read(path)
+
+
+def one_encoder(what: What | Subject, **options: Any) -> Subject:
+    """A subject of one encoder; the options are those of `subject`."""
+    who = subject(what, **options)
+    if len(who.encoders) != 1:
+        raise ValueError(f"{who.name}: expected one encoder, got {len(who.encoders)}; give one at a time")
+    return who
+
+
+def target(to: str | Path) -> Path:
+    """A file that can be written."""
+    path = checked(to)
+    if not path.parent.is_dir():
+        raise ValueError(f"to: there is no folder {printable(str(path.parent))}; make it first")
+    if path.is_dir():
+        raise ValueError(f"to: {printable(str(path))} is a folder; give the name of a file in it")
+    return path
+
+
+def _device(name: str) -> torch.device:
+    name = ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device: {name!r} cannot be used: {str(error).splitlines()[0]}") from None
+
+
+def _about(who: Subject, found: Images, dtype: str, batch_size: int) -> About:
+    return About(
+        encoder=who.name,
+        network=who.encoder.name,
+        weights=weights_of(who.encoder),
+        size=who.size,
+        mean=tuple(who.picture.mean),
+        std=tuple(who.picture.std),
+        view=found.dataset.views[0],
+        data=found.data,
+        options=found.options,
+        root=found.root,
+        classes=found.classes,
+        dtype=dtype,
+        batch_size=batch_size,
+        fingerprint=fingerprint(found),
+        version=__version__,
+        broken={},
+    )
+
+
+def _fill(unfinished: Unfinished, who: Subject, device: torch.device, workers: int | None, shown: bool) -> None:
+    """Makes the pieces that are missing, in order."""
+    encoder = copy.deepcopy(who.encoder).eval().to(device)  # a person's own stays as it is
+    dataset, dtype, todo = unfinished.images.dataset, unfinished.about.dtype, unfinished.missing()
+    batches = [rows for piece in todo.values() for rows in piece]
+    done = len(dataset) - sum(map(len, batches))
+    if workers is None and device.type == "cpu":
+        workers = max(1, usual_workers() // 2)  # the encoder wants cores as well
+    reading = reads(Reader(dataset, who.stack(view=dataset.views[0])), batches, workers)
+    with closing(reading) as every, _progress(len(dataset), done, shown) as advance:
+        for number, piece in todo.items():
+            rows: list[int] = []
+            broken: dict[int, str] = {}
+            vectors: list[Array] = []
+            for batch, got in zip(piece, every, strict=False):
+                vectors.append(_vectors(encoder, got.x, dtype, device))
+                rows, broken = rows + got.rows, broken | got.broken
+                advance(len(batch))
+            unfinished.save(number, rows, np.concatenate(vectors), broken)
+
+
+@torch.no_grad()
+def _vectors(encoder: Encoder, x: Tensor, dtype: str, device: torch.device) -> Array:
+    """(n, dim), as evaluation computes them."""
+    if not len(x):
+        return np.empty((0, encoder.dim), dtype=dtype)
+    x = x.to(device, next(encoder.parameters(), x).dtype)
+    x = x.contiguous(memory_format=torch.channels_last) if device.type == "cpu" else x
+    vectors = encoder(x).float().cpu()
+    if not torch.isfinite(vectors).all():
+        raise ValueError(f"{encoder.name}: its embeddings hold NaN or infinite numbers; the encoder has diverged")
+    if vectors.abs().max() > torch.finfo(getattr(torch, dtype)).max:
+        raise ValueError(f"dtype: {dtype} cannot hold the number {vectors.abs().max():g}; choose float32")
+    made: Array = vectors.numpy().astype(dtype)
+    return made
+
+
+@contextmanager
+def _progress(total: int, done: int, shown: bool) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr, or a line now and then where that is no terminal."""
+    if shown and not sys.stderr.isatty():
+        yield _lines(total, done)
+        return
+    with bar(total, "embedding", shown=shown) as advance:
+        advance(done)
+        yield advance
+
+
+def _lines(total: int, done: int) -> Callable[[int], None]:
+    now, begun = done, time.monotonic()
+    last = begun
+
+    def advance(count: int) -> None:
+        nonlocal now, last
+        now += count
+        if time.monotonic() - last >= LINE_SECONDS:
+            last = time.monotonic()
+            speed = (now - done) / (last - begun)
+            left = f"{(total - now) / speed:,.0f} s left"
+            print(f"{now:,} of {total:,} images, {speed:,.0f} a second, {left}", file=sys.stderr, flush=True)
+
+    return advance

@@ -1,0 +1,134 @@
+"""Which images are embedded: all of a folder or a split, their labels, their files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from manyview.data import NAMED, Dataset, Folder, Paired
+from manyview.data.holdout import OneView, only_view
+from manyview.data.image import printable
+from manyview.data.memory import some_samples
+from manyview.data.open import SCENES, open_data
+from manyview.data.selection import Subset
+from manyview.data.splits import Labels, find_splits
+from manyview.evaluate.subject import REFERENCE
+
+OWN = "(own)"  # the name of a data set that a person made themselves
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """What is embedded.
+
+    dataset  the images; of one raw view, after `one_view`
+    labels   (n,) int64, -1 where there is none
+    root     the folder that its files are in; None where they are no files
+    options  that open it again
+    """
+
+    dataset: Dataset
+    labels: Tensor
+    classes: tuple[str, ...]
+    data: str
+    root: str | None
+    options: dict[str, Any]
+
+
+def images(
+    data: str | Path | Dataset,
+    *,
+    split: str | None = None,
+    root: str | Path | None = None,
+    labels: Labels = "auto",
+    download: bool = False,
+) -> Images:
+    """A data set, with the options of `open_data`. Without a split, all of a folder."""
+    if isinstance(data, Dataset):
+        return Images(data, *_labelled(data), OWN, _root(data), {})
+    divided = (
+        split is None
+        and os.fspath(data) not in (SCENES, *NAMED)
+        and os.path.isdir(data)
+        and find_splits(os.fspath(data))
+    )
+    found = open_data(data, root=root, split=split, labels=False if divided else labels, download=download)
+    options = {"split": split, "root": None if root is None else os.path.abspath(root)}
+    if not isinstance(found, Folder | Paired):
+        return Images(found, *_labelled(found), os.fspath(data), None, options)
+    home = os.path.abspath(data)
+    numbers = _labels_by_split(found, home, labels) if divided else _labelled(found)
+    return Images(found, *numbers, home, home, options)
+
+
+def one_view(found: Images, view: str) -> Images:
+    """Of one raw view, the first if `view` is REFERENCE; without the samples that lack it."""
+    dataset = found.dataset
+    if view != REFERENCE and view not in dataset.views:
+        raise ValueError(f"view: the data has no {view!r}; it has {', '.join(dataset.views)}")
+    chosen = only_view(dataset, view or dataset.views[0])
+    return replace(found, dataset=chosen, labels=found.labels[torch.isin(dataset.ids, chosen.ids)])
+
+
+def _labelled(dataset: Dataset) -> tuple[Tensor, tuple[str, ...]]:
+    """Labels and the names of classes."""
+    return torch.full((len(dataset),), -1) if dataset.labels is None else dataset.labels, dataset.classes
+
+
+def _labels_by_split(dataset: Dataset, folder: str, labels: Labels) -> tuple[Tensor, tuple[str, ...]]:
+    """Those that the images of a divided folder have in their splits: its own folders are splits, not classes."""
+    numbers, classes = _labelled(dataset)
+    ids, order = dataset.ids.sort()
+    for split in find_splits(folder):
+        part = open_data(folder, split=split, labels=labels)
+        if isinstance(part, Paired):
+            raise ValueError(f"split: {printable(folder)} is divided, and has several views; give --split {split}")
+        if part.labels is not None and part.classes == (classes or part.classes):
+            place = torch.searchsorted(ids, part.ids).clamp(max=len(ids) - 1)
+            there = ids[place] == part.ids  # a file that links reach in two ways is in the whole folder once
+            numbers[order[place[there]]] = part.labels[there]
+            classes = part.classes
+    return numbers, classes
+
+
+def path_of(images: Images, row: int) -> bytes:
+    """Relative to the root, as the file system has it; of what is no file, its name."""
+    dataset, row = _origin(images.dataset, row)
+    if isinstance(dataset, Folder):
+        return os.fsencode(os.path.relpath(dataset.path(row), images.root))
+    if isinstance(dataset, Paired):
+        return os.fsencode(os.path.relpath(dataset.paths(row)[images.dataset.views[0]], images.root))
+    return os.fsencode(dataset.name(row))
+
+
+def _origin(dataset: Dataset, row: int) -> tuple[Dataset, int]:
+    """The data set that a part of it was taken of, and the row there."""
+    while isinstance(dataset, Subset | OneView):
+        row = int(dataset.rows[row]) if isinstance(dataset, Subset) else row
+        dataset = dataset.dataset
+    return dataset, row
+
+
+def _root(dataset: Dataset) -> str | None:
+    origin, _ = _origin(dataset, 0)
+    if isinstance(origin, Folder):
+        return os.path.abspath(origin.root)
+    return os.sep if isinstance(origin, Paired) else None  # its views may lie anywhere
+
+
+def fingerprint(images: Images) -> str:
+    """Of which images there are, their labels, and the pixels of a few."""
+    total = hashlib.sha256(json.dumps(images.classes).encode())
+    for tensor in (images.dataset.ids, images.labels):
+        total.update(tensor.numpy().tobytes())
+    for sample in some_samples(images.dataset):
+        for pixels in sample.views.values():
+            total.update(pixels.contiguous().numpy().tobytes())
+    return total.hexdigest()[:32]
