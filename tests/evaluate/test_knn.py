@@ -8,12 +8,16 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from sklearn.neighbors import KNeighborsClassifier
 from torch import Tensor
 
-from manyview.evaluate import knn, knn_predict, knn_votes
+from manyview.evaluate import Task, knn, knn_predict, knn_votes
+from manyview.evaluate.knn import nearest, sweep
+from tests.evaluate import pictures
 from tests.golden import Precision, golden, in_both_precisions
 
 
@@ -105,6 +109,66 @@ def test_what_cannot_be_judged_is_refused_in_one_line(changes: dict[str, Any], m
     with pytest.raises(ValueError, match=message) as refused:
         knn(**wrong(**changes))
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("temperature", [0.07, 1.0])
+def test_it_is_scikit_learns_with_the_same_weights(temperature: float) -> None:
+    (vectors, labels), (asked, right) = drawn(600), drawn(1000, seed=1)
+    theirs = KNeighborsClassifier(
+        15, metric="cosine", algorithm="brute", weights=lambda distance: np.exp((1 - distance) / temperature)
+    ).fit(vectors.double().numpy(), labels.numpy())
+    shares = torch.from_numpy(theirs.predict_proba(asked.double().numpy()))
+    votes = knn_votes(vectors, labels, asked, k=15, temperature=temperature)
+    torch.testing.assert_close(votes.double(), shares, rtol=0, atol=1e-4)
+    score = theirs.score(asked.double().numpy(), right.numpy())
+    assert abs(knn(vectors, labels, asked, right, k=15, temperature=temperature) - score) <= 0.001
+
+
+def test_the_protocol_is_the_knn_of_the_tasks_features() -> None:
+    judged = pictures.task()
+    scores = dict(nearest(judged, k=10))
+    bank, asked = judged.features("train"), judged.features("test")
+    assert scores["top1"] == knn(*bank, *asked, k=10)
+    assert scores["top1"] <= scores["top5"] <= 1
+    assert list(dict(nearest(pictures.pair()))) == [
+        f"{part} top{k}" for part in ("rgb", "depth", "all") for k in (1, 5)
+    ]
+    with pytest.raises(ValueError, match="k: expected 1 to the 120 vectors of the bank, got 121"):
+        list(nearest(judged, k=121))
+
+
+def test_a_sweep_has_every_k_and_temperature() -> None:
+    judged = pictures.task()
+    scores = dict(sweep(judged, ks=(1, 7), temperatures=(0.1, 0.5)))
+    bank, asked = judged.features("train"), judged.features("test")
+    for k in (1, 7):
+        for temperature in (0.1, 0.5):
+            assert scores[f"k={k} t={temperature}"] == knn(*bank, *asked, k=k, temperature=temperature)
+    assert scores["top1"] == scores[f"k={scores['chosen k']:g} t={scores['chosen temperature']:g}"]
+    with pytest.raises(ValueError, match="ks: expected numbers from 1 to 119"):
+        list(sweep(judged, ks=(1, 120)))
+    with pytest.raises(ValueError, match="temperatures: expected positive numbers"):
+        list(sweep(judged, ks=(1,), temperatures=(0.0,)))
+
+
+def test_a_sweep_chooses_by_the_images_to_learn_from_none_of_which_votes_for_itself() -> None:
+    draw = torch.Generator().manual_seed(0)
+    vectors, labels = torch.randn(300, 8, generator=draw), torch.randint(2, (300,), generator=draw)
+    vectors[:, 0] += 0.3 * (2 * labels - 1)  # many neighbours are better than one, unless one's own vote counts
+    judged = Fixed(pictures.easy(2), vectors, labels)
+    assert dict(sweep(judged, ks=(1, 51), temperatures=(0.5,)))["chosen k"] == 51  # type: ignore[arg-type]
+
+
+class Fixed:
+    """A task of given features, the same to learn from and to be asked about."""
+
+    parts, seed = ("",), 0
+
+    def __init__(self, task: Task, vectors: Tensor, labels: Tensor) -> None:
+        self.classes, self.found = task.classes, (vectors, labels)
+
+    def features(self, split: str, part: str) -> tuple[Tensor, Tensor]:
+        return self.found
 
 
 PROGRAM = """

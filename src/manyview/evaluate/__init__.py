@@ -2,5 +2,24 @@
 
 from manyview.evaluate.features import embed, features
 from manyview.evaluate.knn import knn, knn_predict, knn_votes
+from manyview.evaluate.protocols import PROTOCOLS, evaluate
+from manyview.evaluate.results import Result
+from manyview.evaluate.store import Store
+from manyview.evaluate.subject import Subject, subject
+from manyview.evaluate.task import Task, prepare
 
-__all__ = ["embed", "features", "knn", "knn_predict", "knn_votes"]
+__all__ = [
+    "PROTOCOLS",
+    "Result",
+    "Store",
+    "Subject",
+    "Task",
+    "embed",
+    "evaluate",
+    "features",
+    "knn",
+    "knn_predict",
+    "knn_votes",
+    "prepare",
+    "subject",
+]

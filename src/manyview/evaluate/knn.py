@@ -6,8 +6,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from manyview.draws import key, order
+from manyview.evaluate.classifier import named
+from manyview.evaluate.scores import tops
+from manyview.evaluate.task import Score, Scores, Task
+
 QUERIES = 1024  # at a time
 BANK = 16384  # rows at a time: a tile of similarities takes 64 MB
+TRIED = 5000  # training images that a sweep chooses k and temperature with
 
 
 def knn(
@@ -42,12 +48,79 @@ def knn_votes(bank: Tensor, bank_labels: Tensor, queries: Tensor, *, k: int = 20
     """
     _check(bank, bank_labels, queries, k, temperature)
     _check_labels("bank_labels", bank_labels, bank)
-    votes = torch.zeros(len(queries), int(bank_labels.max()) + 1, dtype=_wide(queries).dtype, device=queries.device)
-    for start in range(0, len(queries), QUERIES):
-        near, rows = _nearest(bank, queries[start : start + QUERIES], k)
-        weights = (near / temperature).softmax(1)  # shares, so that no temperature is too low for exp
-        votes[start : start + QUERIES].scatter_add_(1, bank_labels.to(rows.device)[rows], weights)
-    return votes
+    near, rows = neighbours(bank, queries, k)
+    return _votes(near, bank_labels.to(rows.device)[rows], temperature, int(bank_labels.max()) + 1)
+
+
+@torch.no_grad()
+def neighbours(bank: Tensor, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest cosines (n, k) of each query with the bank, the largest first, and their rows there."""
+    parts = [_nearest(bank, part, k) for part in queries.split(QUERIES)]
+    near, rows = zip(*parts, strict=True)
+    return torch.cat(near), torch.cat(rows)
+
+
+def nearest(task: Task, *, k: int = 20, temperature: float = 0.1) -> Scores:
+    """Top-1 and top-5 of weighted nearest neighbours, by cosine, among the images to learn from."""
+    for part in task.parts:
+        (bank, labels), (queries, right) = task.features("train", part), task.features("test", part)
+        votes = knn_votes(bank, labels, queries, k=k, temperature=temperature)
+        yield from named(part, tops(votes, right, len(task.classes)))
+
+
+def sweep(
+    task: Task,
+    *,
+    ks: tuple[int, ...] = (1, 5, 10, 20, 50, 100, 200),
+    temperatures: tuple[float, ...] = (0.05, 0.07, 0.1, 0.2, 0.5),
+) -> Scores:
+    """Top-1 of nearest neighbours for every k and temperature, and which of them the images to learn from choose.
+
+    They choose by being asked about each other: of at most 5,000 of them, each is classified by the others. The first
+    score, "top1", is that of the chosen k and temperature; the best of the others is one that the test labels chose.
+    """
+    for part in task.parts:
+        (bank, labels), (queries, right) = task.features("train", part), task.features("test", part)
+        _check_grid(ks, temperatures, len(bank))
+        yield from named(part, _swept(bank, labels, queries, right, ks, temperatures, task.seed))
+
+
+def _swept(
+    bank: Tensor,
+    labels: Tensor,
+    queries: Tensor,
+    right: Tensor,
+    ks: tuple[int, ...],
+    temperatures: tuple[float, ...],
+    seed: int,
+) -> list[Score]:
+    tried = order(key(seed, torch.arange(len(bank))))[:TRIED]
+    near, rows = neighbours(bank, bank[tried], max(ks) + 1)
+    near = near.masked_fill(rows == tried[:, None], -torch.inf)  # none votes for itself
+    near, place = near.sort(1, descending=True)
+    among = _grid(near[:, :-1], labels[rows.gather(1, place)[:, :-1]], labels[tried], ks, temperatures)
+    k, temperature = max(among, key=lambda each: among[each])
+    near, rows = neighbours(bank, queries, max(ks))
+    scores = _grid(near, labels[rows], right, ks, temperatures)
+    best = ("top1", scores[k, temperature]), ("chosen k", float(k)), ("chosen temperature", temperature)
+    return [*best, *((f"k={k} t={temperature:g}", score) for (k, temperature), score in scores.items())]
+
+
+def _grid(
+    near: Tensor, voters: Tensor, right: Tensor, ks: tuple[int, ...], temperatures: tuple[float, ...]
+) -> dict[tuple[int, float], float]:
+    """The share of right predictions for each k and temperature, from the labels (n, k) of the nearest."""
+    classes, found = int(max(voters.max(), right.max())) + 1, {}
+    for k in ks:
+        for temperature in temperatures:
+            predicted = _votes(near[:, :k], voters[:, :k], temperature, classes).argmax(1)
+            found[k, temperature] = float((predicted == right).double().mean())
+    return found
+
+
+def _votes(near: Tensor, voters: Tensor, temperature: float, classes: int) -> Tensor:
+    weights = (near / temperature).softmax(1)  # shares, so that no temperature is too low for exp
+    return weights.new_zeros(len(near), classes).scatter_add_(1, voters, weights)
 
 
 def _nearest(bank: Tensor, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -61,6 +134,13 @@ def _nearest(bank: Tensor, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
         best, place = torch.cat([best, near], 1).topk(min(k, best.shape[1] + near.shape[1]), dim=1)
         rows = torch.cat([rows, found + start], 1).gather(1, place)
     return best, rows
+
+
+def _check_grid(ks: tuple[int, ...], temperatures: tuple[float, ...], count: int) -> None:
+    if not ks or not 1 <= min(ks) <= max(ks) < count:
+        raise ValueError(f"ks: expected numbers from 1 to {count - 1}, one less than images to learn from, got {ks}")
+    if not temperatures or not min(temperatures) > 0:
+        raise ValueError(f"temperatures: expected positive numbers, got {temperatures}")
 
 
 def _wide(x: Tensor) -> Tensor:

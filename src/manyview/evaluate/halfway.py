@@ -1,0 +1,72 @@
+"""Where the training of a classifier was interrupted, in a file of the store."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from manyview import __version__
+from manyview.evaluate.subject import digest
+from manyview.evaluate.task import Task
+from manyview.whole import whole
+
+SECONDS = 10.0  # between two savings, so that a training of seconds writes nothing
+
+Curve = list[list[float]]
+"""Scores by epoch."""
+
+
+@dataclass
+class Halfway:
+    """The weights, the optimisers and the scores so far, as they were after an epoch. Without a path nothing is kept.
+
+    Made by `of`; a file that cannot be read or written costs no more than the time it would have saved.
+    """
+
+    path: Path | None
+    saved: float
+
+    @classmethod
+    def of(cls, task: Task, called: Sequence[object]) -> Halfway:
+        """Of a training that is told from others by the task and by how it is `called`."""
+        if task.store is None:
+            return cls(None, 0.0)
+        name = digest([__version__, *map(repr, called), task.subject.mark, task.marks, task.seed])
+        return cls(task.store.folder / f"{name}.halfway", time.monotonic())
+
+    def restore(self, model: nn.Module, optimizers: Sequence[Optimizer]) -> Curve:
+        """The scores of the epochs that were done, after which model and optimisers are as they were."""
+        if self.path is None:
+            return []
+        try:
+            state = torch.load(self.path, map_location="cpu", weights_only=True)
+        except (OSError, EOFError, RuntimeError, pickle.UnpicklingError):
+            return []
+        curve: Curve = state["curve"]
+        model.load_state_dict(state["model"])
+        for optimizer, each in zip(optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(each)
+        return curve
+
+    def save(self, model: nn.Module, optimizers: Sequence[Optimizer], curve: Curve) -> None:
+        if self.path is None or time.monotonic() - self.saved < SECONDS:
+            return
+        state = {"model": model.state_dict(), "optimizers": [each.state_dict() for each in optimizers], "curve": curve}
+        with suppress(OSError):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with whole(self.path) as draft:
+                torch.save(state, draft)
+        self.saved = time.monotonic()
+
+    def remove(self) -> None:
+        if self.path is not None:
+            with suppress(OSError):
+                self.path.unlink(missing_ok=True)

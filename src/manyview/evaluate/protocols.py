@@ -1,0 +1,205 @@
+"""The protocols by name, and `evaluate`, which runs some of them with their baselines."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from manyview import __version__
+from manyview.config import Key, _keys, _typed, _unknown
+from manyview.encoders.encoder import Stem
+from manyview.evaluate.fewshot import fewshot
+from manyview.evaluate.finetune import finetune
+from manyview.evaluate.knn import nearest, sweep
+from manyview.evaluate.layers import layers
+from manyview.evaluate.linear import linear
+from manyview.evaluate.logistic import linear_fast
+from manyview.evaluate.mlp import mlp
+from manyview.evaluate.results import Result, find, put
+from manyview.evaluate.retrieval import retrieval
+from manyview.evaluate.semi import semi
+from manyview.evaluate.store import Store
+from manyview.evaluate.subject import Subject, What
+from manyview.evaluate.supervised import supervised as supervised_baseline
+from manyview.evaluate.task import Data, Scores, Task, prepare
+
+Protocol = Callable[..., Scores]
+PROTOCOLS: dict[str, Protocol] = {
+    "knn": nearest,
+    "knn-sweep": sweep,
+    "linear-fast": linear_fast,
+    "linear": linear,
+    "mlp": mlp,
+    "layers": layers,
+    "finetune": finetune,
+    "semi": semi,
+    "fewshot": fewshot,
+    "retrieval": retrieval,
+}
+"""name -> a function of a task, whose keyword arguments are the protocol's settings"""
+
+SUPERVISED = "supervised"  # the baseline's name among results
+USUAL = ("knn", "linear-fast")
+Settings = Mapping[str, Mapping[str, Any]]
+
+
+def evaluate(
+    what: What | Subject | Mapping[str, What | Subject],
+    data: Data | None = None,
+    protocols: Sequence[str] = USUAL,
+    *,
+    settings: Settings | None = None,
+    size: int | None = None,
+    weights: str | os.PathLike[str] | None = None,
+    pretrained: bool = False,
+    stem: Stem = None,
+    seed: int = 0,
+    device: str | torch.device = "auto",
+    workers: int | None = None,
+    batch_size: int = 256,
+    out: str | os.PathLike[str] | None = None,
+    untrained: bool = True,
+    supervised: bool = False,
+    again: bool = False,
+    store: Store | None = None,
+    bar: bool = False,
+    say: Callable[[str], object] = lambda text: None,
+) -> list[Result]:
+    """Judges an encoder: the scores of each protocol, beside those of the same network untrained.
+
+    what         a run, a file, an encoder or the name of one, as for `subject`, with its options `size` to `stem`
+    data         as for `prepare`; of a run, without it, the run's own
+    protocols    names of `PROTOCOLS`
+    settings     of the protocols, by their names: {"knn": {"k": 200}}
+    out          the folder of results.json; of a run, without it, the run's, else none is written. What is there
+                 already is not computed again, unless `again`
+    untrained    whether the untrained network is judged too
+    supervised   whether the network trained with all labels is, which takes as long as training
+    store        where features are kept; None: in memory alone
+    bar, say     a progress bar, and what is told beside it
+
+    >>> for result in evaluate("runs/demo", protocols=["knn"]):
+    ...     print(result.protocol, result.score, result.untrained)
+    """
+    chosen = {name: settings_of(name, (settings or {}).get(name, {})) for name in known(protocols)}
+    trained = settings_of(SUPERVISED, (settings or {}).get(SUPERVISED, {})) if supervised else None
+    task = prepare(
+        what, data, size=size, weights=weights, pretrained=pretrained, stem=stem, seed=seed, device=device,
+        workers=workers, batch_size=batch_size, store=store, bar=bar,
+    )  # fmt: skip
+    task.check()
+    run = task.subject.run
+    place = Path(out) if out is not None else run.folder if run is not None else None
+    judge = Judge(task, place, again, untrained and task.subject.trained, trained, say)
+    return judge.all(chosen)
+
+
+def known(protocols: Iterable[str]) -> list[str]:
+    """The names, each once; one line about one that there is not."""
+    names = list(dict.fromkeys(protocols))
+    for name in names:
+        if name == "transfer":
+            raise ValueError("protocols: transfer is any of the others on other data than the run's: give --on DATA")
+        if name not in PROTOCOLS:
+            near = get_close_matches(name, PROTOCOLS, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(PROTOCOLS)}"
+            raise ValueError(f"protocols: there is none named {name!r}; {hint}")
+    if not names:
+        raise ValueError(f"protocols: none is named; there are {', '.join(PROTOCOLS)}")
+    return names
+
+
+def settings_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """All settings of a protocol, those given and the others by default; texts are read as flags are."""
+    keys = schema(name)
+    named = {f"{name}.{key.replace('-', '_')}": value for key, value in given.items()}
+    for key in named:
+        if key not in keys:
+            raise ValueError(_unknown(key, keys))
+    return {key.rpartition(".")[2]: value for key, value in _typed(keys, {}, named).items()}
+
+
+def schema(name: str) -> dict[str, Key]:
+    """The settings that a protocol has: its keyword arguments."""
+    function = supervised_baseline if name == SUPERVISED else PROTOCOLS[name]
+    return _keys(name, function, hidden=("task",), part=name)
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """Runs protocols on a task, and writes down each score as soon as it is there.
+
+    place       the folder of results.json, or None
+    again       compute what is there already
+    untrained   judge the untrained network too
+    supervised  settings of the supervised baseline, None for none
+    """
+
+    task: Task
+    place: Path | None
+    again: bool
+    untrained: bool
+    supervised: dict[str, Any] | None
+    say: Callable[[str], object]
+
+    def all(self, protocols: Settings) -> list[Result]:
+        found = [self.one(name, settings) for name, settings in protocols.items()]
+        if self.supervised is None:
+            return found
+        blank = self.task.against(self.task.subject.untrained())
+        baseline = self.scored(blank, SUPERVISED, self.supervised)
+        return [self.kept(replace(result, supervised=baseline.scores)) for result in found]
+
+    def one(self, name: str, settings: Mapping[str, Any]) -> Result:
+        result = self.scored(self.task, name, settings)
+        if self.untrained and (result.untrained is None or self.again):
+            blank = self.task.against(self.task.subject.untrained())
+            scores = _scores(name, blank, settings)
+            result = self.kept(replace(result, untrained=scores))
+        self.task.release()
+        return result
+
+    def scored(self, task: Task, name: str, settings: Mapping[str, Any]) -> Result:
+        """The result that is there, or a new one."""
+        fresh = _blank(task, name, settings)
+        there = find(self.place, fresh) if self.place is not None and not self.again else None
+        if there is not None:
+            self.say(f"{name}: computed on {there.when[:10]}, from {self.place}; --again computes it anew")
+            return replace(there, data=fresh.data, subject=fresh.subject)  # they may have other names now
+        begun = time.monotonic()
+        scores = _scores(name, task, settings)
+        return self.kept(replace(fresh, scores=scores, seconds=round(time.monotonic() - begun, 2)))
+
+    def kept(self, result: Result) -> Result:
+        if self.place is not None:
+            put(self.place, result)
+        return result
+
+
+def _scores(name: str, task: Task, settings: Mapping[str, Any]) -> dict[str, float]:
+    function = supervised_baseline if name == SUPERVISED else PROTOCOLS[name]
+    return dict(function(task, **settings))
+
+
+def _blank(task: Task, name: str, settings: Mapping[str, Any]) -> Result:
+    """A result without scores: what they would depend on."""
+    subject = task.subject
+    data = {
+        "name": task.data, "train": len(task.train), "test": len(task.test), "classes": len(task.classes),
+        "aside": task.aside, "marks": task.marks,
+    }  # fmt: skip
+    judged = {
+        "name": subject.name, "encoder": ", ".join(each.name for each in subject.encoders.values()),
+        "size": subject.size, "trained": subject.trained, "mark": subject.mark,
+    }  # fmt: skip
+    when = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    plain = {key: list(value) if isinstance(value, tuple) else value for key, value in settings.items()}
+    return Result(name, plain, {}, data, task.seed, judged, __version__, when)

@@ -1,0 +1,49 @@
+"""Retrieval: whether the images most like a test image show the same class."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from manyview.evaluate.classifier import named
+from manyview.evaluate.task import Score, Scores, Task
+
+ENTRIES = 1 << 24  # similarities that are sorted at a time
+
+
+def retrieval(task: Task, *, ks: tuple[int, ...] = (1, 5, 10)) -> Scores:
+    """Recall@k and mean average precision of test images among the images to learn from, by cosine.
+
+    ks  recall@k is the share of queries that have an image of their class among the k nearest
+    """
+    for part in task.parts:
+        (bank, labels), (queries, right) = task.features("train", part), task.features("test", part)
+        if not ks or not 1 <= min(ks) <= max(ks) <= len(bank):
+            raise ValueError(f"ks: expected numbers from 1 to the {len(bank)} images to learn from, got {ks}")
+        yield from named(part, retrieved(bank, labels, queries, right, ks))
+
+
+@torch.no_grad()
+def retrieved(bank: Tensor, labels: Tensor, queries: Tensor, right: Tensor, ks: tuple[int, ...]) -> list[Score]:
+    """Of bank (m, d) with labels (m,), and queries (n, d); a class that the bank has not counts as never found.
+
+    In pieces of queries: beside the inputs it takes a few times `ENTRIES` numbers.
+    """
+    bank = F.normalize(bank, dim=1)
+    hits, precision = torch.zeros(len(ks), dtype=torch.float64), 0.0
+    for start in range(0, len(queries), max(1, ENTRIES // len(bank))):
+        rows = slice(start, start + max(1, ENTRIES // len(bank)))
+        ranked = (F.normalize(queries[rows], dim=1) @ bank.T).argsort(1, descending=True)
+        same = labels[ranked] == right[rows, None]  # (n, m), the nearest first
+        hits += torch.stack([same[:, :k].any(1).sum() for k in ks])
+        precision += float(average_precision(same).sum())
+    recall = [(f"recall@{k}", float(hit) / len(queries)) for k, hit in zip(ks, hits, strict=True)]
+    return [*recall, ("mAP", precision / len(queries))]
+
+
+def average_precision(same: Tensor) -> Tensor:
+    """(n,) the mean, over the places of what is sought, of the share of it up to there; 0 where there is none."""
+    found = same.double().cumsum(1)
+    shares = found / torch.arange(1, same.shape[1] + 1)
+    return (shares * same).sum(1) / found[:, -1].clamp(min=1)

@@ -1,0 +1,62 @@
+"""Few labels: how good a classifier gets that may look at 1% or 10% of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from manyview.data import Dataset, subset
+from manyview.draws import key, order
+from manyview.evaluate.finetune import finetune
+from manyview.evaluate.linear import linear
+from manyview.evaluate.task import Scores, Task
+
+FEW = 0xFE3  # keeps this draw apart from others with the same seed
+PROTOCOLS: dict[str, Callable[..., Scores]] = {"finetune": finetune, "linear": linear}
+
+
+def semi(
+    task: Task,
+    *,
+    fractions: tuple[float, ...] = (0.01, 0.1),
+    mode: Literal["finetune", "linear"] = "finetune",
+    recipe: str | None = None,
+    epochs: int | None = None,
+    lr: float | None = None,
+    batch_size: int | None = None,
+) -> Scores:
+    """The scores of `finetune` or of `linear` with a share of the training labels: "1% top1", "10% top1".
+
+    recipe                  of that protocol; its usual one if None
+    epochs, lr, batch_size  instead of the recipe's
+    """
+    if mode not in PROTOCOLS:
+        raise ValueError(f"mode: expected 'finetune' or 'linear', got {mode!r}")
+    for fraction in fractions:
+        if not 0 < fraction <= 1:
+            raise ValueError(f"fractions: expected shares above 0 and up to 1, got {fraction}")
+    task.check()
+    given = {} if recipe is None else {"recipe": recipe}
+    for fraction in fractions:
+        few = replace(task, train=some_of_each_class(task.train, fraction, task.seed))
+        for name, value in PROTOCOLS[mode](few, epochs=epochs, lr=lr, batch_size=batch_size, **given):
+            yield f"{100 * fraction:g}% {name}", value
+
+
+def some_of_each_class(dataset: Dataset, fraction: float, seed: int) -> Dataset:
+    """A share of each class, rounded, and at least one sample of it.
+
+    Which ones depends on the seed and the ids alone, and a smaller share is a part of a larger one.
+    """
+    assert dataset.labels is not None
+    keys = key(FEW, seed, dataset.ids)
+    kept = [_first(keys, (dataset.labels == label).nonzero()[:, 0], fraction) for label in dataset.labels.unique()]
+    return subset(dataset, torch.cat(kept).sort().values)
+
+
+def _first(keys: Tensor, rows: Tensor, fraction: float) -> Tensor:
+    return rows[order(keys[rows])[: max(1, round(fraction * len(rows)))]]

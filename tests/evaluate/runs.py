@@ -1,0 +1,28 @@
+"""A run's folder as training leaves it, without the training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from manyview import build, encoders
+from manyview.config import flat, read_flags, resolve, to_yaml
+from manyview.run import CONFIG, ENCODER, Run
+from tests import tiny
+
+
+def made(folder: Path, **settings: object) -> Run:
+    """Of `tiny.flags`; its encoder's weights are no longer those that it began with."""
+    config = resolve({}, flat(read_flags(tiny.flags(out=folder, **settings))))
+    config = build.settled(config, build.images(config))
+    with torch.random.fork_rng([]):
+        encoder = build.method(config, 3).towers.encoder()
+        encoder(torch.randn(64, 3, config.views["size"], config.views["size"]))
+        with torch.no_grad():
+            for parameter in encoder.parameters():
+                parameter.add_(0.1 * torch.randn_like(parameter))
+    folder.mkdir(parents=True, exist_ok=True)
+    encoders.save(encoder, folder / ENCODER)
+    (folder / CONFIG).write_text(to_yaml(config), encoding="utf-8")
+    return Run(folder)

@@ -1,0 +1,170 @@
+"""`evaluate`: baselines beside the scores, nothing computed twice, every protocol for any encoder."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from manyview import __version__
+from manyview.evaluate import PROTOCOLS, Store, evaluate, prepare
+from manyview.evaluate import protocols as table
+from manyview.evaluate.results import read
+from manyview.evaluate.task import Scores, Task
+from tests.data.fakes import Memory
+from tests.evaluate import runs
+from tests.evaluate.pictures import depths, encoder, scenes, shades
+
+DATA = (scenes(120, "train"), scenes(60, "test"))
+EASY = (shades(120, 3, 1), shades(60, 3, 2))
+QUICK: dict[str, dict[str, Any]] = {  # every protocol, as small as can be
+    "knn": {"k": 5},
+    "knn-sweep": {"ks": (1, 5)},
+    "linear-fast": {"cs": (0.01, 0.1)},
+    "linear": {"epochs": 1, "lr": 0.1},
+    "mlp": {"epochs": 1, "lr": 0.1},
+    "layers": {"cs": (0.01,), "dims": 32},
+    "finetune": {"epochs": 1},
+    "semi": {"fractions": (0.5,), "epochs": 1},
+    "fewshot": {"shots": (1,), "draws": 2},
+    "retrieval": {"ks": (1,)},
+}
+
+
+def test_scores_come_with_those_of_the_untrained_network_and_all_that_they_depend_on() -> None:
+    (found,) = evaluate(encoder(), DATA, ["knn"], settings={"knn": {"k": 7}}, seed=3)
+    (blank,) = evaluate(encoder(3).name, DATA, ["knn"], settings={"knn": {"k": 7}}, size=16, seed=3)
+    assert found.settings == {"k": 7, "temperature": 0.1}
+    assert found.untrained is not None
+    assert found.untrained.keys() == found.scores.keys()
+    assert found.untrained != found.scores
+    assert (found.data["train"], found.data["test"], found.data["classes"]) == (120, 60, 10)
+    assert (found.seed, found.version, found.subject["encoder"]) == (3, __version__, "patchnet")
+    assert blank.untrained is None  # it is that itself
+    assert not blank.subject["trained"]
+
+
+def test_what_is_there_is_not_computed_again_unless_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def counted(task: Task, *, k: int = 3) -> Scores:
+        calls.append(task.subject.name)
+        yield "top1", 0.5
+
+    monkeypatch.setitem(PROTOCOLS, "knn", counted)
+    said: list[str] = []
+    for _ in range(2):
+        evaluate(encoder(), DATA, ["knn"], out=tmp_path, say=said.append)
+    assert calls == ["patchnet", "patchnet, untrained"]
+    assert len(said) == 1
+    assert said[0].startswith("knn: computed on ")
+    evaluate(encoder(), DATA, ["knn"], out=tmp_path, again=True)
+    assert len(calls) == 4
+    evaluate(encoder(), DATA, ["knn"], out=tmp_path, settings={"knn": {"k": 4}})
+    evaluate(encoder(1), DATA, ["knn"], out=tmp_path)
+    evaluate(encoder(), (DATA[0], scenes(50, "test")), ["knn"], out=tmp_path)
+    assert len(calls) == 10
+    assert len(read(tmp_path)) == 4
+
+
+def test_after_an_interruption_what_was_found_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stop = True
+
+    def interrupted(task: Task) -> Scores:
+        if stop and not task.subject.trained:
+            raise KeyboardInterrupt
+        yield "top1", 0.5
+
+    monkeypatch.setitem(PROTOCOLS, "retrieval", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(encoder(), DATA, ["knn", "retrieval"], out=tmp_path)
+    there = read(tmp_path)
+    assert [(each.protocol, each.untrained is None) for each in there] == [("knn", False), ("retrieval", True)]
+    stop = False
+    said: list[str] = []
+    evaluate(encoder(), DATA, ["knn", "retrieval"], out=tmp_path, say=said.append)
+    assert len(said) == 2  # the scores of both were there; only a baseline was missing
+    assert read(tmp_path)[1].untrained == {"top1": 0.5}
+
+
+def test_a_run_is_judged_on_its_own_data_and_its_folder_has_the_results(tmp_path: Path) -> None:
+    run = runs.made(tmp_path / "run")
+    results = evaluate(run, protocols=["knn"], settings={"knn": {"k": 5}})
+    assert read(run.folder) == results
+    assert results[0].data["aside"]
+    elsewhere = evaluate(run, {"name": "scenes", "count": 40, "size": 16}, ["knn"], out=tmp_path / "other")
+    assert read(run.folder) == results
+    assert read(tmp_path / "other") == elsewhere
+
+
+def test_the_supervised_baseline_is_computed_once_and_stands_beside_every_score(tmp_path: Path) -> None:
+    settings = {"supervised": {"epochs": 1}, **QUICK}
+    for _ in range(2):
+        results = evaluate(
+            encoder(), EASY, ["knn", "retrieval"], out=tmp_path, supervised=True, settings=settings, untrained=False
+        )
+        assert all(each.supervised and "top1" in each.supervised for each in results)
+    assert sorted(each.protocol for each in read(tmp_path)) == ["knn", "retrieval", "supervised"]
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_every_protocol_judges_an_encoder_and_one_per_view(name: str) -> None:
+    (one,) = evaluate(encoder(), EASY, [name], settings=QUICK, untrained=False)
+    assert one.score > 1 / 3 or name in ("finetune", "semi", "linear", "mlp")  # some learn for one epoch only
+    assert 0 <= one.score <= 1
+    if name in ("finetune", "semi"):
+        return  # tested with their own files
+    views = {"rgb": "patchnet", "depth": "patchnet"}
+    (two,) = evaluate(views, (depths(40, "train"), depths(20, "test")), [name], size=16, settings=QUICK)
+    assert {score.split()[0] for score in two.scores} >= {"rgb", "depth", "all"}
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_every_protocol_refuses_data_that_it_cannot_use_in_one_line(name: str) -> None:
+    train, test = DATA
+    judged = prepare(encoder(), DATA)
+    cases = [
+        replace(judged, test=train),
+        replace(judged, train=Memory(30, 3, labelled=False)),
+        replace(judged, train=Memory(30, 1), test=test),
+    ]
+    for case in cases:
+        with pytest.raises(ValueError, match=r"data: |learn") as refused:
+            list(PROTOCOLS[name](case))
+        assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_every_protocols_arguments_are_settings_with_defaults(name: str) -> None:
+    settings = table.settings_of(name, {})
+    parameters = inspect.signature(PROTOCOLS[name]).parameters
+    assert set(settings) == set(parameters) - {"task"}
+    assert (inspect.getdoc(PROTOCOLS[name]) or "").strip()
+
+
+def test_features_are_computed_once_for_all_protocols(tmp_path: Path) -> None:
+    looking = encoder()
+    seen: list[int] = []
+    looking.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
+    protocols = ["knn", "retrieval", "linear-fast"]
+    evaluate(looking, DATA, protocols, settings=QUICK, store=Store(tmp_path), untrained=False)
+    assert sum(seen) == 180
+
+
+@pytest.mark.parametrize(
+    ("settings", "protocols", "message"),
+    [
+        ({}, ["knm"], "protocols: there is none named 'knm'; did you mean 'knn'?"),
+        ({}, [], "protocols: none is named"),
+        ({}, ["transfer"], "protocols: transfer is any of the others on other data than the run's: give --on DATA"),
+        ({"knn": {"kk": 3}}, ["knn"], "knn.kk: there is no such setting; "),
+        ({"knn": {"k": "many"}}, ["knn"], "knn.k: expected a whole number, got 'many'"),
+    ],
+)
+def test_what_is_not_there_is_named(settings: dict[str, Any], protocols: list[str], message: str) -> None:
+    with pytest.raises(ValueError) as refused:  # noqa: PT011
+        evaluate(encoder(), DATA, protocols, settings=settings)
+    assert str(refused.value).startswith(message)

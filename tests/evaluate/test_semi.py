@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from manyview.data import Dataset, subset
+from manyview.evaluate.finetune import finetune
+from manyview.evaluate.linear import linear
+from manyview.evaluate.semi import semi, some_of_each_class
+from tests.data.fakes import Memory
+from tests.evaluate.pictures import easy, shades, task
+
+
+def ids(data: Dataset) -> set[int]:
+    return set(data.ids.tolist())
+
+
+def uneven() -> Memory:
+    """1, 2, 40 and 357 samples of four classes."""
+    data = Memory(400, 4)
+    data._labels = torch.tensor([0] * 1 + [1] * 2 + [2] * 40 + [3] * 357)
+    return data
+
+
+def test_each_class_keeps_its_share_and_at_least_one() -> None:
+    few = some_of_each_class(uneven(), 0.1, seed=0)
+    assert few.labels is not None
+    assert few.labels.bincount().tolist() == [1, 1, 4, 36]
+    assert few.classes == uneven().classes
+    assert len(some_of_each_class(uneven(), 1.0, seed=0)) == 400
+
+
+def test_which_ones_depends_on_ids_and_seed_and_not_on_their_order() -> None:
+    data = shades(200, 4, 1)
+    turned = subset(data, torch.arange(199, -1, -1))
+    assert ids(some_of_each_class(data, 0.1, 5)) == ids(some_of_each_class(turned, 0.1, 5))
+    assert ids(some_of_each_class(data, 0.1, 5)) != ids(some_of_each_class(data, 0.1, 6))
+
+
+def test_a_smaller_share_is_part_of_a_larger_one() -> None:
+    data = shades(400, 4, 1)
+    shares = [ids(some_of_each_class(data, fraction, 0)) for fraction in (0.01, 0.1, 0.5)]
+    assert shares[0] < shares[1] < shares[2]
+
+
+@pytest.mark.parametrize(("mode", "protocol"), [("finetune", finetune), ("linear", linear)])
+def test_it_is_the_protocol_on_fewer_labels(mode: str, protocol: object) -> None:
+    judged = easy(count=400)
+    settings = {"epochs": 2, "lr": 0.05, "batch_size": 20}
+    scores = list(semi(judged, fractions=(0.05, 0.2), mode=mode, **settings))  # type: ignore[arg-type]
+    for fraction, percent in ((0.05, "5%"), (0.2, "20%")):
+        few = replace(judged, train=some_of_each_class(judged.train, fraction, 0))
+        expected = [(f"{percent} {name}", value) for name, value in protocol(few, **settings)]  # type: ignore[operator]
+        assert [each for each in scores if each[0].startswith(percent)] == expected
+
+
+def test_one_and_ten_percent_are_the_usual() -> None:
+    names = [name for name, _ in semi(easy(), epochs=1) if "best" not in name]
+    assert names == ["1% top1", "10% top1"]
+
+
+def test_a_recipe_is_the_protocols() -> None:
+    by_name = list(semi(easy(), mode="linear", recipe="jcl-ablation", epochs=1))
+    assert by_name == list(semi(easy(), mode="linear", lr=10.0, epochs=1))
+    with pytest.raises(ValueError, match=r"^recipe: expected one of swav, got 'moco'$"):
+        list(semi(easy(), recipe="moco"))
+
+
+def test_what_cannot_be_used_is_refused_in_one_line() -> None:
+    with pytest.raises(ValueError, match="no labels"):
+        list(semi(replace(task(), train=Memory(30, 3, labelled=False))))
+    with pytest.raises(ValueError, match=r"^mode: expected 'finetune' or 'linear', got 'knn'$"):
+        list(semi(task(), mode="knn"))  # type: ignore[arg-type]
+    for wrong in (0, 1.5, -0.1):
+        with pytest.raises(ValueError, match=f"^fractions: expected shares above 0 and up to 1, got {wrong}$"):
+            list(semi(task(), fractions=(0.1, wrong)))

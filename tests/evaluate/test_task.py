@@ -1,0 +1,224 @@
+"""Features of a task: in order, computed once, also of several views; and data that nothing can be judged on."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from manyview import build
+from manyview.contract import Sample
+from manyview.data import Own, Unreadable, subset
+from manyview.data.holdout import divided
+from manyview.encoders import Encoder
+from manyview.evaluate import Store, Task, features, prepare, subject
+from manyview.evaluate.task import fingerprint
+from manyview.views import Sensor
+from tests import tiny
+from tests.data.fakes import Memory
+from tests.evaluate import runs
+from tests.evaluate.pictures import depths, encoder, pair, scenes, task
+
+
+def test_features_are_the_encoders_in_the_datas_order() -> None:
+    looking = encoder()
+    found, labels = task(looking).features("train")
+    expected, right = features(looking, scenes(120, "train"))
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+    assert torch.equal(labels, right)
+
+
+def counted(looking: Encoder) -> list[int]:
+    seen: list[int] = []
+    looking.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
+    return seen
+
+
+def test_an_encoder_looks_once_whatever_is_asked_and_whoever_asks(tmp_path: Path) -> None:
+    looking = encoder()
+    seen = counted(looking)
+    asked = Task(subject(looking), scenes(120, "train"), scenes(60, "test"), "scenes", store=Store(tmp_path))
+    first, _ = asked.features("train")
+    again, _ = asked.features("train")
+    other = Task(subject(looking), scenes(120, "train"), scenes(60, "test"), "scenes", store=Store(tmp_path))
+    third, _ = other.features("train")
+    assert sum(seen) == 120
+    assert torch.equal(first, again)
+    assert torch.equal(first, third)
+
+
+def test_other_weights_data_sizes_or_normalisations_are_other_features(tmp_path: Path) -> None:
+    looking = encoder()
+    kept = Store(tmp_path)
+    base = Task(subject(looking), scenes(120, "train"), scenes(60, "test"), "scenes", store=kept)
+    base.features("train")
+    others = [
+        base.against(subject(encoder(1))),
+        Task(subject(looking), scenes(80, "train"), scenes(60, "test"), "scenes", store=kept),
+        Task(subject(encoder(size=32)), scenes(120, "train"), scenes(60, "test"), "scenes", store=kept),
+        base.against(type(base.subject)("x", {"": looking}, Sensor())),
+    ]
+    for number, other in enumerate(others, start=2):
+        other.features("train")
+        assert len(list(tmp_path.iterdir())) == number
+
+
+def test_a_task_for_a_changed_subject_or_other_data_has_features_of_its_own() -> None:
+    base = task()
+    first, _ = base.features("train")
+    assert not torch.equal(replace(base, subject=base.subject.untrained()).features("train")[0], first)
+    few = replace(base, train=subset(base.train, range(50)))
+    assert torch.equal(few.features("train")[0], first[:50])
+
+
+def test_an_encoder_per_view_is_judged_by_itself_and_all_side_by_side() -> None:
+    both = pair()
+    assert both.parts == ["rgb", "depth", "all"]
+    parts = {part: both.features("train", part) for part in both.parts}
+    assert {part: tuple(found.shape) for part, (found, _) in parts.items()} == {
+        "rgb": (40, 16), "depth": (40, 12), "all": (40, 28),
+    }  # fmt: skip
+    assert torch.equal(parts["all"][0], torch.cat([parts["rgb"][0], parts["depth"][0]], 1))
+    with pytest.raises(ValueError, match="part: expected one of 'rgb', 'depth', 'all', got 'x'"):
+        both.features("train", "x")
+
+
+class Shifted(Memory):
+    """Other ids than Memory's."""
+
+    @property
+    def ids(self) -> Tensor:
+        return super().ids + 1_000_000
+
+
+class Torn(Memory):
+    """Every seventh cannot be read."""
+
+    def __getitem__(self, index: int) -> Sample:
+        if index % 7 == 3:
+            raise Unreadable("torn")
+        return super().__getitem__(index)
+
+
+def test_images_that_cannot_be_read_are_left_out_and_nobody_stands_in_for_them() -> None:
+    found, labels = Task(subject(encoder()), Torn(40, 4), Shifted(20, 4), "torn").features("train")
+    there = [row for row in range(40) if row % 7 != 3]
+    assert labels.tolist() == [row % 4 for row in there]
+    whole, _ = features(encoder(), Memory(40, 4))
+    torch.testing.assert_close(found, whole[there], rtol=0, atol=1e-5)
+
+
+def refusing(train: object, test: object) -> Task:
+    return Task(subject(encoder()), train, test, "photos")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (refusing(Memory(20, 4, labelled=False), Shifted(20, 4)), "data: photos has no labels to judge by"),
+        (refusing(Memory(20, 4), Shifted(20, 4, labelled=False)), "data: the test images of photos has no labels"),
+        (refusing(Memory(20, 1), Shifted(20, 1)), "data: photos has one class only"),
+        (refusing(Memory(20, 4), Memory(20, 4)), "data: 20 of the 20 test images of photos are among those to learn"),
+        (refusing(Memory(20, 4), Shifted(20, 5)), "have other classes"),
+    ],
+)
+def test_data_that_nothing_can_be_judged_on_is_refused_in_one_line(made: Task, message: str) -> None:
+    for ask in (made.check, lambda: made.features("train")):
+        with pytest.raises(ValueError, match=message) as refused:
+            ask()
+        assert "\n" not in str(refused.value)
+
+
+def test_an_encoder_that_has_diverged_is_said_to_have() -> None:
+    looking = encoder()
+    with torch.no_grad():
+        next(looking.parameters()).fill_(torch.nan)
+    with pytest.raises(ValueError, match="encoder: patchnet gives NaN or infinite numbers; it has diverged"):
+        task(looking).features("test")
+
+
+def test_the_fingerprint_tells_ids_labels_and_pixels_apart() -> None:
+    data = scenes(60, "test")
+    assert fingerprint(data) == fingerprint(scenes(60, "test"))
+    assert fingerprint(data) != fingerprint(subset(data, range(59)))
+    assert fingerprint(Memory(20, 4)) != fingerprint(Memory(20, 5))
+    assert fingerprint(Memory(20, 4)) != fingerprint(Shifted(20, 4))
+
+
+def test_a_runs_own_data_is_divided_as_in_training(tmp_path: Path) -> None:
+    runs.made(tmp_path / "run")
+    made = prepare(tmp_path / "run")
+    found = build.images(made.subject.run.config)  # type: ignore[union-attr]
+    assert found.test is not None
+    assert torch.equal(made.train.ids, found.train.ids)
+    assert torch.equal(made.test.ids, found.test.ids)
+    assert made.aside
+    assert prepare(tmp_path / "run", {"name": "scenes", "count": 30, "size": 16}).data == "scenes"
+
+
+def test_data_may_be_named_given_in_two_or_kept_aside_from_one() -> None:
+    named = prepare(encoder(), {"name": "scenes", "count": 30, "size": 16})
+    assert (len(named.train), len(named.test), named.aside) == (30, 30, False)
+    two = prepare(encoder(), (scenes(120, "train"), scenes(60, "test")))
+    assert (len(two.train), len(two.test), two.aside) == (120, 60, False)
+    one = prepare(encoder(), scenes(120, "train"))
+    assert torch.equal(one.test.ids, divided(scenes(120, "train")).test.ids)  # type: ignore[union-attr]
+    assert (len(one.train), len(one.test), one.aside) == (108, 12, True)
+
+
+def test_images_without_a_label_are_left_out() -> None:
+    data = scenes(60, "train")
+    assert data.labels is not None
+    some = Own(data._dataset, ids=data.ids, labels=data.labels.where(torch.arange(60) % 3 > 0, -1))
+    made = prepare(encoder(), (some, scenes(60, "test")))
+    assert len(made.train) == 40
+    assert made.train.labels is not None
+    assert int(made.train.labels.min()) >= 0
+
+
+@pytest.mark.parametrize(
+    ("what", "data", "message"),
+    [
+        ("patchnet", None, "data: is needed; give --data"),
+        ("patchnet", Memory(8, 2), "data: (own) has too few labelled images to keep a tenth aside"),
+        ("patchnet", Memory(30, 2, labelled=False), "data: (own) has no labels to judge by"),
+        ("thermal=patchnet", scenes(60, "train"), "no image of view 'thermal'"),
+        ({"thermal": encoder()}, scenes(60, "train"), "data: (own) has no view 'thermal'; it has image"),
+    ],
+)
+def test_what_cannot_be_prepared_is_refused_in_one_line(what: object, data: object, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)) as refused:
+        prepare(what, data)  # type: ignore[arg-type]
+    assert "\n" not in str(refused.value)
+
+
+def test_of_several_views_only_samples_with_all_of_them_count(tmp_path: Path) -> None:
+    for view in ("rgb", "depth"):
+        tiny.pictures(tmp_path / view, 40, classes=2)
+    (tmp_path / "depth" / "class1" / "7.png").unlink()
+    made = prepare({"rgb": encoder(), "depth": encoder(1)}, tmp_path)
+    names = [made.train.name(row) for row in range(len(made.train))]
+    names += [made.test.name(row) for row in range(len(made.test))]
+    assert len(names) == 39
+    assert "class1/7" not in names
+    assert made.features("train", "all")[0].shape == (len(made.train), 32)
+
+
+def test_a_loader_gives_pixels_of_every_view() -> None:
+    both = pair()
+    batch = next(both.loader("train", both.subject.stack("probe-train"), shuffle=True, batch_size=8).epoch(0))
+    assert {name: tuple(look[0].shape) for name, look in batch.views().items()} == {
+        "rgb": (8, 3, 16, 16), "depth": (8, 1, 16, 16),
+    }  # fmt: skip
+    assert len(depths(40, "train")) == 40
+
+
+def test_the_bar_is_silent_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with replace(task(), bar=True).progress(3, "working") as advance:
+        advance()
+        advance(2)
+    assert capsys.readouterr() == ("", "")
