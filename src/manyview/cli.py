@@ -10,7 +10,7 @@ from difflib import get_close_matches
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("manyview.commands:demo", "two minutes of training on generated images"),
     "pretrain": ("manyview.commands:pretrain", "learn an encoder from a folder of images"),
-    "compare": ("manyview.compare.command:command", "train several methods alike and say which is better"),
+    "compare": ("manyview.comparison.command:command", "train several methods alike and say which is better"),
     "evaluate": ("manyview.evaluate.command:command", "how good an encoder is: kNN, linear probes and more"),
     "report": ("manyview.report.command:command", "one HTML page of a run: curves, scores, figures, a map of images"),
     "embed": ("manyview.embeddings.command:command", "the vectors of all images of a folder, in a file"),

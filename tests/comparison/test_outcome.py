@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from manyview.compare.outcome import Outcome, Point, Row, told
+from manyview.comparison.outcome import Outcome, Point, Row, read, told
 
 
 def row(method: str, scores: list[float], *, seeds: tuple[int, ...] = (0, 1, 2)) -> Row:
@@ -51,3 +51,14 @@ def test_all_of_it_goes_into_json() -> None:
     assert plain["against"] == "simclr"
     assert plain["rows"][1]["differences"]["kNN"] == pytest.approx([0.02, 0.03, 0.01])
     assert plain["rows"][0]["images_seen"] == 1280
+
+
+def test_it_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    (tmp_path / "comparison.json").write_text(json.dumps(Outcome(tmp_path, "scenes", [FIRST, SECOND]).plain()))
+    assert read(tmp_path) == Outcome(tmp_path, "scenes", [FIRST, SECOND])
+
+
+def test_a_file_that_is_something_else_is_named(tmp_path: Path) -> None:
+    (tmp_path / "comparison.json").write_text('{"data": "scenes"}')
+    with pytest.raises(ValueError, match=r"comparison.json: is not what `manyview compare` writes"):
+        read(tmp_path)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from manyview import build
-from manyview.compare.plan import entries, looks
+from manyview.comparison.plan import entries, looks
 from manyview.data import Loader, Scenes
 from manyview.views import STACKS
 

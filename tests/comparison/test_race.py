@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from manyview import cli
-from manyview.compare.race import OUTCOME
+from manyview.comparison.outcome import OUTCOME
 from manyview.run import Run
 from tests.tiny import SETTINGS, flags, noise
 

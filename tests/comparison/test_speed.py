@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from manyview.compare.plan import entries
-from manyview.compare.speed import EVERY, STEPS, equal_time
+from manyview.comparison.plan import entries
+from manyview.comparison.speed import EVERY, STEPS, equal_time
 from manyview.config import Config
 
 SECONDS = {"simclr": 0.1, "dcl": 0.2}  # a step

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from manyview.compare.race import OUTCOME, Stopped, compare
+from manyview.comparison.outcome import OUTCOME
+from manyview.comparison.race import Stopped, compare
 from manyview.config import Flat, read_flags
 
 HELP = """usage: manyview compare --data PATH|NAME --methods A,B,... [--epochs N | --minutes T] [--seeds N]

@@ -1,4 +1,4 @@
-"""What a process of a comparison does: `python -m manyview.compare.one SETTINGS`, one run and what memory it took."""
+"""One run of a comparison, in a process of its own, and what memory it took."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 import torch
 
 from manyview.commands import trained
-from manyview.compare.outcome import COST
+from manyview.comparison.outcome import COST
 from manyview.launch import configured, start
 from manyview.whole import whole
 
 
 def main(settings: str) -> int:
-    """The exit code of the run."""
+    """`python -m manyview.comparison.one SETTINGS`: the exit code of the run."""
     config = configured(settings, {})
     try:
         code = trained(lambda: start(config))

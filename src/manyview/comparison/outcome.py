@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from manyview.compare.plan import Entry, looks
+from manyview.comparison.plan import Entry, looks, name_of
 from manyview.run import Run
 
+OUTCOME = "comparison.json"
 COST = "cost.json"  # in a run's folder: what it took, beside its time
 Numbers = Sequence[float]
 
@@ -63,6 +64,10 @@ class Outcome:
         """The names that all methods have."""
         return [name for name in self.rows[0].scores if all(name in row.scores for row in self.rows)]
 
+    def runs(self) -> list[Run]:
+        """One of every method, with its first seed."""
+        return [Run(self.folder / name_of(row.method, row.seeds[0])) for row in self.rows]
+
     def differences(self, row: Row, score: str = "kNN") -> list[float]:
         """To the first method, seed by seed: what the seeds have in common falls out."""
         first = self.rows[0]
@@ -101,6 +106,24 @@ class Outcome:
             for row in self.rows
         ]  # fmt: skip
         return {"data": self.data, "against": self.rows[0].method, "rows": rows}
+
+
+def read(folder: Path) -> Outcome:
+    """What `compare` has written."""
+    path = folder / OUTCOME
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return Outcome(folder, found["data"], [_of_plain(row) for row in found["rows"]])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: is not what `manyview compare` writes: {type(error).__name__} {error}") from None
+
+
+def _of_plain(row: Mapping[str, Any]) -> Row:
+    curves = [[Point(*point) for point in curve] for curve in row["curves"]]
+    return Row(
+        row["method"], tuple(row["seeds"]), row["batch_size"], row["views"], row["steps"], curves, row["scores"],
+        row["seconds"], row["memory"],
+    )  # fmt: skip
 
 
 def told(values: Numbers, sign: str = "") -> str:

@@ -56,7 +56,7 @@ def entries(
     found = []
     for seed in seeds:
         for method in methods:
-            chosen = {**given, "method.name": method, "seed": seed, "out": str(out / f"{method}-{seed}")}
+            chosen = {**given, "method.name": method, "seed": seed, "out": str(out / name_of(method, seed))}
             if epochs is not None:
                 chosen["epochs"] = epochs[method]
             config = configured(recipe and recipe.replace("{method}", method), chosen)
@@ -65,6 +65,11 @@ def entries(
             )  # a recipe's batch is its own affair
             found.append(Entry(method, seed, config if as_it_is else _as_many_views(config)))
     return found
+
+
+def name_of(method: str, seed: int) -> str:
+    """Of the run's folder."""
+    return f"{method}-{seed}"
 
 
 def looks(config: Config) -> int:

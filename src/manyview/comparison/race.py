@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from manyview import build
-from manyview.compare.outcome import Outcome, curve, outcome
-from manyview.compare.plan import Entry, entries
-from manyview.compare.speed import equal_time
+from manyview.comparison.outcome import OUTCOME, Outcome, curve, outcome
+from manyview.comparison.plan import Entry, entries
+from manyview.comparison.speed import equal_time
 from manyview.config import Config, Flat, differences, flat, to_yaml
 from manyview.cores import available
 from manyview.run import CONFIG, ENCODER, Run
 from manyview.whole import whole
 
-PLAN, OUTCOME, SETTINGS = "plan.json", "comparison.json", "settings"
+PLAN, SETTINGS = "plan.json", "settings"
 LATER = "what is done is kept: the same command goes on"
 
 
@@ -82,7 +82,19 @@ def compare(
     found = outcome(folder, os.fspath(data), runs, {entry.folder: _judged(entry, protocols) for entry in runs})
     with whole(folder / OUTCOME) as draft:
         draft.write_text(json.dumps(found.plain(), indent=1), encoding="utf-8")
+    _report(found, say)
     return found
+
+
+def _report(found: Outcome, say: Callable[[str], None]) -> None:
+    """The page; the comparison has ended well, whatever becomes of it."""
+    from manyview.report.page import REPORT, write
+    from manyview.report.parts import reason
+
+    try:
+        say(f"report {write(found.runs(), found.folder / REPORT, compared=found)}")
+    except Exception as error:
+        say(f"no report was written: {reason(error)}; try `manyview report {found.folder}`")
 
 
 def _check(given: Flat, jobs: int, minutes: float | None) -> None:
@@ -151,11 +163,11 @@ def _started(config: Config, jobs: int, *, quiet: bool) -> subprocess.Popen[byte
     """A process of its own for a run: its peak of memory is its own, and it starts with a clean slate."""
     settings = Path(str(config.out)).parent / SETTINGS / f"{Path(str(config.out)).name}.yaml"
     settings.parent.mkdir(parents=True, exist_ok=True)
-    settings.write_text(to_yaml(replace(config, quiet=quiet)), encoding="utf-8")
+    settings.write_text(to_yaml(replace(config, quiet=quiet, report=False)), encoding="utf-8")
     environment = dict(os.environ)
     if jobs > 1:
         environment["OMP_NUM_THREADS"] = str(max(1, available() // jobs))
-    return subprocess.Popen([sys.executable, "-m", "manyview.compare.one", str(settings)], env=environment)
+    return subprocess.Popen([sys.executable, "-m", "manyview.comparison.one", str(settings)], env=environment)
 
 
 def _finish(process: subprocess.Popen[bytes], config: Config) -> None:

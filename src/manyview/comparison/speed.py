@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from manyview import build
-from manyview.compare.plan import Entry
+from manyview.comparison.plan import Entry
 from manyview.config import Config
 from manyview.run import Run
 

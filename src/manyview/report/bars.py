@@ -1,0 +1,90 @@
+"""Numbers by class: bars below one another, and a square table that is darker where numbers are larger."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from manyview.report.frame import (
+    BOTTOM,
+    TOP,
+    WIDTH,
+    Axis,
+    drawing,
+    inside,
+    label_beside,
+    mean,
+    room_beside,
+    short,
+    tick_below,
+    tint,
+    title_below,
+)
+from manyview.report.html import Html, tag
+from manyview.report.scale import Scale
+
+ROW = 22
+AFTER = 48  # pixels for the number after a bar
+WRITTEN = 12  # classes up to which a table has room for its numbers
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A labelled length, and a mark on it where another one is to be compared."""
+
+    name: str
+    value: float
+    mark: float | None = None
+    colour: int = 0
+
+
+def bars(title: str, rows: Sequence[Bar], axis: Axis, *, mark: str = "") -> Html:
+    """Lengths from 0."""
+    left, height = room_beside([row.name for row in rows], 150), TOP + ROW * len(rows) + BOTTOM
+    xs = axis.scale([0.0, *(row.value for row in rows), *(row.mark or 0.0 for row in rows)], left, WIDTH - AFTER)
+    lines = [tick_below(axis, xs, value, TOP - 4, height - BOTTOM) for value in inside(xs, xs.ticks(4))]
+    drawn = [_bar(row, TOP + ROW * number, xs, axis) for number, row in enumerate(rows)]
+    told = "; ".join(f"{row.name} {axis.spoken(round(row.value, 3))}" for row in rows)
+    words = f"{title}: {told}" + (f"; marked: {mark}" if mark else "")
+    return drawing(words, [lines, drawn, title_below(axis.title, xs.end, height)], height)
+
+
+def heat(title: str, shares: Sequence[Sequence[float]], names: Sequence[str], head: str) -> Html:
+    """A row and a column a name; a share from 0 to 1 in each cell."""
+    left = room_beside(names, 110)
+    side = (WIDTH - left - 8) / len(names)
+    bottom = TOP + side * len(names)
+    cells = [
+        _cell(share, left + side * column, TOP + side * row, side, f"{names[row]}, {names[column]}: {share:.0%}")
+        for row, each in enumerate(shares)
+        for column, share in enumerate(each)
+    ]
+    beside = [label_beside(name, left - 6, TOP + side * (number + 0.5)) for number, name in enumerate(names)]
+    below = [_slanted(name, left + side * (number + 0.5), bottom + 10) for number, name in enumerate(names)]
+    upper = tag("text", head, x=left, y=TOP - 10, class_="axis")
+    words = f"{title}: {mean([each[row] for row, each in enumerate(shares)]):.0%} on the diagonal on average"
+    return drawing(words, [upper, cells, beside, below], bottom + 18 + 0.72 * left)
+
+
+def _bar(row: Bar, y: float, xs: Scale, axis: Axis) -> Html:
+    zero, end = xs(0.0), max(xs(row.value), xs(0.0) + 0.5)
+    mark = None if row.mark is None else tag("path", d=f"M{xs(row.mark):g} {y - 1:g}v16", class_="mark")
+    place = {"x": zero, "y": y, "width": round(end - zero, 1), "height": 14, "rx": 2}
+    after = max(end, 0.0 if row.mark is None else xs(row.mark)) + 5
+    value = tag("text", axis.spoken(round(row.value, 3)), x=round(after, 1), y=y + 11, class_="tick")
+    bar = tag("rect", class_=f"bar {tint(row.colour)}", **place)
+    return tag("g", tag("title", row.name), label_beside(row.name, zero - 6, y + 7), bar, mark, value)
+
+
+def _cell(share: float, x: float, y: float, side: float, words: str) -> Html:
+    place = {"x": round(x, 1), "y": round(y, 1), "width": round(side - 1, 1), "height": round(side - 1, 1)}
+    rect = tag("rect", tag("title", words), class_="cell", fill_opacity=round(0.05 + 0.95 * share, 3), **place)
+    if side * WRITTEN < WIDTH - 110 - 8 or share < 0.005:
+        return rect
+    middle = {"x": round(x + side / 2, 1), "y": round(y + side / 2 + 3.5, 1), "text_anchor": "middle"}
+    return tag("g", rect, tag("text", f"{100 * share:.0f}", class_="tick on" if share > 0.5 else "tick", **middle))
+
+
+def _slanted(name: str, x: float, y: float) -> Html:
+    turn = f"translate({x:.1f} {y:.1f}) rotate(-45)"
+    return tag("text", short(name), transform=turn, text_anchor="end", class_="tick")

@@ -1,0 +1,101 @@
+"""What all charts have: an axis with its title, hairlines at round numbers, words for who cannot see it.
+
+All are as wide as a phone, and stand beside one another elsewhere; their colours are the page's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from manyview.report.html import Child, Html, tag
+from manyview.report.scale import Scale, spanning, spoken
+
+WIDTH, HEIGHT = 380, 236
+LEFT, TOP, RIGHT, BOTTOM = 46, 26, 14, 36
+COLOURS = 10
+LETTER = 6.6  # pixels of one, about
+LABEL = 20  # letters of a label at most
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What is shown along one side: a title with its unit, a range if it is not the data's own."""
+
+    title: str
+    low: float | None = None
+    high: float | None = None
+    log: bool = False
+    percent: bool = False
+
+    def scale(self, values: Iterable[float], start: float, end: float, room: float = 0.06) -> Scale:
+        return spanning(values, start, end, low=self.low, high=self.high, log=self.log, room=room)
+
+    def along(self, values: Iterable[float], right: float = RIGHT, room: float = 0.0) -> Scale:
+        """From the left to the right of a chart."""
+        return self.scale(values, LEFT, WIDTH - right, room)
+
+    def upwards(self, values: Iterable[float]) -> Scale:
+        return self.scale(values, HEIGHT - BOTTOM, TOP)
+
+    def spoken(self, value: float) -> str:
+        return f"{spoken(round(100 * value, 6))}%" if self.percent else spoken(value)
+
+
+def drawing(words: str, inside: Child, height: float = HEIGHT, **more: object) -> Html:
+    """An SVG that is read out as `words`."""
+    return tag("svg", inside, viewBox=f"0 0 {WIDTH} {height:.0f}", class_="chart", role="img", aria_label=words, **more)
+
+
+def grid(x: Axis, xs: Scale, y: Axis, ys: Scale) -> list[Html]:
+    """Hairlines and numbers, the titles where they are read first."""
+    beside = [_tick_beside(y, ys, value, xs.end) for value in inside(ys, ys.ticks())]
+    below = [tick_below(x, xs, value, None, HEIGHT - BOTTOM) for value in inside(xs, xs.ticks(5))]
+    upper = tag("text", y.title, x=2, y=13, class_="axis")
+    return [*beside, *below, upper, title_below(x.title, xs.end, HEIGHT)]
+
+
+def inside(scale: Scale, values: Iterable[float]) -> list[float]:
+    return [value for value in values if scale.low - 1e-12 <= value <= scale.high * (1 + 1e-9) + 1e-12]
+
+
+def tick_below(axis: Axis, xs: Scale, value: float, top: float | None, bottom: float) -> Html:
+    """A number below the chart, and from `top` on a hairline above it."""
+    line = None if top is None else tag("path", d=f"M{xs(value):g} {top:g}V{bottom:g}", class_="grid")
+    text = tag("text", axis.spoken(value), x=xs(value), y=bottom + 15, text_anchor="middle", class_="tick")
+    return tag("g", line, text)
+
+
+def title_below(title: str, end: float, height: float) -> Html:
+    return tag("text", title, x=end, y=height - 3, text_anchor="end", class_="axis")
+
+
+def label_beside(name: str, x: float, y: float) -> Html:
+    """The name of a row, left of it."""
+    return tag("text", short(name), x=round(x, 1), y=round(y + 4, 1), text_anchor="end", class_="tick")
+
+
+def room_beside(names: Sequence[str], most: float) -> float:
+    """Pixels that the names of rows need."""
+    return min(most, max(40.0, 10 + LETTER * max(len(short(name)) for name in names)))
+
+
+def short(name: str) -> str:
+    return name if len(name) <= LABEL else f"{name[: LABEL - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def tint(colour: int) -> str:
+    """The class of what has this colour."""
+    return f"c{colour % COLOURS}"
+
+
+def mean(values: Sequence[float]) -> float:
+    finite = [value for value in values if math.isfinite(value)]
+    return sum(finite) / len(finite) if finite else math.nan
+
+
+def _tick_beside(axis: Axis, ys: Scale, value: float, right: float) -> Html:
+    line = tag("path", d=f"M{LEFT} {ys(value):g}H{right:g}", class_="grid")
+    text = tag("text", axis.spoken(value), x=LEFT - 6, y=ys(value) + 3.5, text_anchor="end", class_="tick")
+    return tag("g", line, text)

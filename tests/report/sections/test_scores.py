@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from manyview.evaluate.results import Result, put
+from manyview.report.sections.scores import scores
+from manyview.report.told import told
+from manyview.run import Run
+from tests.report.test_told import copy, measured
+
+KNN = {"step": 0, "epoch": 0, "knn": 0.25}, {"step": 10, "epoch": 1, "knn": 0.5}
+
+
+def result(**fields: object) -> Result:
+    usual: dict[str, object] = {
+        "protocol": "linear-fast", "settings": {"most": 100}, "scores": {"top1": 0.625, "chosen C": 0.1},
+        "data": {"name": "<i>birds"}, "seed": 0, "subject": {}, "version": "0", "when": "2026-01-01",
+        "untrained": {"top1": 0.375}, "supervised": {"top1": 0.875},
+    }  # fmt: skip
+    return Result(**{**usual, **fields})  # type: ignore[arg-type]
+
+
+def test_a_score_stands_beside_its_baselines_and_protocol(run: Run, tmp_path: Path) -> None:
+    found = measured(copy(run, tmp_path / "a"), *KNN)
+    put(found.folder, result())
+    text = scores([found])
+    for expected in ("62.5", "+25.0", "37.5", "87.5", "most 100", "chosen C 0.1", "on &lt;i&gt;birds, seed 0"):
+        assert expected in text
+    assert ">50.0<" in text
+    assert "manyview evaluate" not in text
+
+
+def test_what_was_not_measured_has_no_column_and_a_hint_says_how(run: Run, tmp_path: Path) -> None:
+    text = scores([measured(copy(run, tmp_path / "a"), *KNN)])
+    assert "supervised" not in text
+    assert "manyview evaluate" in text
+
+
+def test_the_best_epoch_is_told_beside_the_last_never_alone(run: Run, tmp_path: Path) -> None:
+    text = scores([measured(copy(run, tmp_path / "a"), *KNN, {"step": 20, "epoch": 2, "knn": 0.4})])
+    assert "kNN, last epoch (best 50.0%)" in text
+    assert ">40.0<" in text
+
+
+def test_without_any_score_the_section_says_why(run: Run, tmp_path: Path) -> None:
+    assert "is left out: the data has no labels" in scores(told([copy(run, tmp_path / "a")]))
+
+
+def test_damaged_results_are_told_and_the_rest_is_shown(run: Run, tmp_path: Path) -> None:
+    found = measured(copy(run, tmp_path / "a"), *KNN)
+    (found.folder / "results.json").write_text("{")
+    text = scores([found])
+    assert "is damaged" in text
+    assert ">50.0<" in text
+
+
+def test_a_sweep_of_many_scores_does_not_fill_the_page(run: Run, tmp_path: Path) -> None:
+    found = measured(copy(run, tmp_path / "a"), *KNN)
+    put(found.folder, result(protocol="knn-sweep", scores={f"k={i}": 0.5 for i in range(30)}))
+    text = scores([found])
+    assert text.count("knn-sweep k=") == 8
+    assert "22 more scores are in results.json" in text
+
+
+def test_runs_are_rows_with_their_names(run: Run, other: Run) -> None:
+    text = scores(told([run, other]))
+    assert 'scope="row" class="name c0">dcl<' in text
+    assert 'scope="row" class="name c1">simclr<' in text
