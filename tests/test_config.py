@@ -177,9 +177,10 @@ def test_without_data_it_says_what_to_give() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "expected"),
     [
-        ("epochs", "1.5", "a whole number"),
-        ("epochs", "true", "a whole number"),
-        ("epochs", "", "a whole number"),
+        ("batch_size", "1.5", "a whole number"),
+        ("batch_size", "true", "a whole number"),
+        ("batch_size", "", "a whole number"),
+        ("epochs", "true", "a number"),
         ("optimizer.lr", "fast", "a number"),
         ("optimizer.lr", "true", "a number"),
         ("quiet", "maybe", "true or false"),
@@ -204,7 +205,8 @@ def test_a_wrong_type_is_one_line_with_key_value_and_what_was_expected(key: str,
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        *(("epochs", value) for value in (1.5, "many", [1], True, None)),
+        *(("batch_size", value) for value in (1.5, "many", [1], True, None)),
+        *(("epochs", value) for value in ("many", [1], True, None)),
         *(("quiet", value) for value in ("maybe", 3)),
         *(("snapshots", value) for value in (3, [1.5])),
         ("encoder.options", 3),
@@ -458,7 +460,7 @@ def test_a_list_and_a_tuple_of_the_same_are_no_difference() -> None:
         ("--lr 0", "optimizer.lr: expected a number above 0, got 0"),
         ("--weight-decay -1", "optimizer.weight_decay: expected at least 0, got -1"),
         ("--clip 0", "clip: expected a number above 0, got 0"),
-        ("--epochs 0", "epochs: expected at least 1, got 0"),
+        ("--epochs 0", "epochs: expected a number above 0, got 0"),
         ("--knn-every -1", "knn_every: expected at least 0, got -1"),
         ("--max-broken 1.5", "max_broken: expected a share from 0 to 1, got 1.5"),
         ("--snapshots 0", "snapshots: expected epochs, counted from 1, got 0"),
@@ -506,7 +508,7 @@ def test_the_method_is_built_from_its_parts_and_the_seed_alone() -> None:
 def test_a_flag_without_its_value_is_asked_for_it() -> None:
     with pytest.raises(ValueError, match=r"^data\.name: expected a text, got none; write --data VALUE"):
         resolve({}, read_flags(["--data"]))
-    with pytest.raises(ValueError, match=r"^epochs: expected a whole number, got none"):
+    with pytest.raises(ValueError, match=r"^epochs: expected a number, got none"):
         flags("--epochs")
     with pytest.raises(ValueError, match="for data write --data photos"):
         read_flags(["photos"])

@@ -37,8 +37,9 @@ def test_a_picture_becomes_what_evaluation_sees(height: int, width: int) -> None
 def test_the_normalisation_is_the_one_it_is_given() -> None:
     raw = picture(32, 32)
     mean, std = (torch.tensor(numbers).view(3, 1, 1) for numbers in CIFAR)
-    made = Preprocess(32, picture=Sensor(*CIFAR, colour=True))(raw)
-    torch.testing.assert_close(made[0], (raw / 255 - mean) / std)
+    preprocess = Preprocess(32, picture=Sensor(*CIFAR, colour=True))
+    torch.testing.assert_close(preprocess(raw)[0], (raw / 255 - mean) / std)
+    assert (preprocess.picture.mean, preprocess.picture.std) == CIFAR
 
 
 def test_a_file_an_image_and_a_tensor_are_the_same_picture(tmp_path: Path) -> None:

@@ -447,7 +447,7 @@ def _said(hint: Any) -> str:
     if origin is Literal:
         return "one of " + ", ".join(map(str, within))
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(_said(each) for each in within)
+        return " or ".join(_said(each) for each in within if each is not int or float not in within)
     if origin in (tuple, list, Sequence):
         many = f" of {len(within)}" if origin is tuple and Ellipsis not in within else ""
         return f"a list{many}, each {_said(within[0])}"

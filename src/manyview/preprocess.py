@@ -21,13 +21,13 @@ class Preprocess:
 
     Files are read as training reads them: turned as EXIF says, transparency over white, 16 bits scaled to 8.
 
-    A list of them becomes (n, C, size, size).
+    A list of them becomes (n, C, size, size). `picture` is the normalisation of pictures of three channels.
 
     >>> x = preprocess(["cat.jpg", "dog.jpg"])
     """
 
     def __init__(self, size: int, channels: int = 3, picture: Sensor = PICTURE) -> None:
-        self.size, self.channels = size, channels
+        self.size, self.channels, self.picture = size, channels, picture
         self._stack = Stack(STACKS["probe-test"](size).looks, picture=picture)
 
     def __repr__(self) -> str:

@@ -103,7 +103,7 @@ def conclude(log: RunLog, run: Progress, folder: Path, config: Config, images: I
         log.warn(line)
     if run.knn is not None and run.untrained_knn is not None and images.test is not None:
         gained, count = run.knn - run.untrained_knn, min(len(images.test), config.knn_queries)
-        doubt = math.sqrt(2 * run.knn * (1 - run.knn) / count)  # of a difference, one standard deviation
+        doubt = math.sqrt(sum(p * (1 - p) for p in (run.knn, run.untrained_knn)) / count)  # one standard deviation
         log.say(
             f"kNN {run.knn:.1%}, untrained {run.untrained_knn:.1%} "
             f"({100 * gained:+.1f} points, give or take {100 * doubt:.1f} on {count:,} images)"

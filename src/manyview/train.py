@@ -127,7 +127,7 @@ def train(config: Config, own: Dataset | None = None) -> Run:
                 tell.introduce(log, config, images, method, run, cautions)
                 if score is not None and run.step == 0:
                     run.untrained_knn = run.scored(score(method.towers.encoder()))
-                    tell.knn(log, run, validate())
+                    tell.knn(log, run, validate(progress=_progress(config, run)))
                 log.begin()
 
         # The loop
@@ -158,7 +158,7 @@ def train(config: Config, own: Dataset | None = None) -> Run:
                             raise _diverged("a weight is NaN or infinite", config, run, batch, method, folder)
                         if score is not None and to_score:
                             run.scored(score(method.towers.encoder()))
-                            tell.knn(log, run, validate())
+                            tell.knn(log, run, validate(progress=_progress(config, run)))
                             clock.lap()  # scoring and saving are no part of the training's time
                         if report:
                             tell.report(log, run, measured, loader, batch.views(tell.FEW)[images.view][0], norm, lr)
@@ -185,7 +185,8 @@ def train(config: Config, own: Dataset | None = None) -> Run:
             if log is not None:
                 go_on = f"the run is saved; free some space and: {resume(folder, world)}"
                 with naming_full_disk(folder / ENCODER, lambda: go_on):
-                    encoders.save(method.towers.encoder(), folder / ENCODER)
+                    seen = build.picture(config)
+                    encoders.save(method.towers.encoder(), folder / ENCODER, picture=(seen.mean, seen.std))
                 tell.conclude(log, run, folder, config, images, loader)
                 if config.report:
                     from manyview.report.page import after_training  # takes a second to import
@@ -363,7 +364,7 @@ def _save(
 
 def _forward_backward(engine: Engine, config: Config, batch: Batch, view: str, run: Progress) -> Stepped:
     """The step's gradient, in the parameters."""
-    progress = min(1.0, (run.step // run.per_epoch + 1) / config.epochs)
+    progress = _progress(config, run)
 
     def looks(rows: slice) -> list[Tensor]:
         return [look.contiguous(memory_format=torch.channels_last) for look in batch.views(rows)[view]]
@@ -371,6 +372,11 @@ def _forward_backward(engine: Engine, config: Config, batch: Batch, view: str, r
     if config.micro_batch and config.micro_batch < len(batch):
         return micro_batches(engine, looks, batch.ids, step=run.step, size=config.micro_batch, progress=progress)
     return whole_batch(engine, looks, batch.ids, step=run.step, progress=progress)
+
+
+def _progress(config: Config, run: Progress) -> float:
+    """The share of the run that is done after this epoch, which a loss may depend on."""
+    return min(1.0, (run.step // run.per_epoch + 1) / config.epochs)
 
 
 def _finite(method: Method) -> bool:
@@ -465,10 +471,10 @@ def _scorer(images: build.Images, config: Config, device: torch.device) -> Score
 
 def _validation(
     images: build.Images, config: Config, method: Method, device: torch.device
-) -> Callable[[], dict[str, float]]:
+) -> Callable[..., dict[str, float]]:
     """What the loss would say of one batch of images kept aside; their views are made once."""
     if images.test is None or not config.knn_every:
-        return dict
+        return lambda progress: {}
     size, views = min(config.batch_size, len(images.test), VALIDATED), build.stack(config, method.looks)
     loader = Loader(images.test, views, size, seed=config.seed, device=device, workers=config.workers, max_broken=1.0)
     batch = next(loader.epoch(0))

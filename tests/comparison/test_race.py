@@ -15,7 +15,7 @@ import pytest
 from manyview import cli
 from manyview.comparison.outcome import OUTCOME
 from manyview.run import Run
-from tests.tiny import SETTINGS, flags, noise
+from tests.tiny import SETTINGS, flags, pictures
 
 METHODS = ["--methods", "simclr,cacr", "--seeds", "1"]
 
@@ -56,6 +56,30 @@ def test_other_settings_in_the_same_folder_are_refused(compared: Path, capsys: p
     assert "optimizer.lr" in capsys.readouterr().err
 
 
+def test_other_images_in_the_same_folder_are_refused(
+    compared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = pictures(tmp_path / "data", 54, classes=2, flat=True)  # of the same names
+    assert cli.main(["compare", *flags(out=compared, data=other), *METHODS]) == 2
+    assert "comparison on other images" in capsys.readouterr().err
+
+
+def test_its_page_compares_the_methods(compared: Path) -> None:
+    page = (compared / "report.html").read_text()
+    assert 'id="comparison"' in page
+    assert "kNN by time" in page
+    assert "against simclr" in page
+
+
+def test_what_fails_is_left_out_and_the_others_go_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "simclr-0").write_text("a file where its folder should be")
+    assert compare(tmp_path) == 1
+    said = capfd.readouterr()
+    assert "simclr, seed 0 has failed" in said.out
+    assert "left out: simclr, seed 0" in said.err
+    assert "| cacr | 3 x 5 |" in said.out
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     [
@@ -79,8 +103,12 @@ def test_what_is_needed_is_named(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
-def test_stopped_halfway_it_goes_on(tmp_path: Path) -> None:
-    """Ctrl-C in the second run: the first is kept, the second goes on, and the end is that of a run never stopped."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stopped_halfway_it_goes_on(tmp_path: Path, number: signal.Signals) -> None:
+    """Ctrl-C, or a cluster's signal to the first process alone, in the second run.
+
+    The first is kept, the second goes on, and the end is that of a comparison never stopped.
+    """
     settings = [*flags(out=tmp_path, **{**SETTINGS, "epochs": "30"}), *METHODS]
     command = [sys.executable, "-m", "manyview", "compare", *settings]
     process = subprocess.Popen(command, start_new_session=True)
@@ -88,7 +116,7 @@ def test_stopped_halfway_it_goes_on(tmp_path: Path) -> None:
     while not second.is_file() or len(second.read_text().splitlines()) < 3:
         assert process.poll() is None
         time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGINT)
+    os.killpg(process.pid, number) if number == signal.SIGINT else process.terminate()
     assert process.wait(60) == 130
     assert not (tmp_path / "cacr-0" / "encoder.safetensors").exists()
     assert subprocess.run(command).returncode == 0
@@ -104,7 +132,7 @@ def test_stopped_halfway_it_goes_on(tmp_path: Path) -> None:
 def test_in_equal_time_the_faster_gets_more_epochs(tmp_path: Path) -> None:
     more = [word for word in flags(out=tmp_path) if word not in ("--epochs", "2")]
     assert cli.main(["compare", *more, *METHODS, "--minutes", "0.05"]) == 0
-    epochs = json.loads((tmp_path / "plan.json").read_text())["epochs"]
+    measured = json.loads((tmp_path / "plan.json").read_text())["epochs"]
+    epochs = {method: each["epochs"] for method, each in measured.items()}
     assert epochs["simclr"] > epochs["cacr"] > 0  # two views of a picture against five
     assert Run(tmp_path / "simclr-0").config.epochs == epochs["simclr"]
-    assert noise().is_dir()

@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from manyview.encoders import Encoder, create, load, load_into, save
+from manyview.encoders.weights import normalisation
 
 SMALL: dict[str, Any] = {"size": 16, "widths": (8, 12), "blocks": (1, 1)}
 
@@ -179,3 +180,38 @@ def test_the_same_encoder_gives_the_same_bytes(encoder: Encoder, tmp_path: Path)
     for number in range(8):
         save(encoder, tmp_path / f"{number}.safetensors")
     assert len({path.read_bytes() for path in tmp_path.iterdir()}) == 1
+
+
+def test_the_normalisation_of_pictures_is_kept_where_it_is_known(encoder: Encoder, tmp_path: Path) -> None:
+    path, seen = tmp_path / "net.safetensors", ((0.5, 0.25, 0.125), (0.25, 0.5, 1.0))
+    save(encoder, path)
+    assert normalisation(load(path)) is None
+    save(encoder, path, picture=seen)
+    again = load(path)
+    assert normalisation(again) == seen
+    assert_same(again, encoder)
+    save(again, path)  # what it was trained on it takes along
+    load_into(encoder, path)
+    assert normalisation(encoder) == seen
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "x",
+        "[]",
+        '{"mean": [0.5]}',
+        '{"mean": [0.5], "std": [0]}',
+        '{"mean": [0.5], "std": [1, 1]}',
+        '{"mean": [NaN], "std": [1]}',
+        '{"mean": 1, "std": 1}',
+        '{"mean": ["a"], "std": [1]}',
+    ],
+)
+def test_a_normalisation_that_makes_no_sense_is_one_line(told: str, encoder: Encoder, tmp_path: Path) -> None:
+    path = tmp_path / "net.safetensors"
+    recipe = {"manyview_encoder": "1", "name": json.dumps(encoder.name), "options": json.dumps(encoder.options)}
+    save_file(encoder.network.state_dict(), path, metadata={**recipe, "picture": told})
+    with pytest.raises(ValueError, match="its normalisation of pictures") as refused:
+        load(path)
+    assert "\n" not in str(refused.value)

@@ -85,6 +85,18 @@ def test_the_table_tells_gains_in_points_and_what_there_is_no_room_for() -> None
     assert row.split()[-4:] == ["top1", "50.0%", "10.0%", "+40.0"]
 
 
+def test_results_with_and_without_the_supervised_network_are_one_table() -> None:
+    data = {"name": "scenes", "train": 10, "test": 10, "classes": 9, "aside": False}
+    judged = {"name": "a", "encoder": "patchnet", "size": 32, "trained": True}
+    one = replace(ONE, data=data, subject=judged, scores={"top1": 0.5})
+    both = [replace(one, supervised={"top1": 0.8}), replace(one, protocol="linear-fast")]
+    for results in (both, both[::-1]):
+        told = report(results).splitlines()
+        assert next(line for line in told if line.startswith("knn")).endswith("80.0%")
+        assert next(line for line in told if line.startswith("linear-fast")).endswith("+40.0")
+        assert sum(line.endswith("supervised") for line in told) == 1
+
+
 def test_help_names_the_settings_of_all_protocols(capsys: pytest.CaptureFixture[str]) -> None:
     assert evaluate("--help") == 0
     out = " ".join(capsys.readouterr().out.split())

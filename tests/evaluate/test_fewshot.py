@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
 
+from manyview.contract import Sample
+from manyview.data import Unreadable
+from manyview.evaluate import Task, subject
 from manyview.evaluate.fewshot import drawn, fewshot
+from tests.data.fakes import Memory
 from tests.evaluate.pictures import easy, encoder, pair, task
 
 
@@ -51,8 +56,34 @@ def test_one_draw_has_no_deviation_and_views_have_their_own_scores() -> None:
         ({"shots": (500,)}, r"shots: expected numbers from 1 to \d+, the images of the smallest class, got \(500,\)"),
         ({"shots": ()}, "shots: expected"),
         ({"shots": (1,), "draws": 0}, "draws: expected 1 or more, got 0"),
+        ({"shots": (2,), "cs": ()}, "cs: expected numbers above 0"),
+        ({"shots": (2,), "cs": (0.1, -1.0)}, "cs: expected numbers above 0"),
     ],
 )
 def test_shots_that_the_data_has_not_are_refused(settings: dict[str, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         list(fewshot(task(encoder()), **settings))  # type: ignore[arg-type]
+
+
+class Others(Memory):
+    """Other ids than Memory's."""
+
+    @property
+    def ids(self) -> Tensor:
+        return super().ids + 1_000_000
+
+
+class Torn(Memory):
+    """Of each class four can be read."""
+
+    def __getitem__(self, index: int) -> Sample:
+        if index >= 16:
+            raise Unreadable("torn")
+        return super().__getitem__(index)
+
+
+def test_images_that_cannot_be_read_are_no_shots() -> None:
+    judged = Task(subject(encoder()), Torn(20, 4), Others(20, 4), "torn")
+    assert list(fewshot(judged, shots=(4,), draws=1, cs=(0.1,)))
+    with pytest.raises(ValueError, match=r"shots: expected numbers from 1 to 4, .* got \(5,\)"):
+        list(fewshot(judged, shots=(5,), draws=1))

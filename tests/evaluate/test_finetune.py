@@ -13,9 +13,12 @@ from tests.evaluate.pictures import easy, pair, task
 
 
 def test_the_numbers_are_swavs() -> None:
-    recipe = RECIPES["swav"]
-    assert (recipe.lr, recipe.lr_head, recipe.batch_size, recipe.epochs, recipe.weight_decay) == (0.01, 0.2, 256, 20, 0)
-    assert [recipe.share(epoch) for epoch in (0, 11, 12, 15, 16, 19)] == pytest.approx([1, 1, 0.2, 0.2, 0.04, 0.04])
+    assert {name: (each.lr, each.lr_head) for name, each in RECIPES.items()} == {
+        "swav-1": (0.02, 5.0), "swav-10": (0.01, 0.2),
+    }  # fmt: skip
+    for recipe in RECIPES.values():
+        assert (recipe.batch_size, recipe.epochs, recipe.weight_decay) == (256, 20, 0)
+        assert [recipe.share(epoch) for epoch in (0, 11, 12, 15, 16, 19)] == pytest.approx([1, 1, 0.2, 0.2, 0.04, 0.04])
 
 
 def test_the_whole_network_learns_and_the_subject_stays_as_it_is() -> None:
@@ -66,7 +69,7 @@ def test_each_view_and_all_of_them_are_scored() -> None:
 def test_what_cannot_be_used_is_refused_in_one_line() -> None:
     with pytest.raises(ValueError, match="no labels"):
         list(finetune(replace(task(), train=Memory(30, 3, labelled=False))))
-    with pytest.raises(ValueError, match=r"^recipe: expected one of swav, got 'x'$"):
+    with pytest.raises(ValueError, match=r"^recipe: expected one of swav-1, swav-10, got 'x'$"):
         list(finetune(task(), recipe="x"))
     with pytest.raises(ValueError, match=r"^lr: with 1e\+20 and 0\.2 the loss is no number any more in epoch"):
         list(finetune(task(), lr=1e20, epochs=3))

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from manyview.evaluate.halfway import Halfway
 from manyview.evaluate.store import Store
@@ -31,6 +32,18 @@ def test_a_file_that_is_damaged_means_a_fresh_start(tmp_path: Path) -> None:
     for content in (b"", b"nonsense", kept.path.read_bytes()[:100]):
         kept.path.write_bytes(content)
         assert kept.restore(head(), [adam(model)]) == []
+
+
+def test_a_file_of_another_model_means_a_fresh_start(tmp_path: Path) -> None:
+    kept, other, model = Halfway(tmp_path / "x.halfway", 0.0), nn.Sequential(head(), nn.Linear(3, 3)), head()
+    kept.save(other, [adam(other)], [[0.5]])
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    assert kept.restore(model, [adam(model)]) == []
+    kept.save(model, [adam(model), adam(model)], [[0.5]])  # the weights fit, the optimisers do not
+    with torch.no_grad():
+        model.weight.add_(1)
+    assert kept.restore(model, [adam(model)]) == []
+    assert torch.equal(model.weight, before["weight"] + 1)
 
 
 def test_another_subject_does_not_go_on_from_this_one(tmp_path: Path) -> None:

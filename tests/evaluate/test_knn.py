@@ -190,3 +190,19 @@ print(peak() - before)
 def test_a_million_bank_vectors_take_well_under_a_gigabyte() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=600)
     assert int(done.stdout) / 1024 < 400
+
+
+def test_a_class_without_a_vote_is_not_among_the_top_five() -> None:
+    judged = pictures.task()
+    (bank, labels), (queries, right) = judged.features("train"), judged.features("test")
+    votes = knn_votes(bank, labels, queries, k=1)
+    voted = float((votes.gather(1, right[:, None]) > 0).double().mean())
+    scores = dict(nearest(judged, k=1))
+    assert scores["top5"] == scores["top1"] == pytest.approx(voted)
+
+
+def test_many_numbers_in_half_precision_are_finite_numbers() -> None:
+    bank, labels = drawn(60)
+    bank = (bank.abs() * 1000).half()
+    assert torch.isinf(bank.sum())
+    assert knn(bank, labels, bank, labels, k=1) == 1.0

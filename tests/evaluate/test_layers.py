@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 import torch
 
 from manyview.encoders import create
@@ -46,3 +49,12 @@ def test_encoders_of_different_depths_are_probed_by_themselves_only() -> None:
     shallow = create("patchnet", channels=1, size=16, widths=(8,), blocks=(1,))
     both = Task(subject({"rgb": encoder(), "depth": shallow}), depths(40, "train"), depths(20, "test"), "scenes")
     assert not any(name.startswith("all") for name in dict(layers(both, dims=64, cs=(0.01,))))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"cs": ()}, "cs: expected numbers above 0"), ({"held_out": 1.0}, "held_out: expected a share between 0 and 1")],
+)
+def test_what_linear_fast_refuses_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        list(layers(easy(), **settings))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from manyview import __version__
-from manyview.evaluate import PROTOCOLS, Store, evaluate, prepare
+from manyview.evaluate import PROTOCOLS, Store, Subject, evaluate, prepare
 from manyview.evaluate import protocols as table
 from manyview.evaluate.results import read
 from manyview.evaluate.task import Scores, Task
@@ -168,3 +168,16 @@ def test_what_is_not_there_is_named(settings: dict[str, Any], protocols: list[st
     with pytest.raises(ValueError) as refused:  # noqa: PT011
         evaluate(encoder(), DATA, protocols, settings=settings)
     assert str(refused.value).startswith(message)
+
+
+def test_the_untrained_network_looks_once_for_all_protocols(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Subject] = []
+    real = Subject.untrained
+
+    def counted(judged: Subject) -> Subject:
+        made.append(real(judged))
+        return made[-1]
+
+    monkeypatch.setattr(Subject, "untrained", counted)
+    evaluate(encoder(), DATA, ["knn", "retrieval"], settings={"knn": {"k": 5}, "retrieval": {"ks": (1,)}})
+    assert len(made) == 1

@@ -8,7 +8,8 @@ import torch
 from manyview.data import Dataset, subset
 from manyview.evaluate.finetune import finetune
 from manyview.evaluate.linear import linear
-from manyview.evaluate.semi import semi, some_of_each_class
+from manyview.evaluate.semi import PROTOCOLS, semi, some_of_each_class
+from manyview.evaluate.task import Scores, Task
 from tests.data.fakes import Memory
 from tests.evaluate.pictures import easy, shades, task
 
@@ -61,10 +62,25 @@ def test_one_and_ten_percent_are_the_usual() -> None:
     assert names == ["1% top1", "10% top1"]
 
 
+def test_one_percent_has_other_rates_than_ten(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[tuple[str, float | None]] = []
+
+    def told(task: Task, *, recipe: str, lr_head: float | None, **others: object) -> Scores:
+        called.append((recipe, lr_head))
+        yield "top1", 0.5
+
+    monkeypatch.setitem(PROTOCOLS, "finetune", told)
+    list(semi(easy(), fractions=(0.01, 0.1, 1.0)))
+    list(semi(easy(), fractions=(0.01,), recipe="swav-10", lr_head=3.0))
+    assert called == [("swav-1", None), ("swav-10", None), ("swav-10", None), ("swav-10", 3.0)]
+    with pytest.raises(ValueError, match=r"^lr_head: is for mode 'finetune'"):
+        list(semi(easy(), mode="linear", lr_head=1.0))
+
+
 def test_a_recipe_is_the_protocols() -> None:
     by_name = list(semi(easy(), mode="linear", recipe="jcl-ablation", epochs=1))
     assert by_name == list(semi(easy(), mode="linear", lr=10.0, epochs=1))
-    with pytest.raises(ValueError, match=r"^recipe: expected one of swav, got 'moco'$"):
+    with pytest.raises(ValueError, match=r"^recipe: expected one of swav-1, swav-10, got 'moco'$"):
         list(semi(easy(), recipe="moco"))
 
 

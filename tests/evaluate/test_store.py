@@ -76,6 +76,48 @@ def test_rows_that_could_not_be_looked_at_are_left_out(tmp_path: Path) -> None:
         assert len(seen) == len(rows)
 
 
+def test_rows_that_have_become_readable_are_looked_at(tmp_path: Path) -> None:
+    Store(tmp_path).features(KEY, COUNT, Looking(unreadable=(0, 1500, 1501)))
+    asked: list[list[int]] = []
+
+    def readable(rows: Tensor) -> Tensor:
+        asked.append(rows.tolist())
+        return rows[rows != 1501]
+
+    mending = Looking()
+    rows, seen = Store(tmp_path).features(KEY, COUNT, mending, readable)
+    assert asked == [[0, 1500, 1501]]
+    assert mending.pieces == [0]  # both rows at once
+    assert rows.tolist() == seen[:, 0].tolist() == [row for row in range(COUNT) if row != 1501]
+    again, _ = Store(tmp_path).features(KEY, COUNT, mending, lambda rows: rows[:0])  # they are kept
+    assert torch.equal(again, rows)
+    assert mending.pieces == [0]
+
+
+def test_a_folder_that_is_only_to_be_read_from_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looking = Looking()
+    Store(tmp_path).features(KEY, COUNT, looking)
+
+    def refused(*_: object) -> None:
+        raise PermissionError("read-only file system")
+
+    monkeypatch.setattr(os, "utime", refused)
+    assert len(Store(tmp_path).features(KEY, COUNT, looking)[0]) == COUNT
+    assert looking.pieces == [0, 1, 2]
+
+
+def test_trainings_that_were_interrupted_count_and_go_too(tmp_path: Path) -> None:
+    old, mine = tmp_path / f"{OTHER}.halfway", tmp_path / "notes.halfway"
+    for file in (old, mine):
+        file.write_bytes(b"x" * 1000)
+        os.utime(file, (1, 1))
+    Store(tmp_path).features(KEY, COUNT, Looking())
+    assert old.exists()
+    size = sum(file.stat().st_size for file in (tmp_path / KEY).iterdir())
+    Store(tmp_path, limit=size + 500).trim(KEY)
+    assert sorted(each.name for each in tmp_path.iterdir()) == sorted([KEY, mine.name])
+
+
 def test_what_was_not_used_for_longest_goes_when_there_is_too_much(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.features(KEY, COUNT, Looking())

@@ -10,12 +10,12 @@ import torch
 from safetensors.torch import save_file
 from torch.utils.data import TensorDataset
 
-from manyview import build
+from manyview import build, encoders
 from manyview.data import Own
 from manyview.encoders import create, save
 from manyview.evaluate import Subject, subject
-from manyview.evaluate.subject import run_of
-from manyview.run import Run
+from manyview.evaluate.subject import run_of, weights_of
+from manyview.run import Run, load
 from manyview.views import PICTURE, Sensor
 from tests.evaluate.pictures import depths, encoder
 from tests.evaluate.runs import made
@@ -40,6 +40,25 @@ def test_a_run_is_named_by_its_folder_or_its_encoder_and_sees_as_it_was_trained(
         assert found.trained
 
 
+def test_an_encoder_sees_as_it_was_trained_wherever_it_is(run: Run, tmp_path: Path) -> None:
+    trained = build.picture(run.config)
+    looking, away = load(run), tmp_path / "away.safetensors"
+    assert subject(looking).picture == trained
+    save(looking, away)
+    assert subject(away).picture == trained
+    assert subject(encoders.load(away)).picture == trained
+    other = tmp_path / "resnet.safetensors"
+    save(create("torchvision/resnet18", size=32), other, picture=(trained.mean, trained.std))
+    assert subject("torchvision/resnet18", size=32, weights=other).picture == trained
+    assert subject(encoder()).picture == PICTURE
+
+
+def test_only_pictures_of_three_channels_are_normalised_as_pictures() -> None:
+    deep = create("patchnet", channels=1, size=32)
+    found = subject({"rgb": "timm/vit_tiny_patch16_224", "depth": deep}, size=32)
+    assert found.stack().sensor("depth", torch.zeros(1, 1, 1, dtype=torch.uint8)) == Sensor()
+
+
 def test_untrained_is_the_run_as_it_began(run: Run) -> None:
     began = build.method(run.config, 3).towers.encoder().network.state_dict()
     fresh = subject(run).untrained()
@@ -47,6 +66,22 @@ def test_untrained_is_the_run_as_it_began(run: Run) -> None:
         assert torch.equal(value, began[name]), name
     assert not fresh.trained
     assert fresh.mark != subject(run).mark
+
+
+def test_untrained_is_what_a_run_began_with_though_that_was_not_drawn(tmp_path: Path) -> None:
+    start = encoder(5, size=32)
+    save(start, tmp_path / "start.safetensors")
+    fresh = subject(made(tmp_path / "run", encoder__pretrained=tmp_path / "start.safetensors")).untrained()
+    assert fresh.marks == {"": weights_of(start)}
+    assert fresh.untrained().mark == fresh.mark
+
+
+def test_each_view_begins_as_its_own_run_did(run: Run, tmp_path: Path) -> None:
+    other = made(tmp_path / "other", seed=8)
+    both = subject({"rgb": run, "thermal": other}).untrained()
+    assert both.marks["rgb"] == subject(run).untrained().marks[""]
+    assert both.marks["thermal"] == subject(other).untrained().marks[""]
+    assert not both.trained
 
 
 def test_a_name_draws_its_weights_from_the_seed_and_leaves_others_random_numbers_alone() -> None:

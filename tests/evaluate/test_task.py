@@ -112,6 +112,36 @@ def test_images_that_cannot_be_read_are_left_out_and_nobody_stands_in_for_them()
     torch.testing.assert_close(found, whole[there], rtol=0, atol=1e-5)
 
 
+class Away(Memory):
+    """Some are on a disk that is away, none of those that tell data apart."""
+
+    away = True
+
+    def __getitem__(self, index: int) -> Sample:
+        if self.away and index % 14 == 3:
+            raise Unreadable("away")
+        return super().__getitem__(index)
+
+
+def test_an_image_that_can_be_read_again_is_looked_at(tmp_path: Path) -> None:
+    data = Away(40, 4)
+    for away in (True, True, False):
+        data.away = away
+        kept = Task(subject(encoder()), data, Shifted(20, 4), "photos", store=Store(tmp_path))
+        found, labels = kept.features("train")
+        assert len(found) == (37 if away else 40)
+    assert len(list(tmp_path.iterdir())) == 1
+    assert labels.tolist() == [row % 4 for row in range(40)]
+    torch.testing.assert_close(found, features(encoder(), Memory(40, 4))[0], rtol=0, atol=1e-5)
+
+
+def test_features_of_one_view_are_not_copied() -> None:
+    asked = task()
+    (one, _), (same, labels) = asked.features("train"), asked.features("train")
+    assert one is same
+    assert labels is asked.train.labels
+
+
 def refusing(train: object, test: object) -> Task:
     return Task(subject(encoder()), train, test, "photos")  # type: ignore[arg-type]
 

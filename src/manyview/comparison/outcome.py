@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -53,11 +54,23 @@ class Row:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of all methods; the first is the one that others are compared with."""
+    """Of all methods; the first is the one that others are compared with.
+
+    asked   images that each kNN score is of
+    failed  runs that are left out
+    """
 
     folder: Path
     data: str
     rows: list[Row]
+    asked: int
+    failed: tuple[str, ...] = ()
+
+    @property
+    def doubt(self) -> float:
+        """One deviation of a score by which images happen to be asked about, which no number of seeds makes smaller."""
+        p = statistics.mean(self.rows[0].scores["kNN"])
+        return math.sqrt(p * (1 - p) / self.asked)
 
     @property
     def scores(self) -> list[str]:
@@ -105,7 +118,10 @@ class Outcome:
             }
             for row in self.rows
         ]  # fmt: skip
-        return {"data": self.data, "against": self.rows[0].method, "rows": rows}
+        return {
+            "data": self.data, "against": self.rows[0].method, "asked": self.asked, "failed": list(self.failed),
+            "rows": rows,
+        }  # fmt: skip
 
 
 def read(folder: Path) -> Outcome:
@@ -113,7 +129,8 @@ def read(folder: Path) -> Outcome:
     path = folder / OUTCOME
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        return Outcome(folder, found["data"], [_of_plain(row) for row in found["rows"]])
+        rows = [_of_plain(row) for row in found["rows"]]
+        return Outcome(folder, found["data"], rows, found["asked"], tuple(found["failed"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path}: is not what `manyview compare` writes: {type(error).__name__} {error}") from None
 
@@ -133,12 +150,20 @@ def told(values: Numbers, sign: str = "") -> str:
     return f"{statistics.mean(points):{sign}.1f}{more}" if points else ""
 
 
-def outcome(folder: Path, data: str, runs: Sequence[Entry], more: Mapping[Path, Mapping[str, float]]) -> Outcome:
+def outcome(
+    folder: Path,
+    data: str,
+    runs: Sequence[Entry],
+    more: Mapping[Path, Mapping[str, float]],
+    *,
+    asked: int,
+    failed: Sequence[str] = (),
+) -> Outcome:
     """Reads it from the runs' folders. more: further scores by a run's folder."""
     by_method: dict[str, list[Entry]] = {}
     for entry in runs:
         by_method.setdefault(entry.method, []).append(entry)
-    return Outcome(folder, data, [_row(entries, more) for entries in by_method.values()])
+    return Outcome(folder, data, [_row(entries, more) for entries in by_method.values()], asked, tuple(failed))
 
 
 def _row(runs: list[Entry], more: Mapping[Path, Mapping[str, float]]) -> Row:

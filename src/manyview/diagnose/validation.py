@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from manyview.contract import Triple
 from manyview.diagnose.entropy import T_NEG, entropies
 from manyview.diagnose.measures import measure
+from manyview.evaluate.features import still as still  # also for those who look here
 from manyview.methods import Method, Seen, Term
 
 PREFIX = "validation_"
@@ -59,18 +59,6 @@ def measured_of(term: Term, triple: Triple) -> dict[str, float]:
         triple.query, triple.positives, triple.negatives, present=triple.present,
         temperature=None if temperature is None else float(temperature), t_neg=T_NEG if t_neg is None else t_neg,
     )  # fmt: skip
-
-
-@contextmanager
-def still(module: nn.Module) -> Iterator[None]:
-    """In eval mode inside; then every part is as it was, for a part may have been in eval mode alone."""
-    was = {part: part.training for part in module.modules()}
-    module.eval()
-    try:
-        yield
-    finally:
-        for part, training in was.items():
-            part.training = training
 
 
 def _ready(view: Tensor, method: Method) -> Tensor:

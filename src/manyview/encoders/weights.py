@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,17 @@ from manyview.encoders.encoder import Encoder, create
 from manyview.whole import whole
 
 State = dict[str, Tensor]
+Normalisation = tuple[tuple[float, ...], tuple[float, ...]]
+"""Mean and deviation of pictures: an encoder was trained on (x / 255 - mean) / deviation."""
 FORMAT = "1"
 FETCHES = ("checkpoint_path", "cache_dir", "weights", "weights_backbone", "scriptable")
 SHOWN = 3
 
 
-def save(encoder: Encoder, path: str | Path) -> None:
+def save(encoder: Encoder, path: str | Path, *, picture: Normalisation | None = None) -> None:
     """Writes the network's state dict, under the names of its library, and how to create it again.
+
+    picture  mean and deviation that pictures were normalised with in training; without, what is known of the encoder
 
     The file appears whole or not at all.
     """
@@ -28,6 +33,9 @@ def save(encoder: Encoder, path: str | Path) -> None:
         recipe = {"name": json.dumps(encoder.name), "options": json.dumps(encoder.options)}
     except TypeError as error:
         raise ValueError(f"options: {encoder.name} was created with what JSON cannot hold: {error}") from None
+    seen = picture or normalisation(encoder)
+    if seen is not None:
+        recipe["picture"] = json.dumps({"mean": seen[0], "std": seen[1]})
     state = {key: value.detach().cpu().contiguous().clone() for key, value in encoder.network.state_dict().items()}
     path = Path(path)
     if not path.parent.is_dir():
@@ -40,7 +48,7 @@ def save(encoder: Encoder, path: str | Path) -> None:
 
 
 def load(path: str | Path) -> Encoder:
-    """The encoder that `save` wrote, created anew and with its weights."""
+    """The encoder that `save` wrote, created anew and with its weights; see also `normalisation`."""
     state, metadata = _read(path)
     name, options = _recipe(path, metadata)
     try:
@@ -49,6 +57,7 @@ def load(path: str | Path) -> Encoder:
         why = " ".join(str(error).split())[:300] or type(error).__name__
         raise ValueError(f"{path}: its encoder cannot be made: {why}") from error
     _put(encoder, state, path)
+    _note(encoder, metadata, path)
     return encoder
 
 
@@ -57,8 +66,21 @@ def load_into(encoder: Encoder, path: str | Path) -> None:
 
     Of a plain one the classifier is left out. Everything else must fit, name by name and shape by shape.
     """
-    state, _ = _read(path)
+    state, metadata = _read(path)
     _put(encoder, state, path)
+    _note(encoder, metadata, path)
+
+
+def normalisation(encoder: Encoder) -> Normalisation | None:
+    """How pictures were normalised that the encoder was trained on: of `manyview.load`, or as a file of `save` says.
+
+    None where nobody has said.
+    """
+    sensor = getattr(encoder.preprocess, "picture", None)
+    if sensor is not None:
+        return sensor.mean, sensor.std
+    noted: Normalisation | None = vars(encoder).get("normalisation")
+    return noted
 
 
 def _in_order(content: bytes) -> bytes:
@@ -97,6 +119,20 @@ def _recipe(path: str | Path, metadata: dict[str, str]) -> tuple[str, dict[str, 
     if fetching:  # a file may not make the library read or download another one
         raise ValueError(f"{path}: refused, its options ask for other files: {', '.join(fetching)}")
     return name, options
+
+
+def _note(encoder: Encoder, metadata: dict[str, str], path: str | Path) -> None:
+    """Files of others, and older ones, say nothing."""
+    if "picture" not in metadata:
+        return
+    try:
+        told = json.loads(metadata["picture"])
+        mean, std = (tuple(float(each) for each in told[key]) for key in ("mean", "std"))
+    except (KeyError, TypeError, ValueError):
+        raise ValueError(f"{path}: its normalisation of pictures is damaged: {metadata['picture'][:100]!r}") from None
+    if len(mean) != len(std) or not all(map(math.isfinite, mean + std)) or min(std, default=0.0) <= 0:
+        raise ValueError(f"{path}: its normalisation of pictures makes no sense: {metadata['picture'][:100]!r}")
+    vars(encoder)["normalisation"] = (mean, std)
 
 
 def _put(encoder: Encoder, state: State, path: str | Path) -> None:

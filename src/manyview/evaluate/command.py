@@ -43,10 +43,10 @@ def command(arguments: list[str]) -> int:
 
 def report(results: list[Result]) -> str:
     """What was judged on what, and a line for each score."""
-    first = results[0]
-    lines = [("protocol", "score", "trained", "untrained", "gain", *(["supervised"] if first.supervised else []))]
+    first, supervised = results[0], any(each.supervised for each in results)
+    lines = [("protocol", "score", "trained", "untrained", "gain", *(["supervised"] if supervised else []))]
     for result in results:
-        lines += _rows(result)
+        lines += _rows(result, supervised=supervised)
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     table = [_aligned(line, widths) for line in lines]
     return "\n".join(["", *_heading(first), "", table[0], "-" * len(table[0]), *table[1:]])
@@ -61,14 +61,15 @@ def _heading(result: Result) -> list[str]:
     return [judged, f"{data['name']}: {counts}", *([] if subject["trained"] else [blank])]
 
 
-def _rows(result: Result) -> list[tuple[str, ...]]:
+def _rows(result: Result, *, supervised: bool) -> list[tuple[str, ...]]:
+    """With a column for the supervised network, which some results have and others of the same table may not."""
     rows: list[tuple[str, ...]] = []
     for name, value in list(result.scores.items())[:SHOWN]:
         first = _named(result) if not rows else ""
         trained = bool(result.subject["trained"])
         after, before = (value, (result.untrained or {}).get(name)) if trained else (None, value)
         gain = "" if after is None or before is None or not _is_share(name) else f"{100 * (after - before):+.1f}"
-        more = [_said(name, result.supervised.get(name))] if result.supervised else []
+        more = [_said(name, (result.supervised or {}).get(name))] if supervised else []
         rows.append((first, name, _said(name, after), _said(name, before), gain, *more))
     rest = len(result.scores) - SHOWN
     return rows if rest <= 0 else [*rows, ("", f"{rest} more in {FILE}", *[""] * (len(rows[0]) - 2))]

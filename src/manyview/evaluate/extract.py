@@ -10,7 +10,7 @@ from torch import Tensor
 
 from manyview.data import Batch, Loader
 from manyview.encoders import Encoder
-from manyview.evaluate.features import _evaluating
+from manyview.evaluate.features import still
 from manyview.evaluate.store import Made
 
 Read = Callable[[Encoder, Tensor], Tensor]
@@ -58,7 +58,7 @@ def _at_work(encoder: Encoder, device: torch.device) -> Iterator[None]:
     """In eval mode and on the device; then as it was."""
     home = next(encoder.parameters()).device
     try:
-        with _evaluating(encoder.to(device)):
+        with still(encoder.to(device)):
             yield
     finally:
         encoder.to(home)

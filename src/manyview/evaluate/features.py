@@ -42,7 +42,7 @@ def features(
 def embed(encoder: nn.Module, loader: Loader) -> tuple[Tensor, Tensor]:
     """`features` of what a loader gives: of the data's reference view, the first look."""
     embedded, labels = [], []
-    with _evaluating(encoder):
+    with still(encoder):
         for batch in loader.epoch(0):
             x = batch.views()[loader.dataset.views[0]][0]
             x = x.to(next(encoder.parameters(), x).dtype)
@@ -53,7 +53,7 @@ def embed(encoder: nn.Module, loader: Loader) -> tuple[Tensor, Tensor]:
 
 
 @contextmanager
-def _evaluating(module: nn.Module) -> Iterator[None]:
+def still(module: nn.Module) -> Iterator[None]:
     """In eval mode inside; then every part is as it was, for a part may have been in eval mode alone."""
     was = {part: part.training for part in module.modules()}
     module.eval()

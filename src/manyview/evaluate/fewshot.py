@@ -9,7 +9,7 @@ from torch import Tensor
 
 from manyview.draws import key, order
 from manyview.evaluate.classifier import named
-from manyview.evaluate.logistic import ROUGHLY, Scaling, fit, logits
+from manyview.evaluate.logistic import ROUGHLY, Scaling, check, fit, logits
 from manyview.evaluate.task import Score, Scores, Task
 
 CS = (1e-3, 1e-2, 0.1, 1.0)
@@ -29,9 +29,11 @@ def fewshot(task: Task, *, shots: tuple[int, ...] = (1, 5, 10), draws: int = 5, 
     cs     candidates for C
     """
     _check(task, shots, draws)
+    check(cs)
     with task.progress(len(task.parts) * len(shots) * draws, "few shots") as advance:
         for part in task.parts:
             (x, labels), (test, right) = task.features("train", part), task.features("test", part)
+            _check_shots(shots, labels)  # some images may have been unreadable
             scaling = Scaling.of(x)
             x, test = scaling(x), scaling(test)
             for n in shots:
@@ -77,8 +79,12 @@ def _told(n: int, found: list[float]) -> list[Score]:
 def _check(task: Task, shots: tuple[int, ...], draws: int) -> None:
     task.check()
     assert task.train.labels is not None
-    least = int(task.train.labels.unique(return_counts=True)[1].min())
-    if not shots or not 1 <= min(shots) <= max(shots) <= least:
-        raise ValueError(f"shots: expected numbers from 1 to {least}, the images of the smallest class, got {shots}")
+    _check_shots(shots, task.train.labels)
     if draws < 1:
         raise ValueError(f"draws: expected 1 or more, got {draws}")
+
+
+def _check_shots(shots: tuple[int, ...], labels: Tensor) -> None:
+    least = int(labels.unique(return_counts=True)[1].min())
+    if not shots or not 1 <= min(shots) <= max(shots) <= least:
+        raise ValueError(f"shots: expected numbers from 1 to {least}, the images of the smallest class, got {shots}")

@@ -10,9 +10,13 @@ from manyview.evaluate.looking import Looking, held_out, looking, looks
 from manyview.evaluate.task import Score, Scores, Task
 
 RECIPES = {
-    "swav": Recipe(
-        "SwAV (Caron et al., NeurIPS 2020), its code for 1% and 10% of ImageNet's labels, eval_semisup.py, "
+    "swav-1": Recipe(
+        "SwAV (Caron et al., NeurIPS 2020), its code for 1% of ImageNet's labels, eval_semisup.py, "
         "on 8 GPUs with 32 images each",
+        lr=0.02, lr_head=5.0, batch_size=256, epochs=20, milestones=(12, 16), factor=0.2,
+    ),
+    "swav-10": Recipe(
+        "SwAV, the same for 10% of the labels",
         lr=0.01, lr_head=0.2, batch_size=256, epochs=20, milestones=(12, 16), factor=0.2,
     ),
 }  # fmt: skip
@@ -21,7 +25,7 @@ RECIPES = {
 def finetune(
     task: Task,
     *,
-    recipe: str = "swav",
+    recipe: str = "swav-10",
     epochs: int | None = None,
     lr: float | None = None,
     lr_head: float | None = None,

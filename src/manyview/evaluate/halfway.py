@@ -6,8 +6,10 @@ import pickle
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -50,16 +52,16 @@ class Halfway:
             state = torch.load(self.path, map_location="cpu", weights_only=True)
         except (OSError, EOFError, RuntimeError, pickle.UnpicklingError):
             return []
-        curve: Curve = state["curve"]
-        model.load_state_dict(state["model"])
-        for optimizer, each in zip(optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(each)
-        return curve
+        fresh = deepcopy(_state(model, optimizers, []))
+        try:
+            return _put(state, model, optimizers)
+        except (RuntimeError, ValueError, KeyError, TypeError, AttributeError):  # another one's, or of another torch
+            return _put(fresh, model, optimizers)
 
     def save(self, model: nn.Module, optimizers: Sequence[Optimizer], curve: Curve) -> None:
         if self.path is None or time.monotonic() - self.saved < SECONDS:
             return
-        state = {"model": model.state_dict(), "optimizers": [each.state_dict() for each in optimizers], "curve": curve}
+        state = _state(model, optimizers, curve)
         with suppress(OSError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with whole(self.path) as draft:
@@ -70,3 +72,15 @@ class Halfway:
         if self.path is not None:
             with suppress(OSError):
                 self.path.unlink(missing_ok=True)
+
+
+def _state(model: nn.Module, optimizers: Sequence[Optimizer], curve: Curve) -> dict[str, Any]:
+    return {"model": model.state_dict(), "optimizers": [each.state_dict() for each in optimizers], "curve": curve}
+
+
+def _put(state: dict[str, Any], model: nn.Module, optimizers: Sequence[Optimizer]) -> Curve:
+    curve: Curve = state["curve"]
+    model.load_state_dict(state["model"])
+    for optimizer, each in zip(optimizers, state["optimizers"], strict=True):
+        optimizer.load_state_dict(each)
+    return curve

@@ -65,7 +65,8 @@ def nearest(task: Task, *, k: int = 20, temperature: float = 0.1) -> Scores:
     for part in task.parts:
         (bank, labels), (queries, right) = task.features("train", part), task.features("test", part)
         votes = knn_votes(bank, labels, queries, k=k, temperature=temperature)
-        yield from named(part, tops(votes, right, len(task.classes)))
+        guesses = votes.masked_fill(votes == 0, -torch.inf)  # what nobody votes for is not guessed
+        yield from named(part, tops(guesses, right, len(task.classes)))
 
 
 def sweep(
@@ -158,7 +159,7 @@ def _check(bank: Tensor, bank_labels: Tensor, queries: Tensor, k: int, temperatu
     if not temperature > 0:
         raise ValueError(f"temperature: expected a positive number, got {temperature}")
     for name, vectors in (("bank", bank), ("queries", queries)):
-        if not torch.isfinite(vectors.sum()):
+        if not torch.isfinite(vectors.sum(dtype=torch.float64)):  # a sum of half precision soon is not finite
             raise ValueError(f"{name}: holds NaN or infinite numbers; the encoder that made it has diverged")
     if len(bank_labels) == len(bank) and len(bank_labels.unique()) == 1 and int(bank_labels[0]) >= 0:
         raise ValueError(f"bank_labels: all are of class {int(bank_labels[0])}; neighbours need two classes or more")

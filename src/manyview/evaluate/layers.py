@@ -11,8 +11,8 @@ from torch import Tensor
 
 from manyview.encoders import Encoder
 from manyview.evaluate.classifier import named
-from manyview.evaluate.features import _evaluating
-from manyview.evaluate.logistic import CS, Scaling, judged
+from manyview.evaluate.features import still
+from manyview.evaluate.logistic import CS, Scaling, check, judged
 from manyview.evaluate.subject import ALL
 from manyview.evaluate.task import Scores, Split, Task
 
@@ -28,6 +28,7 @@ def layers(task: Task, *, dims: int = 1024, cs: tuple[float, ...] = CS, held_out
                   papers take about 9,000 (CMC, after Zhang et al., ECCV 2016), which takes ten times as long
     cs, held_out  as for `linear-fast`
     """
+    check(cs, held_out)
     encoders = task.subject.encoders
     widths = {view: _widths(encoder, dims) for view, encoder in encoders.items()}
     depths = {len(each) for each in widths.values()}
@@ -77,5 +78,5 @@ def _widths(encoder: Encoder, dims: int) -> dict[str, int]:
     """What each layer comes to."""
     some, side = next(encoder.parameters()), encoder.options["size"]
     image = torch.zeros(1, encoder.options["channels"], side, side, device=some.device, dtype=some.dtype)
-    with _evaluating(encoder):
+    with still(encoder):
         return {name: _cells(each, dims).shape[1] for name, each in encoder.layers(image).items()}

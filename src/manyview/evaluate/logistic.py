@@ -46,7 +46,7 @@ def linear_fast(
     standardise  each feature to mean 0 and deviation 1 first, so that C means the same for all encoders
     steps        of L-BFGS at most; it ends before, where the gradient does
     """
-    _check(cs, held_out)
+    check(cs, held_out)
     for part in task.parts:
         (x, labels), (test, right) = task.features("train", part), task.features("test", part)
         if standardise:
@@ -134,8 +134,9 @@ def logits(weights: Tensor, x: Tensor) -> Tensor:
     return torch.addmm(weights[-1], x, weights[:-1])
 
 
-def _check(cs: tuple[float, ...], held_out: float) -> None:
-    if not cs or not min(cs) > 0:
+def check(cs: tuple[float, ...], held_out: float = 0.2) -> None:
+    """Refuses what is no C, or no share, in one line."""
+    if not cs or not all(each > 0 for each in cs):
         raise ValueError(f"cs: expected numbers above 0, got {cs}")
     if not 0 < held_out < 1:
         raise ValueError(f"held_out: expected a share between 0 and 1, got {held_out}")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from difflib import get_close_matches
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -150,19 +151,22 @@ class Judge:
     supervised: dict[str, Any] | None
     say: Callable[[str], object]
 
+    @cached_property
+    def blank(self) -> Task:
+        """The task for the untrained network, which looks at the pictures once for all protocols."""
+        return self.task.against(self.task.subject.untrained())
+
     def all(self, protocols: Settings) -> list[Result]:
         found = [self.one(name, settings) for name, settings in protocols.items()]
         if self.supervised is None:
             return found
-        blank = self.task.against(self.task.subject.untrained())
-        baseline = self.scored(blank, SUPERVISED, self.supervised)
+        baseline = self.scored(self.blank, SUPERVISED, self.supervised)
         return [self.kept(replace(result, supervised=baseline.scores)) for result in found]
 
     def one(self, name: str, settings: Mapping[str, Any]) -> Result:
         result = self.scored(self.task, name, settings)
         if self.untrained and (result.untrained is None or self.again):
-            blank = self.task.against(self.task.subject.untrained())
-            scores = _scores(name, blank, settings)
+            scores = _scores(name, self.blank, settings)
             result = self.kept(replace(result, untrained=scores))
         self.task.release()
         return result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from manyview.evaluate.finetune import finetune
 from manyview.evaluate.linear import linear
 from manyview.evaluate.task import Scores, Task
 
+LITTLE = 0.03  # shares up to this are nearer to SwAV's 1% than to its 10%
 FEW = 0xFE3  # keeps this draw apart from others with the same seed
 PROTOCOLS: dict[str, Callable[..., Scores]] = {"finetune": finetune, "linear": linear}
 
@@ -27,23 +28,27 @@ def semi(
     recipe: str | None = None,
     epochs: int | None = None,
     lr: float | None = None,
+    lr_head: float | None = None,
     batch_size: int | None = None,
 ) -> Scores:
     """The scores of `finetune` or of `linear` with a share of the training labels: "1% top1", "10% top1".
 
-    recipe                  of that protocol; its usual one if None
-    epochs, lr, batch_size  instead of the recipe's
+    recipe                           of that protocol; if None its usual one, when fine-tuning SwAV's for 1% or for 10%
+                                     of the labels, whichever is nearer
+    epochs, lr, lr_head, batch_size  instead of the recipe's; lr_head is the classifier's, when fine-tuning
     """
     if mode not in PROTOCOLS:
         raise ValueError(f"mode: expected 'finetune' or 'linear', got {mode!r}")
+    if lr_head is not None and mode == "linear":
+        raise ValueError(f"lr_head: is for mode 'finetune', where the encoder learns too; give lr, got {lr_head}")
     for fraction in fractions:
         if not 0 < fraction <= 1:
             raise ValueError(f"fractions: expected shares above 0 and up to 1, got {fraction}")
     task.check()
-    given = {} if recipe is None else {"recipe": recipe}
+    given = {"epochs": epochs, "lr": lr, "batch_size": batch_size}
     for fraction in fractions:
         few = replace(task, train=some_of_each_class(task.train, fraction, task.seed))
-        for name, value in PROTOCOLS[mode](few, epochs=epochs, lr=lr, batch_size=batch_size, **given):
+        for name, value in PROTOCOLS[mode](few, **given, **_own(mode, recipe, fraction, lr_head)):
             yield f"{100 * fraction:g}% {name}", value
 
 
@@ -56,6 +61,13 @@ def some_of_each_class(dataset: Dataset, fraction: float, seed: int) -> Dataset:
     keys = key(FEW, seed, dataset.ids)
     kept = [_first(keys, (dataset.labels == label).nonzero()[:, 0], fraction) for label in dataset.labels.unique()]
     return subset(dataset, torch.cat(kept).sort().values)
+
+
+def _own(mode: str, recipe: str | None, fraction: float, lr_head: float | None) -> dict[str, Any]:
+    """The arguments that depend on the protocol."""
+    if mode == "linear":
+        return {} if recipe is None else {"recipe": recipe}
+    return {"recipe": recipe or ("swav-1" if fraction <= LITTLE else "swav-10"), "lr_head": lr_head}
 
 
 def _first(keys: Tensor, rows: Tensor, fraction: float) -> Tensor:

@@ -20,6 +20,7 @@ from manyview.data import Dataset, Unreadable
 from manyview.data.dataset import Batched
 from manyview.encoders import Encoder
 from manyview.encoders.encoder import FAMILIES, Stem
+from manyview.encoders.weights import normalisation
 from manyview.run import CONFIG, ENCODER, Run, load
 from manyview.views import PICTURE, STACKS, Sensor, Stack
 
@@ -42,6 +43,7 @@ class Subject:
     run       whose encoder it is, if it is a run's
     trained   whether its weights come from anywhere but the seed
     sensors   the normalisation of views whose encoder wants another than `picture`
+    each      with an encoder per view, the subjects that it was joined from, by view
     """
 
     name: str
@@ -51,6 +53,7 @@ class Subject:
     run: Run | None = None
     trained: bool = True
     sensors: Mapping[str, Sensor] = field(default_factory=dict)
+    each: Mapping[str, Subject] = field(default_factory=dict)
 
     @property
     def encoder(self) -> Encoder:
@@ -82,11 +85,25 @@ class Subject:
         return Stack(STACKS[kind](self.size, **options).looks, sensors, picture=self.picture)
 
     def untrained(self) -> Subject:
-        """The same networks as they are before any training: those of a run as it began, those of a seed again."""
+        """The same networks as they are before any training: those of a run as it began, those of a seed again.
+
+        What a run began with need not be drawn: it may have been given weights. It is itself if it is untrained.
+        """
+        if not self.trained:
+            return self
+        each = {view: one.untrained() for view, one in self.each.items()}
+        fresh = {view: one.encoder for view, one in each.items()} or self._drawn()
+        return replace(self, name=f"{self.name}, untrained", encoders=fresh, run=None, trained=False, each=each)
+
+    def _drawn(self) -> dict[str, Encoder]:
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
-            fresh = {view: encoders.create(each.name, **each.options) for view, each in self.encoders.items()}
-        return replace(self, name=f"{self.name}, untrained", encoders=fresh, run=None, trained=False)
+            return {view: self._begun(each) for view, each in self.encoders.items()}
+
+    def _begun(self, encoder: Encoder) -> Encoder:
+        if self.run is not None:
+            return build.encoder(self.run.config, encoder.options["channels"])
+        return encoders.create(encoder.name, **encoder.options)
 
 
 def subject(
@@ -185,7 +202,7 @@ def _one(what: What | Subject, view: str, given: Given) -> Subject:
     if isinstance(what, Subject):
         return what
     if isinstance(what, Encoder):
-        return Subject(what.name, {view: what}, _habits(what.name).picture, given.seed)
+        return Subject(what.name, {view: what}, _picture(what), given.seed)
     run = run_of(what)
     if run is not None:
         return _of_run(run, view, given)
@@ -209,7 +226,7 @@ def _of_file(path: Path, view: str, given: Given) -> Subject:
             raise
         raise ValueError(f"{path}: does not say which network it is for; give that, and --weights {path}") from None
     _refuse(given, encoder, f"{path} is a file that knows its network")
-    return Subject(str(path), {view: encoder}, _habits(encoder.name).picture, given.seed)
+    return Subject(str(path), {view: encoder}, _picture(encoder), given.seed)
 
 
 def _of_name(name: str, view: str, given: Given) -> Subject:
@@ -222,7 +239,7 @@ def _of_name(name: str, view: str, given: Given) -> Subject:
     with torch.random.fork_rng():
         torch.manual_seed(given.seed)
         made = encoders.create(name, channels=channels, size=size, stem=given.stem, pretrained=start)
-    return Subject(name, {view: made}, habits.picture, given.seed, trained=bool(start))
+    return Subject(name, {view: made}, _picture(made), given.seed, trained=bool(start))
 
 
 def _joined(each: Mapping[str, Subject], given: Given) -> Subject:
@@ -235,13 +252,15 @@ def _joined(each: Mapping[str, Subject], given: Given) -> Subject:
     if len(set(sizes.values())) > 1:
         raise ValueError(f"size: the encoders look at pictures of different sizes, {sizes}; all must be alike")
     first = next(iter(each.values()))
+    coloured = [view for view, one in each.items() if one.encoder.options["channels"] == 3]
     return Subject(
         ",".join(f"{view}={one.name}" for view, one in each.items()),
         {view: one.encoder for view, one in each.items()},
         first.picture,
         first.seed,
         trained=any(one.trained for one in each.values()),
-        sensors={view: one.picture for view, one in each.items() if one.picture != first.picture},
+        sensors={view: each[view].picture for view in coloured if each[view].picture != first.picture},
+        each=each,
     )
 
 
@@ -273,6 +292,12 @@ def _check_name(name: str) -> None:
         if name.endswith(".safetensors") or looks_like_path:
             raise ValueError(f"encoder: there is no run's folder and no file {name!r}") from None
         raise ValueError(f"encoder: {str(error).removeprefix('name: ')}") from None
+
+
+def _picture(encoder: Encoder) -> Sensor:
+    """The normalisation that it was trained with, where that is known, or else its library's."""
+    known = normalisation(encoder)
+    return _habits(encoder.name).picture if known is None else Sensor(*known, colour=True)
 
 
 def _habits(name: str) -> Habits:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from manyview import __version__
 from manyview.build import OWN
-from manyview.data import Dataset, Loader, subset
+from manyview.data import Dataset, Loader, Unreadable, subset
 from manyview.data.holdout import Divided, divided, only_view
 from manyview.encoders.encoder import Stem
 from manyview.evaluate.bar import bar
@@ -75,12 +75,10 @@ class Task:
         """What `read` takes of the encoders, called `name`, as `features` gives it. Computed once."""
         self.check()
         made = [self._of_view(split, view, name, read) for view in self._views(part)]
-        rows = made[0][0]
-        for others, _ in made[1:]:
-            rows = rows[torch.isin(rows, others)]
         labels = self.split(split).labels
         assert labels is not None
-        return torch.cat([vectors[torch.isin(found, rows)] for found, vectors in made], 1), labels[rows]
+        rows, vectors = made[0] if len(made) == 1 else _side_by_side(made)
+        return vectors, labels if len(rows) == len(labels) else labels[rows]
 
     def loader(
         self,
@@ -146,7 +144,8 @@ class Task:
             if self.store is None:
                 found = without(len(data), make)
             else:
-                found = self.store.features(self._key(split, view, data, name), len(data), make)
+                key = self._key(split, view, data, name)
+                found = self.store.features(key, len(data), make, partial(_readable, data))
             if not torch.isfinite(found[1]).all():
                 raise ValueError(f"encoder: {self.subject.name} gives NaN or infinite numbers; it has diverged")
             self._seen[split, view, name] = found
@@ -222,6 +221,23 @@ def fingerprint(data: Dataset) -> str:
         for name in sorted(views):
             pixels = zlib.crc32(views[name].contiguous().numpy().tobytes(), pixels)
     return digest([len(data), zlib.crc32(data.ids.numpy().tobytes()), zlib.crc32(labels), list(data.classes), pixels])
+
+
+def _readable(data: Dataset, rows: Tensor) -> Tensor:
+    """Those of the rows that can be read now."""
+    found = []
+    for row in rows.tolist():
+        with suppress(Unreadable):
+            found.append(data[row].index)
+    return torch.tensor(found, dtype=torch.long)
+
+
+def _side_by_side(made: list[Made]) -> Made:
+    """The rows that all have, and all that is seen of each."""
+    rows = made[0][0]
+    for others, _ in made[1:]:
+        rows = rows[torch.isin(rows, others)]
+    return rows, torch.cat([vectors[torch.isin(found, rows)] for found, vectors in made], 1)
 
 
 def _opened(data: Data | None, run: Run | None) -> tuple[str, Divided]:

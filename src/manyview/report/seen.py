@@ -26,6 +26,7 @@ AUGMENTED = 32  # looks at an image, as in JCL's Fig. 3
 CONTRASTED = 5  # looks at an image: a query and four positives, as in CACR's Fig. 6
 MOST = 5000  # images of all maps of a page
 PASSES = 4
+MOMENTS = 4  # of a run that are shown: the untrained, the last, and two between
 SHOWN = 4  # runs whose images are shown; more would be neither seen nor loaded
 
 
@@ -189,3 +190,10 @@ def _look(judged: Subject) -> float:
 def _like(subject: Subject, other: Subject) -> Subject:
     """A subject that is shown images as another is: an untrained one has no run that says how."""
     return subject if subject.run is not None else replace(subject, run=other.run)
+
+
+def some(moments: Sequence[Moment]) -> list[Moment]:
+    """The first, the last, and a few between them."""
+    if len(moments) <= MOMENTS:
+        return list(moments)
+    return [moments[round(number * (len(moments) - 1) / (MOMENTS - 1))] for number in range(MOMENTS)]

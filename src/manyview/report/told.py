@@ -147,8 +147,10 @@ def settings(told: Told) -> str:
 
 
 def _differences(one: Told, other: Told) -> list[str]:
-    """The keys in which two runs differ, but the seed."""
-    return [key for line in differences(one.config, other.config) if (key := line.partition(":")[0]) != "seed"]
+    """The keys in which two runs differ, but the seed; where the data is says what it is."""
+    data = ["data.name"] if one.config.data["name"] != other.config.data["name"] else []
+    changed = [line.partition(":")[0] for line in differences(one.config, other.config)]
+    return [*data, *(key for key in changed if key != "seed")]
 
 
 def _name(run: Told, kind: list[Told], kinds: Sequence[list[Told]]) -> str:

@@ -8,16 +8,16 @@ from manyview.report.distribution import Values, boxes
 from manyview.report.frame import Axis
 from manyview.report.html import Html
 from manyview.report.parts import figure
-from manyview.report.seen import Seen
+from manyview.report.seen import Seen, some
 
 SIZES = (8, 32, 128)
 TEMPERATURE = 0.1  # for losses that have none
 
 
 def coupling(seen: Seen, name: str) -> Html:
-    """By batch size, before training and after."""
+    """By batch size and epoch."""
     temperature = float(seen.told.config.loss.get("temperature") or TEMPERATURE)
-    moments = seen.moments if len(seen.moments) < 3 else [seen.moments[0], seen.moments[-1]]
+    moments = some(seen.moments)
     sizes = [size for size in SIZES if size <= len(moments[0].looks.vectors)]
     rows = [_box(moment, size, temperature, seen.told.colour) for size in sizes for moment in moments]
     caption = (
@@ -31,4 +31,4 @@ def coupling(seen: Seen, name: str) -> Html:
 def _box(moment: Moment, size: int, temperature: float, colour: int) -> Values:
     first, second = moment.looks.vectors[:, 0], moment.looks.vectors[:, 1]
     values = couplings(first, second, [size], temperature=temperature)[size].tolist()
-    return Values(f"batch {size}" + ("" if moment.epoch else ", before"), values, colour, pale=not moment.epoch)
+    return Values(f"batch {size}, epoch {moment.epoch}", values, colour, pale=not moment.epoch)

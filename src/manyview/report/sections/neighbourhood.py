@@ -8,15 +8,14 @@ from manyview.diagnose import neighbourhood
 from manyview.diagnose.looks import Moment
 from manyview.report.html import Html, tag
 from manyview.report.parts import figure
-from manyview.report.seen import Seen
+from manyview.report.seen import Seen, some
 
 RADIUS = 10.0  # of what is shown around the query, as in the paper
-MOMENTS = 4
 HALF, EDGE = 190, 8
 
 
 def around(seen: Seen, name: str) -> Html:
-    moments = _some(seen.moments)
+    moments = some(seen.moments)
     caption = (
         "t-SNE of one query, the square in the middle, its four positives in colour and the other images in grey. "
         "Positives should come to lie at the query, the others around it. "
@@ -24,13 +23,6 @@ def around(seen: Seen, name: str) -> Html:
     hint = ["For moments in between, train with ", tag("code", "--snapshots 1,5,20"), "."] if len(moments) < 3 else None
     drawn = tag("div", [_plane(moment) for moment in moments], class_="planes")
     return figure(f"A query's neighbourhood{name}", drawn, [caption, hint], source="CACR, Fig. 7")
-
-
-def _some(moments: Sequence[Moment]) -> list[Moment]:
-    """The first, the last, and a few between them."""
-    if len(moments) <= MOMENTS:
-        return list(moments)
-    return [moments[round(number * (len(moments) - 1) / (MOMENTS - 1))] for number in range(MOMENTS)]
 
 
 def _plane(moment: Moment) -> Html:
