@@ -73,8 +73,11 @@ def demo(arguments: list[str]) -> int:
 
 NEXT = """
 What to do next:
+  what was learnt, as a page for a browser     {out}/report.html
   your own images, any folder of them          manyview pretrain --data FOLDER
   another objective: jcl, cacr, moco_v2, ...   manyview list methods
+  how good it is, beside the untrained one     manyview evaluate {out}
+  which objective is better                    manyview compare --data scenes --methods simclr,dcl,cacr --epochs 2
   the encoder for somewhere else               manyview export {out} --to onnx
   the encoder in Python                        encoder = manyview.load("{out}")
                                                encoder(encoder.preprocess("cat.jpg"))"""
