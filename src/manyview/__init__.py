@@ -60,7 +60,7 @@ _HOMES = {
     "Negatives": "manyview.contract",
     "Run": "manyview.run",
     "Triple": "manyview.contract",
-    "compare": "manyview.comparison.compare",
+    "compare": "manyview.comparison.comparing",
     "contrast": "manyview.pairs",
     "load": "manyview.run",
     "pretrain": "manyview.launch",

@@ -1,6 +1,6 @@
 """WHICH IS BETTER: several methods on the same images, from the same weights, in the same order, at the same cost."""
 
-from manyview.comparison.compare import compare
+from manyview.comparison.comparing import compare
 from manyview.comparison.outcome import Outcome, Row
 
 __all__ = ["Outcome", "Row", "compare"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from manyview.comparison.compare import compare
+from manyview.comparison.comparing import compare
 from manyview.comparison.outcome import OUTCOME
 from manyview.comparison.race import Stopped
 from manyview.config import Flat, read_flags
