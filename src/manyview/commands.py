@@ -171,10 +171,10 @@ def _settings(chosen: Flat) -> str:
     """All keys with their values, a line each."""
     keys = schema(chosen)
     width = max(len(key) for key in keys) + 2
-    return "\n".join(f"  --{spoken(key):<{width}} {_value(key, each, chosen)}" for key, each in keys.items())
+    return "\n".join(f"  --{spoken(key):<{width}} {shown(key, each, chosen)}" for key, each in keys.items())
 
 
-def _value(key: str, each: Key, chosen: Flat) -> str:
+def shown(key: str, each: Key, chosen: Flat) -> str:
     """As one would give it."""
     value = chosen.get(key, each.default)
     if value is REQUIRED or value is None:

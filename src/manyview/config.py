@@ -195,8 +195,8 @@ def resolve(recipe: Flat, given: Flat) -> Config:
     kept, given = ({_unique(key, keys): value for key, value in each.items()} for each in (kept, given))
     for key in (*kept, *given):
         if key not in keys:
-            raise ValueError(_unknown(key, keys))
-    values = _typed(keys, kept, given)
+            raise ValueError(unknown(key, keys))
+    values = typed(keys, kept, given)
     missing = [key for key, value in values.items() if value is REQUIRED]
     if missing:
         raise ValueError(f"{missing[0]}: is needed; give --{spoken(missing[0])}")
@@ -209,10 +209,10 @@ def resolve(recipe: Flat, given: Flat) -> Config:
 def schema(chosen: Flat) -> dict[str, Key]:
     """All keys of a run with these parts."""
     own = {each.name: Key(hint, each.default) for each, hint in _settings()}
-    data = {"data.name": Key(str, REQUIRED), **_data_keys(chosen.get("data.name"))}
+    data = {"data.name": Key(str, REQUIRED), **data_keys(chosen.get("data.name"))}
     encoder = {
         "encoder.name": Key(str, ENCODER),
-        **_keys("encoder", encoders.create, hidden=("name", "channels", "size")),
+        **keys_of("encoder", encoders.create, hidden=("name", "channels", "size")),
     }
     encoder["encoder.options"] = Key(dict[str, Any], {})
     method = METHODS[_choice("method", chosen)]
@@ -312,12 +312,12 @@ def _choice(section: str, chosen: Flat) -> str:
     return str(name)
 
 
-def _data_keys(name: str | None) -> dict[str, Key]:
+def data_keys(name: str | None) -> dict[str, Key]:
     """Of `open_data`, those that mean something for this data; all while nobody has named any."""
     kinds = {"scenes": ("count", "size", "seed"), "named": ("root", "download"), "folder": ("labels",)}
     kind = "scenes" if name == SCENES else "named" if name in NAMED else "folder"
     hidden = [key for each, keys in kinds.items() if name is not None and each != kind for key in keys]
-    found = _keys("data", open_data, hidden=("data", *hidden), part="" if name is None else str(name))
+    found = keys_of("data", open_data, hidden=("data", *hidden), part="" if name is None else str(name))
     return {**found, "data.imbalance": Key(Rule | None, None)}
 
 
@@ -333,12 +333,12 @@ def _section_keys(section: str, chosen: Flat, method: Callable[..., Any]) -> dic
     else:
         name, defaults = _choice(section, chosen), {}
     parts = tuple(PARTS) if section == "method" else ()
-    found = _keys(section, about.table[name], hidden=about.hidden + parts, defaults=defaults, part=name)
+    found = keys_of(section, about.table[name], hidden=about.hidden + parts, defaults=defaults, part=name)
     more = {f"{section}.{key}": each for key, each in about.more.items()}
     return {chooser: Key(str, name), **found, **more}
 
 
-def _keys(
+def keys_of(
     section: str,
     function: Callable[..., Any],
     *,
@@ -384,7 +384,7 @@ def _unique(key: str, keys: Mapping[str, Key]) -> str:
     return found[0] if found else key
 
 
-def _unknown(key: str, keys: Mapping[str, Key]) -> str:
+def unknown(key: str, keys: Mapping[str, Key]) -> str:
     section, _, name = key.rpartition(".")
     there = {each.rpartition(".")[2]: keys[each].part for each in keys if section and each.startswith(f"{section}.")}
     part = next((each for each in there.values() if each), "")
@@ -399,7 +399,7 @@ def _unknown(key: str, keys: Mapping[str, Key]) -> str:
     return f"{key}: there is no such setting; " + (f"did you mean {near[0]!r}?" if near else otherwise)
 
 
-def _typed(keys: Mapping[str, Key], recipe: Flat, given: Flat) -> Flat:
+def typed(keys: Mapping[str, Key], recipe: Flat, given: Flat) -> Flat:
     """The values, checked against their types; texts of flags are read as YAML reads them."""
     found = {}
     for key, each in keys.items():

@@ -21,7 +21,7 @@ from manyview.data.open import open_data
 from manyview.embeddings import Embeddings, read
 from manyview.embeddings.command import encoder_arguments, encoder_options
 from manyview.embeddings.embed import one_encoder
-from manyview.evaluate.knn import neighbours
+from manyview.evaluate.neighbours import neighbours
 from manyview.evaluate.subject import Subject, What, weights_of
 from manyview.preprocess import Picture, Preprocess
 from manyview.whole import whole

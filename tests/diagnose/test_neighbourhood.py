@@ -11,6 +11,7 @@ from torch import Tensor
 from manyview.diagnose import flat_map, nearest, neighbourhood, tsne
 from tests.golden import unit
 
+SEARCH = sys.modules["manyview.evaluate.neighbours"]
 MODULE = sys.modules["manyview.diagnose.neighbourhood"]  # whose name in the package is that of a function
 
 
@@ -32,8 +33,8 @@ def looped(x: Tensor, row: int, k: int) -> list[int]:
 @pytest.mark.parametrize("tiles", [None, (4, 7)], ids=["at once", "in tiles"])
 def test_the_nearest_others_of_every_row(tiles: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch) -> None:
     if tiles:
-        monkeypatch.setattr(MODULE, "QUERIES", tiles[0])
-        monkeypatch.setattr(MODULE, "BANK", tiles[1])
+        monkeypatch.setattr(SEARCH, "QUERIES", tiles[0])
+        monkeypatch.setattr(SEARCH, "BANK", tiles[1])
     x = drawn(25)
     found = nearest(x, 9)
     assert found.rows.tolist() == [looped(x, row, 9) for row in range(25)]

@@ -53,7 +53,7 @@ def test_it_agrees_with_the_published_demo(precision: Precision) -> None:
 def test_pieces_of_any_size_give_what_a_loop_over_everything_gives(
     queries: int, bank: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = import_module("manyview.evaluate.knn")
+    module = import_module("manyview.evaluate.neighbours")
     monkeypatch.setattr(module, "QUERIES", queries)
     monkeypatch.setattr(module, "BANK", bank)
     vectors, labels = drawn(60)
@@ -147,6 +147,7 @@ def test_a_sweep_has_every_k_and_temperature() -> None:
     assert scores["top1"] == scores[f"k={scores['chosen k']:g} t={scores['chosen temperature']:g}"]
     with pytest.raises(ValueError, match="ks: expected numbers from 1 to 119"):
         list(sweep(judged, ks=(1, 120)))
+    assert max(int(name[2:].split()[0]) for name in dict(sweep(judged)) if name.startswith("k=")) == 100  # of 120
     with pytest.raises(ValueError, match="temperatures: expected positive numbers"):
         list(sweep(judged, ks=(1,), temperatures=(0.0,)))
 

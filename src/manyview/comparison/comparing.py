@@ -134,6 +134,7 @@ def _timed(
         say(f"measuring how fast {', '.join(entry.method for entry in new)} train")
         for method, epochs in equal_time(new, minutes, run=train_alone).items():
             measured[method] = {"epochs": epochs, "of": marks[method]}
+            say(f"{method}: {60 * minutes / epochs:.1f} s an epoch, so {epochs:g} epochs")
         _write(folder / PLAN, plan)
     return {method: measured[method]["epochs"] for method in marks}
 

@@ -90,21 +90,26 @@ class Outcome:
 
     def table(self) -> str:
         """As markdown, in points."""
-        first = self.rows[0].method
-        columns = [each for name in self.scores for each in (name, f"{name} against {first}")]
-        lines = [f"| method | batch x views | steps | {' | '.join(columns)} | seconds | peak memory |"]
-        lines.append("| --- |" + " --- |" * (len(columns) + 4))
-        return "\n".join([*lines, *(self._line(row) for row in self.rows)])
+        lines = [["method", *self.titles], ["---"] * (len(self.titles) + 1)]
+        lines += [[row.method, *self.cells(row)] for row in self.rows]
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
-    def _line(self, row: Row) -> str:
-        cells = []
+    @property
+    def titles(self) -> list[str]:
+        """Of the table's columns, after the method's."""
+        first = self.rows[0].method
+        scores = [each for name in self.scores for each in (name, f"{name} against {first}")]
+        return ["batch x views", "steps", *scores, "seconds", "peak memory"]
+
+    def cells(self, row: Row) -> list[str]:
+        """What the table says of a method, under `titles`."""
+        scores = []
         for name in self.scores:
             apart = "" if row is self.rows[0] else told(self.differences(row, name), sign="+")
-            cells += [told(row.scores[name]), apart]
+            scores += [told(row.scores[name]), apart]
         memory = "" if row.memory is None else f"{row.memory / 2**20:,.0f} MB"
-        shape = f"{row.batch_size} x {row.views}"
         seconds = f"{statistics.mean(row.seconds):,.0f}"
-        return f"| {row.method} | {shape} | {row.steps:,} | {' | '.join(cells)} | {seconds} | {memory} |"
+        return [f"{row.batch_size} x {row.views}", f"{row.steps:,}", *scores, seconds, memory]
 
     def plain(self) -> dict[str, Any]:
         """For JSON."""

@@ -22,8 +22,9 @@ from manyview.config import Config
 from manyview.data import Dataset, Loader
 from manyview.data.holdout import only_view
 from manyview.data.selection import subset
-from manyview.diagnose.validation import seen_by_loss, still
+from manyview.diagnose.validation import seen_by_loss
 from manyview.draws import key, order
+from manyview.evaluate.features import still
 from manyview.methods import Method
 from manyview.run import CHECKPOINTS, Run
 from manyview.views import STACKS, Stack

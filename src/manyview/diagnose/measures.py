@@ -79,8 +79,12 @@ def rankme(x: Tensor) -> float:
     if not torch.isfinite(x).all():
         return math.nan
     gram = x @ x.T if len(x) < x.shape[1] else x.T @ x  # several times cheaper than singular values of x
-    values = torch.linalg.eigvalsh(gram).clamp_min(0).sqrt()
-    share = values / values.sum()
+    return effective_rank(torch.linalg.eigvalsh(gram).clamp_min(0).sqrt())
+
+
+def effective_rank(singular: Tensor) -> float:
+    """exp of the entropy of singular values, made to sum to 1."""
+    share = singular / singular.sum()
     return float(torch.special.entr(share).sum().exp())
 
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from manyview.diagnose.vectors import same_length, unit
+from manyview.evaluate.neighbours import neighbours
 
-QUERIES, BANK = 1024, 16384  # rows at a time: a tile of similarities takes 64 MB
 MAPPED = 5000  # points that t-SNE is asked to place, at most; 2000 take one core about 6 seconds
 PERPLEXITY = 30.0
 STEPS = 500  # half of scikit-learn's, in half the time; the divergence was 2 to 4% larger on points of ten classes
@@ -39,21 +39,8 @@ def nearest(embeddings: Tensor, k: int, *, of: Tensor | None = None) -> Nearest:
     if not 1 <= k < len(x):
         raise ValueError(f"k: expected 1 to {len(x) - 1} neighbours among {len(x)} vectors, got {k}")
     own = torch.arange(len(x), device=x.device) if of is None else of
-    found = [_nearest(x, rows, k) for rows in own.split(QUERIES)]
-    return Nearest(torch.cat([rows for rows, _ in found]), torch.cat([near for _, near in found]))
-
-
-def _nearest(x: Tensor, own: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """(m, k) rows and cosines: the best so far against each piece's best."""
-    best, rows = x.new_empty(len(own), 0), own.new_empty(len(own), 0)
-    for start in range(0, len(x), BANK):
-        products = x[own] @ x[start : start + BANK].T
-        here = (own >= start) & (own < start + BANK)
-        products[here.nonzero()[:, 0], own[here] - start] = -torch.inf
-        near, found = products.topk(min(k, products.shape[1]), dim=1)
-        best, place = torch.cat([best, near], 1).topk(min(k, best.shape[1] + near.shape[1]), dim=1)
-        rows = torch.cat([rows, found + start], 1).gather(1, place)
-    return rows, best
+    near, rows = neighbours(x, x[own], k, own=own)
+    return Nearest(rows, near)
 
 
 @dataclass(frozen=True, eq=False)

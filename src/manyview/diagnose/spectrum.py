@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from manyview.diagnose.measures import effective_rank
 from manyview.diagnose.vectors import checked
 
 ROWS = 4096  # at a time
@@ -39,15 +40,10 @@ def spectrum(embeddings: Tensor) -> Spectrum:
     centred = (rows.double() - mean for rows in x.split(ROWS))
     covariance = sum((rows.T @ rows for rows in centred), mean.new_zeros(x.shape[1], x.shape[1])) / len(x)
     second = covariance + mean.outer(mean)
-    return Spectrum(_eigenvalues(covariance), _rank(_eigenvalues(second).sqrt()), min(x.shape))
+    return Spectrum(_eigenvalues(covariance), effective_rank(_eigenvalues(second).sqrt()), min(x.shape))
 
 
 def _eigenvalues(matrix: Tensor) -> Tensor:
     """The largest first; what rounding has made negative is 0."""
     values: Tensor = torch.linalg.eigvalsh(matrix)
     return values.clamp_min(0).flip(0)
-
-
-def _rank(singular: Tensor) -> float:
-    share = singular / singular.sum()
-    return float(torch.special.entr(share).sum().exp())

@@ -10,7 +10,7 @@ from torch import Tensor
 from manyview.contract import Triple
 from manyview.diagnose.entropy import T_NEG, entropies
 from manyview.diagnose.measures import measure
-from manyview.evaluate.features import still as still  # also for those who look here
+from manyview.evaluate.features import still
 from manyview.methods import Method, Seen, Term
 
 PREFIX = "validation_"

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from manyview.commands import Parser, _value
+from manyview.commands import Parser, shown
 from manyview.config import read_flags
 from manyview.evaluate.protocols import PROTOCOLS, SUPERVISED, USUAL, evaluate, known, schema
 from manyview.evaluate.results import FILE, Result
@@ -130,7 +130,7 @@ def _parser() -> Parser:
 def _about(name: str) -> str:
     """What a protocol is, and its settings as one would give them."""
     what = (inspect.getdoc(PROTOCOLS[name]) or "").split("\n")[0]
-    keys = [f"      --{key.replace('_', '-')} {_value(key, each, {})}" for key, each in schema(name).items()]
+    keys = [f"      --{key.replace('_', '-')} {shown(key, each, {})}" for key, each in schema(name).items()]
     return "\n".join([f"  {name}: {what}", *keys])
 
 
@@ -178,14 +178,14 @@ def _data(given: argparse.Namespace, options: dict[str, Any]) -> list[Any]:
 
 
 def _typed_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    from manyview.config import _data_keys, _typed, _unknown
+    from manyview.config import data_keys, typed, unknown
 
-    keys, given = _data_keys(name), {f"data.{key}": value for key, value in options.items()}
+    keys, given = data_keys(name), {f"data.{key}": value for key, value in options.items()}
     for key in given:
         if key not in keys:
-            raise ValueError(_unknown(key, keys))
-    typed = _typed(keys, {}, given)
-    return {key: typed[f"data.{key}"] for key in options}
+            raise ValueError(unknown(key, keys))
+    values = typed(keys, {}, given)
+    return {key: values[f"data.{key}"] for key in options}
 
 
 def _out(given: argparse.Namespace) -> Path:

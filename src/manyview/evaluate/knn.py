@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from manyview.draws import key, order
 from manyview.evaluate.classifier import named
+from manyview.evaluate.neighbours import neighbours
 from manyview.evaluate.scores import tops
 from manyview.evaluate.task import Score, Scores, Task
 
-QUERIES = 1024  # at a time
-BANK = 16384  # rows at a time: a tile of similarities takes 64 MB
+KS = (1, 5, 10, 20, 50, 100, 200)
 TRIED = 5000  # training images that a sweep chooses k and temperature with
 
 
@@ -52,14 +51,6 @@ def knn_votes(bank: Tensor, bank_labels: Tensor, queries: Tensor, *, k: int = 20
     return _votes(near, bank_labels.to(rows.device)[rows], temperature, int(bank_labels.max()) + 1)
 
 
-@torch.no_grad()
-def neighbours(bank: Tensor, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest cosines (n, k) of each query with the bank, the largest first, and their rows there."""
-    parts = [_nearest(bank, part, k) for part in queries.split(QUERIES)]
-    near, rows = zip(*parts, strict=True)
-    return torch.cat(near), torch.cat(rows)
-
-
 def nearest(task: Task, *, k: int = 20, temperature: float = 0.1) -> Scores:
     """Top-1 and top-5 of weighted nearest neighbours, by cosine, among the images to learn from."""
     for part in task.parts:
@@ -72,18 +63,21 @@ def nearest(task: Task, *, k: int = 20, temperature: float = 0.1) -> Scores:
 def sweep(
     task: Task,
     *,
-    ks: tuple[int, ...] = (1, 5, 10, 20, 50, 100, 200),
+    ks: tuple[int, ...] | None = None,
     temperatures: tuple[float, ...] = (0.05, 0.07, 0.1, 0.2, 0.5),
 ) -> Scores:
     """Top-1 of nearest neighbours for every k and temperature, and which of them the images to learn from choose.
 
     They choose by being asked about each other: of at most 5,000 of them, each is classified by the others. The first
     score, "top1", is that of the chosen k and temperature; the best of the others is one that the test labels chose.
+
+    ks: without, those of 1, 5, 10, 20, 50, 100 and 200 that there are images for
     """
     for part in task.parts:
         (bank, labels), (queries, right) = task.features("train", part), task.features("test", part)
-        _check_grid(ks, temperatures, len(bank))
-        yield from named(part, _swept(bank, labels, queries, right, ks, temperatures, task.seed))
+        tried = tuple(k for k in KS if k < len(bank)) if ks is None else ks
+        _check_grid(tried, temperatures, len(bank))
+        yield from named(part, _swept(bank, labels, queries, right, tried, temperatures, task.seed))
 
 
 def _swept(
@@ -96,10 +90,8 @@ def _swept(
     seed: int,
 ) -> list[Score]:
     tried = order(key(seed, torch.arange(len(bank))))[:TRIED]
-    near, rows = neighbours(bank, bank[tried], max(ks) + 1)
-    near = near.masked_fill(rows == tried[:, None], -torch.inf)  # none votes for itself
-    near, place = near.sort(1, descending=True)
-    among = _grid(near[:, :-1], labels[rows.gather(1, place)[:, :-1]], labels[tried], ks, temperatures)
+    near, rows = neighbours(bank, bank[tried], max(ks), own=tried)  # none votes for itself
+    among = _grid(near, labels[rows], labels[tried], ks, temperatures)
     k, temperature = max(among, key=lambda each: among[each])
     near, rows = neighbours(bank, queries, max(ks))
     scores = _grid(near, labels[rows], right, ks, temperatures)
@@ -124,28 +116,11 @@ def _votes(near: Tensor, voters: Tensor, temperature: float, classes: int) -> Te
     return weights.new_zeros(len(near), classes).scatter_add_(1, voters, weights)
 
 
-def _nearest(bank: Tensor, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest cosines (n, k) and their rows in the bank: the best so far against each piece's best."""
-    queries = F.normalize(_wide(queries), dim=1)
-    best = queries.new_empty(len(queries), 0)
-    rows = torch.empty(len(queries), 0, dtype=torch.long, device=queries.device)
-    for start in range(0, len(bank), BANK):
-        piece = F.normalize(bank[start : start + BANK].to(queries), dim=1)
-        near, found = (queries @ piece.T).topk(min(k, len(piece)), dim=1)
-        best, place = torch.cat([best, near], 1).topk(min(k, best.shape[1] + near.shape[1]), dim=1)
-        rows = torch.cat([rows, found + start], 1).gather(1, place)
-    return best, rows
-
-
 def _check_grid(ks: tuple[int, ...], temperatures: tuple[float, ...], count: int) -> None:
     if not ks or not 1 <= min(ks) <= max(ks) < count:
         raise ValueError(f"ks: expected numbers from 1 to {count - 1}, one less than images to learn from, got {ks}")
     if not temperatures or not min(temperatures) > 0:
         raise ValueError(f"temperatures: expected positive numbers, got {temperatures}")
-
-
-def _wide(x: Tensor) -> Tensor:
-    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def _check(bank: Tensor, bank_labels: Tensor, queries: Tensor, k: int, temperature: float) -> None:

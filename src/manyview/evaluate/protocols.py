@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from manyview import __version__
-from manyview.config import Key, _keys, _typed, _unknown
+from manyview.config import Key, keys_of, typed, unknown
 from manyview.encoders.encoder import Stem
 from manyview.evaluate.fewshot import fewshot
 from manyview.evaluate.finetune import finetune
@@ -124,14 +124,14 @@ def settings_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     named = {f"{name}.{key.replace('-', '_')}": value for key, value in given.items()}
     for key in named:
         if key not in keys:
-            raise ValueError(_unknown(key, keys))
-    return {key.rpartition(".")[2]: value for key, value in _typed(keys, {}, named).items()}
+            raise ValueError(unknown(key, keys))
+    return {key.rpartition(".")[2]: value for key, value in typed(keys, {}, named).items()}
 
 
 def schema(name: str) -> dict[str, Key]:
     """The settings that a protocol has: its keyword arguments."""
     function = supervised_baseline if name == SUPERVISED else PROTOCOLS[name]
-    return _keys(name, function, hidden=("task",), part=name)
+    return keys_of(name, function, hidden=("task",), part=name)
 
 
 @dataclass(frozen=True, eq=False)
