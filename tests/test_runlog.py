@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import math
@@ -34,6 +35,15 @@ def lines(folder: Path) -> list[dict[str, Any]]:
 
 def plain(folder: Path, **settings: Any) -> RunLog:
     return RunLog(folder, **{"steps": 100, "loggers": (), **settings})
+
+
+def shown(terminal: int) -> str:
+    """What a terminal has shown, to its end: one read may return less than was written."""
+    parts = []
+    with os.fdopen(terminal, "rb", buffering=0) as screen, contextlib.suppress(OSError):  # EIO: the writer is gone
+        while part := screen.read(100_000):
+            parts.append(part)
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", b"".join(parts).decode())
 
 
 def curve(folder: Path, name: str) -> list[tuple[int, float]]:
@@ -272,8 +282,7 @@ def test_on_a_terminal_there_is_a_bar_with_what_is_said_above_it(
             log.say("said [/b] [red]file[/red].png")
             log.warn("warned [x]")
             log.show(100)
-        seen = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", os.read(ours, 100_000).decode())
-    os.close(ours)
+    seen = shown(ours)
     assert capsys.readouterr().err == "warning: warned [x]\n"
     assert "40/100" in seen
     assert "━" in seen
