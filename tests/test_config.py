@@ -318,9 +318,9 @@ def test_a_part_that_the_recipe_leaves_to_the_default_can_be_replaced_as_well() 
     assert "nesterov" not in config.optimizer
 
 
-@pytest.mark.parametrize("loss", [name for name in LOSSES if name != "nce"])
+@pytest.mark.parametrize("loss", [name for name in LOSSES if name not in SECTIONS["loss"].refused])
 @pytest.mark.parametrize("method", ["simclr", "moco_v2", "cacr_moco"])
-def test_every_loss_fits_into_every_kind_of_method_and_its_keys_are_its_arguments(method: str, loss: str) -> None:
+def test_every_whole_loss_fits_into_every_kind_of_method_and_its_keys_are_its_arguments(method: str, loss: str) -> None:
     config = flags(f"--method {method} --loss {loss}")
     assert config.loss["name"] == loss
     function = part(config, "loss")
@@ -439,6 +439,8 @@ def test_a_list_and_a_tuple_of_the_same_are_no_difference() -> None:
     ("text", "reason"),
     [
         ("--loss nce", "loss: nce needs a memory bank, which no method has yet"),
+        ("--loss attraction", "loss: attraction alone pushes nothing apart"),
+        ("--method cacr --loss.name repulsion", "loss: repulsion alone pulls nothing together"),
         ("--loss nce --loss.population 5 --loss.partition 3", "loss: nce needs a memory bank"),
         ("--method jcl --method.ramp --loss dcl", "method.ramp: is the growth of jcl's strength"),
         ("--negatives queue --negatives.size 0", "negatives.size and dim: expected at least 1"),

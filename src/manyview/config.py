@@ -128,7 +128,11 @@ PARTS = {  # of a method: its own parameters of these names have partials as def
         LOSSES,
         None,
         hidden=("query", "positives", "negatives", "present", "reduction", "gather"),
-        refused={"nce": "needs a memory bank, which no method has yet"},
+        refused={
+            "nce": "needs a memory bank, which no method has yet",
+            "attraction": "alone pushes nothing apart: all images would end as one point; cacr has both halves",
+            "repulsion": "alone pulls nothing together: looks at an image would mean nothing; cacr has both halves",
+        },
     ),
     "negatives": Section(NEGATIVES, None, hidden=("dim", "generator")),
     "head": Section(encoders.HEADS, None, hidden=("dim_in",)),
