@@ -16,22 +16,20 @@ from hypothesis import strategies as st
 from manyview import build
 from manyview.config import (
     MACHINE,
-    REQUIRED,
     SECTIONS,
     Config,
-    Flat,
     differences,
     flat,
     from_yaml,
     part,
     read_flags,
-    read_yaml,
     resolve,
     schema,
     to_yaml,
 )
 from manyview.losses import LOSSES, dcl, info_nce
 from manyview.methods import METHODS
+from manyview.settings import REQUIRED, Flat, read_yaml
 
 DATA = {"data.name": "photos"}
 

@@ -10,17 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from jsonargparse import ArgumentParser
 
 from manyview import build
 from manyview import recipes as module
-from manyview.config import REQUIRED, Flat, read_flags, resolve, schema
+from manyview.config import part, read_flags, resolve, schema
 from manyview.launch import configured, start
 from manyview.recipes import HOMES, Recipe, parameters, read, recipes, smoke
+from manyview.settings import REQUIRED, Flat
 
 OWN = ("demo",)  # written for this package, not after a paper
 NAMES = tuple(recipes())
 PUBLISHED = [name for name in NAMES if name not in OWN and not name.startswith("cifar10-cpu-")]
+HCL = [name for name in PUBLISHED if re.fullmatch("(?!dcl).*-(cifar10|cifar100|stl10)-resnet50", name)]  # its set-up
 CHEAP = ["cifar10-cpu-jcl", "cifar10-cpu-cacr", "cifar10-cpu-align_uniform"]
 QUIET: Flat = {"quiet": True, "loggers": (), "knn_every": 0, "device": "cpu", "workers": 0}
 KNOWN = {  # parameters without classifier or head, from the libraries and from the authors' code less its 128-d layer
@@ -137,6 +140,44 @@ def test_encoders_have_as_many_parameters_as_their_recipes_say() -> None:
         found = parameters(resolve(kept, {"data.name": "scenes"}))
         assert counts == {found}
         assert KNOWN.get(network, found) == found
+
+
+ALGORITHM_1 = {  # CACR, appendix C.1: mean and deviation of the pictures of each data set
+    "cifar10": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
+    "cifar100": ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
+    "stl10": ((0.4409, 0.4279, 0.3868), (0.2683, 0.2610, 0.2687)),
+}
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "-alexnet" in name])
+def test_small_alexnet_sees_and_begins_as_published(name: str) -> None:
+    config = resolve(recipe(name).settings, {})
+    picture = build.picture(config)
+    assert (picture.mean, picture.std) == ALGORITHM_1[config.data["name"]]
+    fc8 = part(config, "head")(512)
+    torch.testing.assert_close(float(fc8.weight.detach().std()), 0.02, rtol=0.02, atol=0)
+    assert not fc8.bias.any()
+
+
+@pytest.mark.parametrize("name", HCL)
+def test_hcls_set_up_has_its_statistics_and_head(name: str) -> None:
+    config = resolve(recipe(name).settings, {})
+    picture = build.picture(config)
+    assert (picture.mean, picture.std) == ALGORITHM_1["cifar10"]  # of every data set
+    with torch.device("meta"):
+        head = part(config, "head")(2048)
+    assert [type(each).__name__ for each in head] == ["Linear", "BatchNorm1d", "ReLU", "Linear"]
+    assert [tuple(each.weight.shape) for each in (head[0], head[3])] == [(512, 2048), (128, 512)]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if re.match("cacr-k[14]-.*-alexnet$", name)])
+def test_the_rbf_cost_is_published_for_the_t_neg_of_its_table(name: str) -> None:
+    ((flags, published),) = ((a, b) for a, b in recipe(name).about["sweep"].items() if "--loss.cost rbf" in a)
+    if name == "cacr-k1-stl10-alexnet":
+        assert "unknown" in published
+    else:
+        config = resolve(recipe(name).settings, read_flags(shlex.split(flags)))
+        assert config.loss["t_neg"] == 2.0  # Table 20's Euclidean scores are Table 13's for it
 
 
 def test_counting_parameters_makes_no_weights() -> None:

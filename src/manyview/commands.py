@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from manyview.checkpoint import DiskFull
-from manyview.config import REQUIRED, SECTIONS, Config, Flat, Key, read_flags, schema, spoken, to_yaml
+from manyview.config import SECTIONS, Config, read_flags, resolve, schema, to_yaml
 from manyview.launch import configured, resumed, start
+from manyview.settings import REQUIRED, Flat, Key, spoken
 
 FAILED = 1
 LESS = "give --micro-batch 64, which takes less and gives the same gradient, or a smaller --batch-size"
+ANY = "DIR"  # what `show` puts for data that a recipe leaves to a flag
 OURS = ("recipe", "resume", "smoke", "help")  # flags of `pretrain` that are no settings
 
 PRETRAIN = """usage: manyview pretrain --data PATH|NAME [--method NAME] [--encoder NAME] [--epochs N] [--KEY VALUE ...]
@@ -93,9 +95,10 @@ def show(arguments: list[str]) -> int:
         return 0
     from manyview.recipes import read
 
-    for name, text in read(recipe).about.items():
+    found = read(recipe)
+    for name, text in found.about.items():
         print(f"# {name}: {text}")
-    print(to_yaml(configured(recipe, {})), end="")
+    print(to_yaml(resolve({"data.name": ANY, **found.settings}, {})), end="")
     return 0
 
 

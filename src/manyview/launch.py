@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from manyview import recipes
 from manyview.build import OWN
-from manyview.config import MACHINE, Config, Flat, differences, flat, from_yaml, resolve
+from manyview.config import MACHINE, Config, differences, flat, from_yaml, resolve
 from manyview.data import Dataset, Own
 from manyview.encoders import known
 from manyview.run import CONFIG, Run
+from manyview.settings import Flat
 
 if TYPE_CHECKING:
     from torch.utils.data import Dataset as TorchDataset

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import torch
 
 from manyview import build
-from manyview.config import Config, Flat, flat, read_yaml, resolve, schema
+from manyview.config import Config, flat, resolve, schema
+from manyview.settings import Flat, read_yaml
 
 HOMES = (Path(__file__).parent / "recipes", Path(__file__).parents[2] / "recipes")  # installed; in the repository
 ABOUT = "about"  # the section that is for people

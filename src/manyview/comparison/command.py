@@ -8,7 +8,8 @@ from typing import Any
 from manyview.comparison.comparing import compare
 from manyview.comparison.outcome import OUTCOME
 from manyview.comparison.race import Stopped
-from manyview.config import Flat, read_flags
+from manyview.config import read_flags
+from manyview.settings import Flat, spoken
 
 HELP = """usage: manyview compare --data PATH|NAME --methods A,B,... [--epochs N | --minutes T] [--seeds N]
 
@@ -29,6 +30,11 @@ The same command goes on with a comparison that was stopped.
   --KEY VALUE           any setting of `manyview pretrain`, for all"""
 
 FAILED, STOPPED = 1, 130
+VALUES = {
+    "data.name": "PATH|NAME", "methods": "A,B,...", "minutes": "T", "seeds": "N", "recipe": "NAME|FILE", "jobs": "N",
+    "protocols": "A,B,...", "out": "FOLDER",
+}  # fmt: skip
+SWITCH = {"true": True, "yes": True, "false": False, "no": False}
 OURS = {"methods", "epochs", "minutes", "seeds", "same_batch", "recipe", "jobs", "protocols", "out", "help"}
 
 
@@ -38,6 +44,7 @@ def command(arguments: list[str]) -> int:
     if "help" in ours:
         print(HELP)
         return 0
+    _check_values({**ours, **given})
     for key in ("methods", "data.name"):
         if key not in {**ours, **given}:
             raise ValueError(f"{key.partition('.')[0]}: is needed; `manyview compare --help` tells more")
@@ -56,12 +63,19 @@ def command(arguments: list[str]) -> int:
     return FAILED if found.failed else 0
 
 
+def _check_values(given: Flat) -> None:
+    """That no flag that wants a value is without."""
+    for key, value in VALUES.items():
+        if key in given and (given[key] is True or not str(given[key]).strip(" ,")):
+            raise ValueError(f"{spoken(key)}: expected a value, got none; write --{spoken(key)} {value}")
+
+
 def _read(ours: Flat) -> dict[str, Any]:
     """Texts as what they mean."""
     read: dict[str, Any] = {key: ours[key] for key in ("recipe", "out") if key in ours}
     read["methods"] = _names(ours["methods"])
     read["protocols"] = _names(ours.get("protocols", ""))
-    read["same_batch"] = ours.get("same_batch", False) in (True, "true")
+    read["same_batch"] = _yes("same_batch", ours.get("same_batch", False))
     for key, kind in (("jobs", int), ("minutes", float)):
         if key in ours:
             read[key] = _number(key, ours[key], kind)
@@ -69,6 +83,13 @@ def _read(ours: Flat) -> dict[str, Any]:
         numbers = [_number("seeds", text, int) for text in _names(ours["seeds"])]
         read["seeds"] = numbers[0] if len(numbers) == 1 else numbers
     return read
+
+
+def _yes(key: str, given: bool | str) -> bool:
+    found = given if isinstance(given, bool) else SWITCH.get(given.lower())
+    if found is None:
+        raise ValueError(f"{key}: expected true or false, got {given!r}; write --{spoken(key)}, or leave it out")
+    return found
 
 
 def _names(text: Any) -> list[str]:

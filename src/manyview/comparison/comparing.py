@@ -12,15 +12,19 @@ from typing import Any
 
 from manyview import build
 from manyview.comparison.outcome import OUTCOME, Outcome, outcome
-from manyview.comparison.plan import Entry, entries
+from manyview.comparison.plan import Entry, Unlike, entries, images_an_epoch, spelt, unlike
 from manyview.comparison.race import race, train_alone
 from manyview.comparison.speed import equal_time
-from manyview.config import Config, Flat, differences, flat, to_yaml
+from manyview.config import Config, differences, flat, to_yaml
+from manyview.evaluate.protocols import evaluate, known
+from manyview.evaluate.store import Store
 from manyview.evaluate.task import fingerprint
 from manyview.run import CONFIG, Run
+from manyview.settings import Flat
 from manyview.whole import whole
 
 PLAN = "plan.json"  # what must stay the same when a comparison goes on
+MUCH = 0.02  # of the images of an epoch, by which methods may see fewer than others without a word
 SCORED = {"knn_bank": 20_000, "knn_queries": 10_000}  # where nobody says how many: a comparison wants to be exact
 
 
@@ -49,7 +53,7 @@ def compare(
     protocols   of `manyview.evaluate`, for the trained encoders, beside the kNN of training
     settings    any key of `manyview show`, for all
 
-    A run that fails is left out, and named in the outcome.
+    A run that fails is left out, and named in the outcome; so is a score that a run's evaluation does not give.
 
     >>> print(manyview.compare("photos", ["simclr", "dcl", "jcl"], epochs=20).table())
     """
@@ -57,6 +61,7 @@ def compare(
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     folder = Path(out or Path("runs") / f"compare-{Path(os.fspath(data)).name}")
     _check(given, jobs, minutes)
+    protocols = known(protocols) if protocols else []
 
     def planned(epochs: Mapping[str, float] | None = None) -> list[Entry]:
         return entries(methods, numbers, folder, given, recipe=recipe, same_batch=same_batch, epochs=epochs)
@@ -64,6 +69,7 @@ def compare(
     runs = planned()
     images = build.images(runs[0].config)
     _check_labels(runs[0].config, images)
+    differing = _unlike(runs, images, minutes, say)
     plan = _begun(folder, images)
     if minutes is not None:
         runs = planned(_timed(folder, plan, minutes, runs, say))
@@ -75,9 +81,10 @@ def compare(
     done = [entry for entry in runs if entry not in failed]
     if not done:
         raise ValueError(f"{folder}: every run has failed, as it says above")
-    scores = {entry.folder: _judged(entry, protocols) for entry in done}
+    scores = {entry.folder: _judged(entry, protocols, say) for entry in done}
     asked = min(len(images.test or ()), done[0].config.knn_queries)
-    found = outcome(folder, os.fspath(data), done, scores, asked=asked, failed=[entry.name for entry in failed])
+    left_out = [entry.name for entry in failed]
+    found = outcome(folder, os.fspath(data), done, scores, asked=asked, failed=left_out, unlike=differing)
     _write(folder / OUTCOME, found.plain())
     _report(found, say)
     return found
@@ -97,6 +104,29 @@ def _check(given: Flat, jobs: int, minutes: float | None) -> None:
 def _check_labels(config: Config, images: build.Images) -> None:
     if images.test is None or not config.knn_every:
         raise ValueError(f"data: {config.data['name']} has no labels, or no kNN, so nothing says which is better")
+
+
+def _unlike(
+    runs: Sequence[Entry], images: build.Images, minutes: float | None, say: Callable[[str], None]
+) -> Unlike:
+    """In which settings methods differ that are not their own, and whether they see as many images: said before any
+    of them trains."""
+    first = [replace(each, config=build.settled(each.config, images)) for each in runs if each.seed == runs[0].seed]
+    found = unlike(first, but=() if minutes is None else ("epochs",))
+    if found:
+        say(f"the methods differ also in: {spelt(found)}")
+    if minutes is None:
+        _tell_fewer(images_an_epoch(runs, len(images.train)), len(images.train), say)
+    return found
+
+
+def _tell_fewer(seen: Mapping[str, int], images: int, say: Callable[[str], None]) -> None:
+    if max(seen.values()) - min(seen.values()) > MUCH * max(seen.values()):
+        counts = ", ".join(f"{method} {count:,}" for method, count in seen.items())
+        say(
+            f"warning: of {images:,} images an epoch has {counts}, since a last batch that is not full is left out; a "
+            "smaller --batch-size makes them more alike"
+        )
 
 
 def _begun(folder: Path, images: build.Images) -> dict[str, Any]:
@@ -144,16 +174,17 @@ def _mark(config: Config) -> str:
     return hashlib.blake2b(to_yaml(replace(config, seed=0, out=None)).encode(), digest_size=8).hexdigest()
 
 
-def _judged(entry: Entry, protocols: Sequence[str]) -> dict[str, float]:
-    """Further scores of a trained encoder, by protocol and score."""
-    if not protocols:
-        return {}
-    from manyview.evaluate import evaluate
-
+def _judged(entry: Entry, protocols: Sequence[str], say: Callable[[str], None]) -> dict[str, float]:
+    """Further scores of a trained encoder, by protocol and score; one that cannot be had is said and left out."""
     found = {}
-    for result in evaluate(entry.folder, None, protocols=list(protocols), untrained=False):
+    for protocol in protocols:
+        try:
+            (result,) = evaluate(entry.folder, None, [protocol], untrained=False, store=Store())
+        except (ValueError, OSError) as error:
+            say(f"{entry.name}: {protocol} is left out: {' '.join(str(error).split())}")
+            continue
         name, value = next(iter(result.scores.items()))
-        found[result.protocol if name == "top1" else f"{result.protocol} {name}"] = value
+        found[protocol if name == "top1" else f"{protocol} {name}"] = value
     return found
 
 

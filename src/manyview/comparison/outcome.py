@@ -6,11 +6,11 @@ import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from manyview.comparison.plan import Entry, looks, name_of
+from manyview.comparison.plan import Entry, Unlike, looks, name_of, spelt
 from manyview.run import Run
 
 OUTCOME = "comparison.json"
@@ -58,6 +58,7 @@ class Outcome:
 
     asked   images that each kNN score is of
     failed  runs that are left out
+    unlike  settings in which the methods differ and which are not their own, by method
     """
 
     folder: Path
@@ -65,6 +66,7 @@ class Outcome:
     rows: list[Row]
     asked: int
     failed: tuple[str, ...] = ()
+    unlike: Unlike = field(default_factory=dict)
 
     @property
     def doubt(self) -> float:
@@ -76,6 +78,16 @@ class Outcome:
     def scores(self) -> list[str]:
         """The names that all methods have."""
         return [name for name in self.rows[0].scores if all(name in row.scores for row in self.rows)]
+
+    @property
+    def as_many_images(self) -> bool:
+        """Whether all methods have seen the same number."""
+        return len({row.images_seen for row in self.rows}) == 1
+
+    @property
+    def also(self) -> str:
+        """What else than the method a difference may come from, in a sentence; empty where there is nothing."""
+        return f"The methods differ also in: {spelt(self.unlike)}." if self.unlike else ""
 
     def runs(self) -> list[Run]:
         """One of every method, with its first seed."""
@@ -89,17 +101,19 @@ class Outcome:
         return [mine - theirs[seed] for seed, mine in ours if seed in theirs]
 
     def table(self) -> str:
-        """As markdown, in points."""
+        """As markdown, in points; under it, what else the methods differ in."""
         lines = [["method", *self.titles], ["---"] * (len(self.titles) + 1)]
         lines += [[row.method, *self.cells(row)] for row in self.rows]
-        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        return f"{table}\n\n{self.also}" if self.also else table
 
     @property
     def titles(self) -> list[str]:
         """Of the table's columns, after the method's."""
         first = self.rows[0].method
         scores = [each for name in self.scores for each in (name, f"{name} against {first}")]
-        return ["batch x views", "steps", *scores, "seconds", "peak memory"]
+        seen = [] if self.as_many_images else ["images seen"]
+        return ["batch x views", "steps", *seen, *scores, "seconds", "peak memory"]
 
     def cells(self, row: Row) -> list[str]:
         """What the table says of a method, under `titles`."""
@@ -109,7 +123,8 @@ class Outcome:
             scores += [told(row.scores[name]), apart]
         memory = "" if row.memory is None else f"{row.memory / 2**20:,.0f} MB"
         seconds = f"{statistics.mean(row.seconds):,.0f}"
-        return [f"{row.batch_size} x {row.views}", f"{row.steps:,}", *scores, seconds, memory]
+        seen = [] if self.as_many_images else [f"{row.images_seen:,}"]
+        return [f"{row.batch_size} x {row.views}", f"{row.steps:,}", *seen, *scores, seconds, memory]
 
     def plain(self) -> dict[str, Any]:
         """For JSON."""
@@ -125,7 +140,7 @@ class Outcome:
         ]  # fmt: skip
         return {
             "data": self.data, "against": self.rows[0].method, "asked": self.asked, "failed": list(self.failed),
-            "rows": rows,
+            "unlike": self.unlike, "rows": rows,
         }  # fmt: skip
 
 
@@ -135,7 +150,8 @@ def read(folder: Path) -> Outcome:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         rows = [_of_plain(row) for row in found["rows"]]
-        return Outcome(folder, found["data"], rows, found["asked"], tuple(found["failed"]))
+        unlike = found.get("unlike", {})  # older files have none
+        return Outcome(folder, found["data"], rows, found["asked"], tuple(found["failed"]), unlike)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path}: is not what `manyview compare` writes: {type(error).__name__} {error}") from None
 
@@ -163,19 +179,21 @@ def outcome(
     *,
     asked: int,
     failed: Sequence[str] = (),
+    unlike: Unlike | None = None,
 ) -> Outcome:
-    """Reads it from the runs' folders. more: further scores by a run's folder."""
+    """Reads it from the runs' folders. more: further scores by a run's folder, of which some may be missing."""
     by_method: dict[str, list[Entry]] = {}
     for entry in runs:
         by_method.setdefault(entry.method, []).append(entry)
-    return Outcome(folder, data, [_row(entries, more) for entries in by_method.values()], asked, tuple(failed))
+    rows = [_row(entries, more) for entries in by_method.values()]
+    return Outcome(folder, data, rows, asked, tuple(failed), unlike or {})
 
 
 def _row(runs: list[Entry], more: Mapping[Path, Mapping[str, float]]) -> Row:
     curves = [curve(Run(entry.folder)) for entry in runs]
     scores = {"kNN": [points[-1].score for points in curves]}
-    for name in more.get(runs[0].folder, {}):
-        scores[name] = [more[entry.folder][name] for entry in runs]
+    found = [more.get(entry.folder, {}) for entry in runs]
+    scores |= {name: [each[name] for each in found] for name in found[0] if all(name in each for each in found)}
     ends = [Run(entry.folder).metrics[-1] for entry in runs]
     peaks = [peak for entry in runs if (peak := _peak(entry.folder)) is not None]
     config = Run(runs[0].folder).config
@@ -188,7 +206,20 @@ def _row(runs: list[Entry], more: Mapping[Path, Mapping[str, float]]) -> Row:
 def curve(run: Run) -> list[Point]:
     """kNN by epoch and by time."""
     lines = [line for line in run.metrics if line.get("knn") is not None]
-    return [Point(line["epoch"], line["seconds"], line["knn"]) for line in lines]
+    per_epoch = _per_epoch(run)
+    return [Point(line["step"] / per_epoch, line["seconds"], line["knn"]) for line in lines]
+
+
+def _per_epoch(run: Run) -> float:
+    """Steps an epoch of a run that has ended.
+
+    Its last step tells, unless `max_steps` has ended it; the number of a line's epoch, counted from 1, tells no more
+    than there are.
+    """
+    lines = run.metrics
+    told = [line["step"] / line["epoch"] for line in lines if line.get("epoch")]
+    planned = round(lines[-1]["step"] / run.config.epochs) if lines else 1
+    return max(1, planned, *told)
 
 
 def _peak(folder: Path) -> int | None:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from manyview import encoders
-from manyview.config import ENCODER, PARTS, SECTIONS, Config, Flat, flat, part
+from manyview import encoders, recipes
+from manyview.config import ENCODER, MACHINE, PARTS, SECTIONS, Config, flat, part
 from manyview.launch import configured
 from manyview.methods import Method
+from manyview.settings import Flat, spoken
 
 VIEWS = 2  # of an image, for which a batch size is meant
+OWN = ("method", *PARTS)  # sections in which methods differ: that is what is compared
+EACH = ("batch_size", "seed", *MACHINE)  # what a comparison sets for each run, or what no score depends on
+SAME = ("data", "views", "encoder")  # sections of which a score depends as much as on the method
+
+Unlike = dict[str, dict[str, Any]]
+"""{setting: {method: value}}, of settings in which methods differ and which are not their own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,10 +67,9 @@ def entries(
             chosen = {**given, "method.name": method, "seed": seed, "out": str(out / name_of(method, seed))}
             if epochs is not None:
                 chosen["epochs"] = epochs[method]
-            config = configured(recipe and recipe.replace("{method}", method), chosen)
-            as_it_is = same_batch or (
-                recipe is not None and "batch_size" not in given
-            )  # a recipe's batch is its own affair
+            named = recipe and recipe.replace("{method}", method)
+            config = configured(named, chosen)
+            as_it_is = same_batch or ("batch_size" not in given and _sets_batch(named))
             found.append(Entry(method, seed, config if as_it_is else _as_many_views(config)))
     return found
 
@@ -72,12 +79,62 @@ def name_of(method: str, seed: int) -> str:
     return f"{method}-{seed}"
 
 
+def unlike(runs: Sequence[Entry], *, but: Collection[str] = ()) -> Unlike:
+    """The settings, but those named, in which methods differ beyond their own parts and batch.
+
+    A published recipe may have its own optimiser and schedule. Other images, views or encoders are refused: they would
+    be compared, and not the methods.
+    """
+    settings = {entry.method: flat(vars(entry.config)) for entry in runs if entry.seed == runs[0].seed}
+    found: Unlike = {}
+    for key in dict.fromkeys(key for each in settings.values() for key in each):
+        section, values = key.partition(".")[0], {name: _plain(each.get(key)) for name, each in settings.items()}
+        if section in OWN or key in (*EACH, *but) or all(value == values[runs[0].method] for value in values.values()):
+            continue
+        if section in SAME:
+            raise ValueError(_unfair(key, values))
+        found[key] = values
+    return found
+
+
+def spelt(found: Unlike) -> str:
+    """`optimizer.lr (dcl 0.03, simclr 0.06), epochs (dcl 200, simclr 100)`"""
+    return ", ".join(
+        f"{key} ({', '.join(f'{method} {value}' for method, value in values.items() if value is not None)})"
+        for key, values in found.items()
+    )
+
+
+def images_an_epoch(runs: Sequence[Entry], images: int) -> dict[str, int]:
+    """By method, how many of the images an epoch has: a last batch that is not full is left out."""
+    return {entry.method: images - images % entry.config.batch_size for entry in runs}
+
+
 def looks(config: Config) -> int:
     """Views of an image that a step takes."""
     parts = {name: part(config, name) for name in PARTS}
     with torch.device("meta"):
         method: Method = part(config, "method")(encoders.create(ENCODER, size=32), **parts)
     return method.looks
+
+
+def _sets_batch(recipe: str | None) -> bool:
+    """Whether a recipe has a batch of its own, which is left as it is."""
+    return recipe is not None and "batch_size" in recipes.read(recipe).settings
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it."""
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _unfair(key: str, values: Mapping[str, Any]) -> str:
+    one, first = next(iter(values.items()))
+    other, second = next((method, value) for method, value in values.items() if value != first)
+    return (
+        f"{key}: {one} has {first}, {other} has {second}; methods are compared on the same images, views and encoder: "
+        f"give --{spoken(key)} for all"
+    )
 
 
 def _as_many_views(config: Config) -> Config:

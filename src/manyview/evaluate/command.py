@@ -178,7 +178,8 @@ def _data(given: argparse.Namespace, options: dict[str, Any]) -> list[Any]:
 
 
 def _typed_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    from manyview.config import data_keys, typed, unknown
+    from manyview.config import data_keys
+    from manyview.settings import typed, unknown
 
     keys, given = data_keys(name), {f"data.{key}": value for key, value in options.items()}
     for key in given:

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 
 from manyview import __version__
-from manyview.config import Key, keys_of, typed, unknown
 from manyview.encoders.encoder import Stem
 from manyview.evaluate.fewshot import fewshot
 from manyview.evaluate.finetune import finetune
@@ -31,6 +30,7 @@ from manyview.evaluate.store import Store
 from manyview.evaluate.subject import Subject, What
 from manyview.evaluate.supervised import supervised as supervised_baseline
 from manyview.evaluate.task import Data, Scores, Task, prepare
+from manyview.settings import Key, keys_of, typed, unknown
 
 Protocol = Callable[..., Scores]
 PROTOCOLS: dict[str, Protocol] = {
