@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from manyview import recipes
 from manyview.build import OWN
 from manyview.config import MACHINE, Config, differences, flat, from_yaml, resolve
-from manyview.data import Dataset, Own
+from manyview.data import Dataset
+from manyview.data.own import as_dataset
 from manyview.encoders import known
 from manyview.run import CONFIG, Run
 from manyview.settings import Flat
@@ -44,7 +45,7 @@ def pretrain(
     elif isinstance(data, Mapping):
         settings["data"] = dict(data)
     elif data is not None:
-        settings["data"], own = OWN, _own(data)
+        settings["data"], own = OWN, as_dataset(data)
     if resume is not None:
         return start(resumed(Path(resume), flat(settings)), own)
     return start(configured(recipe, flat(settings)), own)
@@ -78,7 +79,3 @@ def start(config: Config, own: Dataset | None = None) -> Run:
     from manyview.train import train  # the engine takes a second to import
 
     return train(config, own)
-
-
-def _own(data: Any) -> Dataset:
-    return data if isinstance(data, Dataset) else Own(data)

@@ -40,6 +40,15 @@ def test_a_test_split_is_used_where_there_is_one(tmp_path: Path) -> None:
     assert not ids(found.train) & ids(found.test)
 
 
+def test_val_is_used_where_the_test_split_has_no_labels(tmp_path: Path) -> None:
+    draw(tmp_path, *(f"{split}/{kind}/{i}" for split in ("train", "val") for kind in ("cat", "dog") for i in range(3)))
+    draw(tmp_path, "test/1", "test/2")
+    found = divided(str(tmp_path))
+    assert found.test is not None
+    assert all(found.test.name(i).startswith("val/") for i in range(len(found.test)))
+    assert (len(found.test), found.aside, found.why) == (6, False, None)
+
+
 def test_generated_scenes_have_one_too() -> None:
     found = divided("scenes", count=40)
     assert found.test is not None

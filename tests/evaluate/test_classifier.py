@@ -129,7 +129,7 @@ def test_interrupted_training_goes_on_and_ends_the_same(
     recipe = replace(RECIPE, optimizer=optimizer, lr=0.05)  # type: ignore[arg-type]
     straight = head()
     expected = fitted(straight, recipe)
-    store = Store(tmp_path)
+    judged = replace(task(), store=Store(tmp_path))
     asked: list[int] = []
 
     def stopping(number: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -140,7 +140,6 @@ def test_interrupted_training_goes_on_and_ends_the_same(
 
     def go(model: nn.Module) -> list[Score]:
         train = Batches(3, stopping)
-        judged = replace(task(), store=store)
         return fit(model, [(model, recipe.lr)], recipe, train, batches(seed=1), judged, ["test"])
 
     with pytest.raises(KeyboardInterrupt):
@@ -149,6 +148,9 @@ def test_interrupted_training_goes_on_and_ends_the_same(
     assert go(again) == expected
     assert asked == [0, 1, 2, 2, 3, 4]
     assert torch.equal(again.weight, straight.weight)
+    assert go(head()) == expected  # what comes after it in the same protocol may be interrupted too
+    assert asked == [0, 1, 2, 2, 3, 4]
+    judged.forget()
     assert not list(tmp_path.iterdir())
 
 

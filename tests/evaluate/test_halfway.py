@@ -71,4 +71,4 @@ def test_a_folder_that_cannot_be_written_to_and_no_store_at_all_cost_nothing(tmp
     for kept in (Halfway(tmp_path / "file" / "x.halfway", 0.0), Halfway.of(task(), ["it"])):
         kept.save(model, [adam(model)], [[0.5]])
         assert kept.restore(model, [adam(model)]) == []
-        kept.remove()
+        kept.finish(model, [adam(model)], [[0.5]], task())

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from manyview import __version__
-from manyview.evaluate import PROTOCOLS, Store, Subject, evaluate, prepare
+from manyview.evaluate import PROTOCOLS, Store, Subject, classifier, evaluate, halfway, prepare
 from manyview.evaluate import protocols as table
 from manyview.evaluate.results import read
 from manyview.evaluate.task import Scores, Task
@@ -98,6 +98,49 @@ def test_a_run_is_judged_on_its_own_data_and_its_folder_has_the_results(tmp_path
     elsewhere = evaluate(run, {"name": "scenes", "count": 40, "size": 16}, ["knn"], out=tmp_path / "other")
     assert read(run.folder) == results
     assert read(tmp_path / "other") == elsewhere
+
+
+def test_what_a_run_began_with_may_be_gone_and_its_score_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = runs.made(tmp_path / "run")
+    said: list[str] = []
+
+    def gone(self: Subject) -> Subject:
+        raise ValueError("encoder: no such file")
+
+    monkeypatch.setattr(Subject, "untrained", gone)
+    for _ in range(2):
+        (found,) = evaluate(run, protocols=["knn"], settings={"knn": {"k": 5}}, supervised=True, say=said.append)
+        assert (found.untrained, found.supervised) == (None, None)
+    assert said[0] == "no score of the untrained network: encoder: no such file"
+    assert read(run.folder) == [found]
+
+
+def test_a_training_that_has_ended_is_kept_until_the_protocol_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(halfway, "SECONDS", 0.0)
+    learnt: list[int] = []
+    train = classifier._train
+
+    def counted(*given: Any) -> None:
+        learnt.append(1)
+        if len(learnt) == 3:
+            raise KeyboardInterrupt
+        train(*given)
+
+    monkeypatch.setattr(classifier, "_train", counted)
+    settings = {"semi": {"fractions": (0.5, 0.9), "epochs": 2}}
+
+    def go() -> Any:
+        return evaluate(encoder(), EASY, ["semi"], settings=settings, store=Store(tmp_path), untrained=False)
+
+    with pytest.raises(KeyboardInterrupt):
+        go()
+    go()
+    assert len(learnt) == 3 + 2  # the first half was not learnt again
+    assert not list(tmp_path.glob("*.halfway"))
 
 
 def test_the_supervised_baseline_is_computed_once_and_stands_beside_every_score(tmp_path: Path) -> None:

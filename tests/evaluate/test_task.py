@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.data import TensorDataset
 
 from manyview import build
 from manyview.contract import Sample
@@ -198,6 +199,27 @@ def test_data_may_be_named_given_in_two_or_kept_aside_from_one() -> None:
     one = prepare(encoder(), scenes(120, "train"))
     assert torch.equal(one.test.ids, divided(scenes(120, "train")).test.ids)  # type: ignore[union-attr]
     assert (len(one.train), len(one.test), one.aside) == (108, 12, True)
+
+
+def test_two_data_sets_of_ones_own_are_not_the_same_images_for_being_numbered_alike() -> None:
+    train, test = (
+        TensorDataset(torch.randint(256, (count, 3, 8, 8), dtype=torch.uint8), torch.arange(count) % 2)
+        for count in (20, 10)
+    )
+    for data in ((train, test), (Own(train), Own(test))):
+        made = prepare(encoder(), data)  # type: ignore[arg-type]
+        made.check()
+        assert (len(made.train), len(made.test)) == (20, 10)
+    known = Own(train, ids=torch.arange(20)), Own(test, ids=torch.arange(10))
+    with pytest.raises(ValueError, match="10 of the 10 test images"):
+        prepare(encoder(), known).check()
+
+
+def test_why_a_test_split_is_not_used_is_known(tmp_path: Path) -> None:
+    tiny.pictures(tmp_path / "train", 20, classes=2)
+    tiny.pictures(tmp_path / "test", 4)
+    made = prepare(encoder(), tmp_path)
+    assert (made.aside, made.why) == (True, "it has no labels, or one only")
 
 
 def test_images_without_a_label_are_left_out() -> None:

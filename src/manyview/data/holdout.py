@@ -45,9 +45,13 @@ def divided(data: Dataset | str, *, imbalance: Any = None, **options: Any) -> Di
     train = train if imbalance is None else imbalanced(train, imbalance)
     if not _labelled(train):
         return Divided(train, None)
-    test, why = _test_split(data, options) if isinstance(data, str) else (None, None)
-    why = _useless(test, train) if test is not None else why
-    return Divided(train, test) if test is not None and why is None else _aside(train, why)
+    reasons = []
+    for split in ("test", "val") if isinstance(data, str) else ():  # a test split may be published without its labels
+        test, why = _split(data, split, options, train)
+        if test is not None:
+            return Divided(train, test)
+        reasons.append(why)
+    return _aside(train, next(filter(None, reasons), None))
 
 
 def some(dataset: Dataset, count: int) -> Dataset:
@@ -102,13 +106,17 @@ class BatchedOneView(OneView):
         return {name: made[name] for name in self.views}
 
 
-def _test_split(data: str, options: dict[str, Any]) -> tuple[Dataset | None, str | None]:
-    """The test split, or what is wrong with it; neither where there is none."""
+def _split(
+    data: str, split: str, options: dict[str, Any], train: Dataset
+) -> tuple[Dataset, None] | tuple[None, str | None]:
+    """A split to score on, or what is wrong with it; neither where there is none."""
     try:
-        return open_data(data, **{**options, "split": "test"}), None
+        found = open_data(data, **{**options, "split": split})
     except (ValueError, OSError) as error:
         there_is_none = str(error).startswith("split: ")  # as in most folders
         return None, None if there_is_none else f"it cannot be opened: {error}"
+    why = _useless(found, train)
+    return (found, None) if why is None else (None, why)
 
 
 def _labelled(dataset: Dataset) -> bool:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.data import Subset, TensorDataset
 
 from manyview.contract import Sample
-from manyview.data.dataset import Unreadable
+from manyview.data.dataset import Dataset, Unreadable
 from manyview.data.image import own_of, reason, to_rgb
 
 
@@ -31,6 +31,7 @@ class Own:
         if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
             raise ValueError(f"{type(dataset).__name__} has no length or no items: give a torch.utils.data.Dataset")
         self._dataset = dataset
+        self.known = ids is not None  # which image is which, beyond this data set
         self.ids = torch.arange(len(dataset)) if ids is None else ids
         self.labels = _labels(dataset) if labels is None else labels
         if len(self.ids) != len(dataset) or len(self.ids.unique()) != len(dataset):
@@ -58,6 +59,10 @@ class Own:
     def name(self, index: int) -> str:
         return str(index)
 
+    def numbered(self, first: int) -> Own:
+        """The same with ids from `first` on."""
+        return Own(self._dataset, ids=torch.arange(first, first + len(self)), labels=self.labels)
+
     def _first(self) -> Sample:
         """The first sample that can be read."""
         why = "it is empty"
@@ -67,6 +72,11 @@ class Own:
             except Unreadable as error:
                 why = str(error)
         raise ValueError(f"no sample of {type(self._dataset).__name__} can be read: {why}")
+
+
+def as_dataset(data: Any) -> Dataset:
+    """A data set as it is, anything else as one's own."""
+    return data if isinstance(data, Dataset) else Own(data)
 
 
 def _raw(name: str, view: Any) -> Tensor:

@@ -109,7 +109,7 @@ def fit(
             _train(model, optimizers, train.epoch(epoch), _diverged(learning, epoch), advance)
             curve.append(_tested(model, test, len(task.classes), _diverged(learning, epoch)))
             halfway.save(model, optimizers, curve)
-    halfway.remove()
+    halfway.finish(model, optimizers, curve, task)
     return last_and_best(curve)
 
 

@@ -58,7 +58,8 @@ def _heading(result: Result) -> list[str]:
     judged = f"{subject['name']}: {subject['encoder']} at {subject['size']} px, seed {result.seed}"
     counts = f"{data['train']:,} images to learn from, {data['test']:,} {kept}, {data['classes']} classes"
     blank = "its weights are drawn, not learnt: give --pretrained, or --weights FILE"
-    return [judged, f"{data['name']}: {counts}", *([] if subject["trained"] else [blank])]
+    unused = [f"its test split is not used: {data['why']}"] if "why" in data else []
+    return [judged, f"{data['name']}: {counts}", *unused, *([] if subject["trained"] else [blank])]
 
 
 def _rows(result: Result, *, supervised: bool) -> list[tuple[str, ...]]:

@@ -35,6 +35,7 @@ class Halfway:
 
     path: Path | None
     saved: float
+    begun: float = 0.0
 
     @classmethod
     def of(cls, task: Task, called: Sequence[object]) -> Halfway:
@@ -42,7 +43,8 @@ class Halfway:
         if task.store is None:
             return cls(None, 0.0)
         name = digest([__version__, *map(repr, called), task.subject.mark, task.marks, task.seed])
-        return cls(task.store.folder / f"{name}.halfway", time.monotonic())
+        now = time.monotonic()
+        return cls(task.store.folder / f"{name}.halfway", now, now)
 
     def restore(self, model: nn.Module, optimizers: Sequence[Optimizer]) -> Curve:
         """The scores of the epochs that were done, after which model and optimisers are as they were."""
@@ -59,19 +61,23 @@ class Halfway:
             return _put(fresh, model, optimizers)
 
     def save(self, model: nn.Module, optimizers: Sequence[Optimizer], curve: Curve) -> None:
-        if self.path is None or time.monotonic() - self.saved < SECONDS:
-            return
-        state = _state(model, optimizers, curve)
-        with suppress(OSError):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with whole(self.path) as draft:
-                torch.save(state, draft)
-        self.saved = time.monotonic()
+        if self.path is not None and time.monotonic() - self.saved >= SECONDS:
+            _write(self.path, _state(model, optimizers, curve))
+            self.saved = time.monotonic()
 
-    def remove(self) -> None:
+    def finish(self, model: nn.Module, optimizers: Sequence[Optimizer], curve: Curve, task: Task) -> None:
+        """Keeps the end too, until the protocol's scores are written down: it may have other trainings to come."""
         if self.path is not None:
-            with suppress(OSError):
-                self.path.unlink(missing_ok=True)
+            if time.monotonic() - self.begun >= SECONDS:
+                _write(self.path, _state(model, optimizers, curve))
+            task.leave(self.path)
+
+
+def _write(path: Path, state: dict[str, Any]) -> None:
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with whole(path) as draft:
+            torch.save(state, draft)
 
 
 def _state(model: nn.Module, optimizers: Sequence[Optimizer], curve: Curve) -> dict[str, Any]:

@@ -46,7 +46,10 @@ def layers(task: Task, *, dims: int = 1024, cs: tuple[float, ...] = CS, held_out
 
 
 def pooled(encoder: Encoder, x: Tensor, dims: int) -> Tensor:
-    """(n, sum of the layers' widths): the maps of all layers, averaged to at most `dims` numbers each."""
+    """(n, sum of the layers' widths): the maps of all layers, averaged to at most `dims` numbers each.
+
+    A map of more channels is averaged to one number a channel, and what is no map stays as it is.
+    """
     return torch.cat([_cells(each, dims) for each in encoder.layers(x).values()], 1)
 
 

@@ -152,22 +152,29 @@ class Judge:
     say: Callable[[str], object]
 
     @cached_property
-    def blank(self) -> Task:
-        """The task for the untrained network, which looks at the pictures once for all protocols."""
-        return self.task.against(self.task.subject.untrained())
+    def blank(self) -> Task | None:
+        """The task for the untrained network, which looks at the pictures once for all protocols.
+
+        None where it cannot be made again: the weights that a run began with may be gone.
+        """
+        try:
+            return self.task.against(self.task.subject.untrained())
+        except (ValueError, OSError) as error:
+            self.say(f"no score of the untrained network: {error}")
+            return None
 
     def all(self, protocols: Settings) -> list[Result]:
         found = [self.one(name, settings) for name, settings in protocols.items()]
-        if self.supervised is None:
+        if self.supervised is None or self.blank is None:
             return found
         baseline = self.scored(self.blank, SUPERVISED, self.supervised)
         return [self.kept(replace(result, supervised=baseline.scores)) for result in found]
 
     def one(self, name: str, settings: Mapping[str, Any]) -> Result:
         result = self.scored(self.task, name, settings)
-        if self.untrained and (result.untrained is None or self.again):
+        if self.untrained and (result.untrained is None or self.again) and self.blank is not None:
             scores = _scores(name, self.blank, settings)
-            result = self.kept(replace(result, untrained=scores))
+            result = self.kept(replace(result, untrained=scores), self.blank)
         self.task.release()
         return result
 
@@ -180,11 +187,14 @@ class Judge:
             return replace(there, data=fresh.data, subject=fresh.subject)  # they may have other names now
         begun = time.monotonic()
         scores = _scores(name, task, settings)
-        return self.kept(replace(fresh, scores=scores, seconds=round(time.monotonic() - begun, 2)))
+        return self.kept(replace(fresh, scores=scores, seconds=round(time.monotonic() - begun, 2)), task)
 
-    def kept(self, result: Result) -> Result:
+    def kept(self, result: Result, task: Task | None = None) -> Result:
+        """Writes a result down; what the task has left for a restart is then of no use."""
         if self.place is not None:
             put(self.place, result)
+        if task is not None:
+            task.forget()
         return result
 
 
@@ -198,7 +208,7 @@ def _blank(task: Task, name: str, settings: Mapping[str, Any]) -> Result:
     subject = task.subject
     data = {
         "name": task.data, "train": len(task.train), "test": len(task.test), "classes": len(task.classes),
-        "aside": task.aside, "marks": task.marks,
+        "aside": task.aside, "marks": task.marks, **({"why": task.why} if task.why else {}),
     }  # fmt: skip
     judged = {
         "name": subject.name, "encoder": ", ".join(each.name for each in subject.encoders.values()),

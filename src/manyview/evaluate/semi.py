@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -47,7 +46,7 @@ def semi(
     task.check()
     given = {"epochs": epochs, "lr": lr, "batch_size": batch_size}
     for fraction in fractions:
-        few = replace(task, train=some_of_each_class(task.train, fraction, task.seed))
+        few = task.learning_from(some_of_each_class(task.train, fraction, task.seed))
         for name, value in PROTOCOLS[mode](few, **given, **_own(mode, recipe, fraction, lr_head)):
             yield f"{100 * fraction:g}% {name}", value
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -15,8 +16,9 @@ from torch import Tensor
 
 from manyview import __version__
 from manyview.build import OWN
-from manyview.data import Dataset, Loader, Unreadable, subset
+from manyview.data import Dataset, Loader, Own, Unreadable, subset
 from manyview.data.holdout import Divided, divided, only_view
+from manyview.data.own import as_dataset
 from manyview.encoders.encoder import Stem
 from manyview.evaluate.bar import bar
 from manyview.evaluate.extract import Read, embedding, extract
@@ -39,6 +41,7 @@ class Task:
 
     data   its name
     aside  the test images were kept aside, and are no test split
+    why    why the test split is not used, where there is one
     store  where features are kept; None: in memory alone
     bar    whether progress is shown, where there is a terminal
     """
@@ -54,8 +57,10 @@ class Task:
     store: Store | None = None
     bar: bool = False
     aside: bool = False
+    why: str | None = None
     _seen: dict[tuple[str, ...], Made] = field(default_factory=dict, init=False, repr=False)
     _loaders: dict[tuple[str, str], Loader] = field(default_factory=dict, init=False, repr=False)
+    _left: list[Path] = field(default_factory=list, init=False, repr=False)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -100,12 +105,28 @@ class Task:
     def against(self, other: Subject) -> Task:
         """The same task for another subject that sees pictures as this one does, such as the untrained one."""
         fresh = replace(self, subject=other)
-        vars(fresh).update(_loaders=self._loaders, marks=self.marks)  # the data is the same
+        vars(fresh).update(_loaders=self._loaders, _left=self._left, marks=self.marks)  # the data is the same
+        return fresh
+
+    def learning_from(self, train: Dataset) -> Task:
+        """The same task with other images to learn from."""
+        fresh = replace(self, train=train)
+        vars(fresh).update(_left=self._left)
         return fresh
 
     def release(self) -> None:
         """Lets go of decoded pictures, which are kept for the next subject that is to see them."""
         self._loaders.clear()
+
+    def leave(self, path: Path) -> None:
+        """Notes a file that is of use until the protocol's scores are written down."""
+        self._left.append(path)
+
+    def forget(self) -> None:
+        """Removes such files."""
+        while self._left:
+            with suppress(OSError):
+                self._left.pop().unlink(missing_ok=True)
 
     def check(self) -> None:
         """Refuses data that nothing can be judged on, in one line."""
@@ -210,7 +231,9 @@ def prepare(
         raise ValueError(f"data: {name} has too few labelled images to keep a tenth aside; give more, or a test split")
     views = [view or found.train.views[0] for view in judged.encoders]
     train, test = (_usable(each, views, name) for each in (found.train, found.test))
-    return Task(judged, train, test, name, seed, _device(device), workers, batch_size, store, bar, found.aside)
+    return Task(
+        judged, train, test, name, seed, _device(device), workers, batch_size, store, bar, found.aside, found.why
+    )  # fmt: skip
 
 
 def fingerprint(data: Dataset) -> str:
@@ -248,13 +271,20 @@ def _opened(data: Data | None, run: Run | None) -> tuple[str, Divided]:
         if data["name"] == OWN:
             raise ValueError(f"data: {run.folder} was trained on a data set of your own; give it")
     if isinstance(data, tuple):
-        return OWN, Divided(*data)
+        return OWN, Divided(*_apart(*map(as_dataset, data)))
     if isinstance(data, str | os.PathLike):
         return os.fspath(data), divided(os.fspath(data))
     if isinstance(data, Mapping):
         options = {key: value for key, value in data.items() if key != "name"}
         return str(data["name"]), divided(data["name"], **options)
-    return OWN, divided(data)
+    return OWN, divided(as_dataset(data))
+
+
+def _apart(train: Dataset, test: Dataset) -> tuple[Dataset, Dataset]:
+    """Two data sets of a person's own, which both are numbered from 0, are not the same images for that."""
+    if isinstance(train, Own) and isinstance(test, Own) and not (train.known or test.known):
+        test = test.numbered(len(train))
+    return train, test
 
 
 def _usable(data: Dataset, views: list[str], name: str) -> Dataset:
