@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from manyview.evaluate.results import Result, put
+from manyview.evaluate.subject import subject
 from manyview.report.sections.scores import scores
 from manyview.report.told import told
 from manyview.run import Run
@@ -52,6 +54,17 @@ def test_damaged_results_are_told_and_the_rest_is_shown(run: Run, tmp_path: Path
     text = scores([found])
     assert "is damaged" in text
     assert ">50.0<" in text
+
+
+def test_scores_of_the_encoder_as_it_was_before_training_went_on_are_left_out(run: Run, tmp_path: Path) -> None:
+    found = measured(copy(run, tmp_path / "a"), *KNN)
+    shutil.copy(run.folder / "encoder.safetensors", found.folder)
+    put(found.folder, result(subject={"mark": subject(found.folder).mark}, scores={"top1": 0.75}))
+    put(found.folder, result(subject={"mark": "of other weights"}))
+    text = scores([found])
+    assert "75.0" in text
+    assert "62.5" not in text
+    assert "evaluations of" in text
 
 
 def test_a_sweep_of_many_scores_does_not_fill_the_page(run: Run, tmp_path: Path) -> None:

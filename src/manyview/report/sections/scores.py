@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from manyview.evaluate.results import Result, read
 from manyview.evaluate.scorer import NEIGHBOURS
+from manyview.evaluate.subject import subject
 from manyview.report.html import Child, Html, tag
 from manyview.report.parts import left_out, scrolled, section
 from manyview.report.told import Told
@@ -35,11 +36,15 @@ def scores(runs: Sequence[Told]) -> Html:
     for run in runs:
         try:
             results = [result for result in read(run.folder) if result.protocol != BASELINE]
+            present = _present(run, results)
         except ValueError as error:
             damaged.append(left_out(f"The evaluation of {run.name}", str(error)))
             continue
         evaluated |= bool(results)
-        rows += [row for result in results for row in _rows(run, result)]
+        if len(present) < len(results):
+            of = f"{len(results) - len(present)} evaluations of {run.name}"
+            damaged.append(left_out(of, "they are of other weights than it has now"))
+        rows += [row for result in present for row in _rows(run, result)]
     if not rows:
         why = "the data has no labels, or kNN was turned off"
         return section("scores", "Scores", None, left_out("The table of scores", why), damaged)
@@ -48,6 +53,15 @@ def scores(runs: Sequence[Told]) -> Html:
         "encoder's: what both reach was not learnt."
     )
     return section("scores", "Scores", lead, _table(rows, len(runs) > 1), damaged, None if evaluated else _advice(runs))
+
+
+def _present(run: Told, results: list[Result]) -> list[Result]:
+    """Without those of an encoder that has been trained further since, where there is an encoder to tell by."""
+    try:
+        mark = subject(run.folder).mark if results else None
+    except ValueError:
+        return results
+    return [result for result in results if result.subject.get("mark", mark) == mark]
 
 
 def _during(run: Told) -> list[Row]:
