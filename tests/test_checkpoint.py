@@ -259,8 +259,26 @@ def test_a_disk_that_is_full_at_the_snapshot_is_told_too(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(os, "link", full)
     monkeypatch.setattr(shutil, "copyfile", full)
-    with pytest.raises(DiskFull, match=r"the last checkpoint .*step-000000001.pt is whole"):
+    with pytest.raises(DiskFull, match=r"the last checkpoint .*epoch-0001.pt is whole"):
         Checkpoints(tmp_path).save(state(1), 1, epoch_snapshot=1)
+
+
+def test_killed_between_its_two_names_a_snapshot_is_there_and_the_run_comes_by_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(a: object, b: object) -> None:
+        raise KeyboardInterrupt
+
+    kept = Checkpoints(tmp_path)
+    kept.save(state(1), 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "link", killed)
+        with pytest.raises(KeyboardInterrupt):
+            kept.save(state(2), 2, epoch_snapshot=1)
+    assert (tmp_path / "epoch-0001.pt").is_file()
+    assert latest_step(kept) == 1
+    kept.save(state(2), 2, epoch_snapshot=1)
+    assert latest_step(kept) == 2
 
 
 def test_another_error_keeps_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -414,6 +414,37 @@ def test_other_data_than_a_run_was_begun_with_is_refused(
     assert "40 images then, 40 others now" in capsys.readouterr().err
 
 
+def test_a_complete_run_whose_page_was_not_written_any_more_gets_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert pretrain(tmp_path, max_steps=1) == 0
+    assert not (tmp_path / "report.html").exists()
+    assert pretrain(tmp_path, max_steps=1, report="true") == 0
+    assert (tmp_path / "report.html").is_file()
+    assert f"report {tmp_path / 'report.html'}" in capsys.readouterr().out
+
+
+def test_double_precision_is_double_up_to_the_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[torch.dtype] = []
+    whole_batch = manyview.train.whole_batch
+
+    def watched(*given: Any, **more: Any) -> Any:
+        stepped = whole_batch(*given, **more)
+        triple = stepped.triples[0][1]
+        found.extend([stepped.loss.dtype, triple.query.dtype, triple.positives.dtype])
+        return stepped
+
+    monkeypatch.setattr(manyview.train, "whole_batch", watched)
+    assert pretrain(tmp_path, precision="fp64", max_steps=1) == 0
+    assert set(found) == {torch.float64}
+
+
+@pytest.mark.parametrize("flag", ["--recipe", "--resume"])
+def test_a_flag_that_needs_a_value_says_so(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert manyview.cli.main(["pretrain", flag]) == 2
+    assert f"{flag[2:]}: expected a value, got none; write {flag} VALUE" in capsys.readouterr().err
+
+
 def test_a_complete_run_needs_no_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert pretrain(tmp_path, max_steps=1) == 0
     (tmp_path / "checkpoints" / "step-000000001.pt").write_text("cut off")
@@ -572,8 +603,9 @@ def test_a_healthy_run_is_called_healthy(tmp_path: Path) -> None:
     assert " healthy: similarity " in (tmp_path / "train.log").read_text()
 
 
-def test_a_run_of_attraction_alone_is_called_collapsing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert pretrain(tmp_path, loss="attraction", head="mlp", epochs=5, health_every=3, lr=0.2, knn_every=0) == 0
+def test_a_run_of_alignment_alone_is_called_collapsing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    alone = {"loss": "align_uniform", "loss__uniform_weight": 0, "head": "mlp"}
+    assert pretrain(tmp_path, epochs=5, health_every=3, lr=0.2, knn_every=0, **alone) == 0
     assert health(tmp_path)[-1] == "collapsing"
     assert ": collapsing since step " in capsys.readouterr().err
     assert "warning: step " in (tmp_path / "train.log").read_text()

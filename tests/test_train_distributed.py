@@ -33,6 +33,7 @@ ALL = {
     "epochs": 2,
     "max_steps": STEPS,
     "precision": "fp64",
+    "optimizer.name": "sgd",  # which shows a gradient's length too, and does not magnify one that is 0 but for rounding
     "optimizer.lr": 0.5,
     "knn_every": 0,
     "health_every": 1,
@@ -84,7 +85,6 @@ class Noise:
 
 def work(rank: int, world: int, cases: dict[str, dict[str, Any]], folder: str, port: int) -> None:
     """Trains in one of `world` processes and leaves what the networks and the queue were after each step."""
-    torch.set_default_dtype(torch.float64)  # to which Fabric's double precision converts what comes out
     take_place(rank, world, port)
     from manyview.config import resolve
     from manyview.methods import Method

@@ -65,9 +65,12 @@ class Checkpoints:
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"step-{step:09d}.pt"
         with naming_full_disk(path, self._remedy):
-            _write(state, path)
-            if epoch_snapshot is not None:
-                _also(path, self.folder / f"epoch-{epoch_snapshot:04d}.pt")
+            if epoch_snapshot is None:
+                _write(state, path)
+            else:  # first of all: who is killed in between goes on from an earlier step, and comes by again
+                snapshot = self.folder / f"epoch-{epoch_snapshot:04d}.pt"
+                _write(state, snapshot)
+                _also(snapshot, path)
         up_to_now = [file for number, file in self._numbered(STEP) if number <= step]
         for _, file in self._numbered(STEP):
             if file not in up_to_now[: self.keep]:

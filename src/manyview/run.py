@@ -15,6 +15,7 @@ from manyview.config import Config, from_yaml
 from manyview.preprocess import Preprocess
 
 CONFIG, METRICS, ENCODER, CHECKPOINTS = "config.yaml", "metrics.jsonl", "encoder.safetensors", "checkpoints"
+REPORT = "report.html"
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from torch import Tensor
@@ -18,14 +18,19 @@ from manyview.run import ENCODER
 from manyview.runlog import RunLog
 
 Measured = dict[str, float]
+Say = Callable[[str], object]
 FEW_IMAGES = 8  # in a batch; reasoned
 FEW = slice(0, 64)  # pictures of a batch that are looked at for flat ones
 
 
+def unless_quiet(config: Config) -> Say:
+    """Says things where no log is open."""
+    return (lambda text: None) if config.quiet else print
+
+
 def complete(folder: Path, config: Config) -> None:
     """That there is nothing left to do."""
-    if not config.quiet:
-        print(f"{folder} is complete; nothing is left to do. Its encoder: {folder / ENCODER}")
+    unless_quiet(config)(f"{folder} is complete; nothing is left to do. Its encoder: {folder / ENCODER}")
 
 
 def introduce(

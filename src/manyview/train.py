@@ -19,6 +19,7 @@ import torch
 from lightning_fabric import Fabric
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
+from lightning_fabric.plugins.precision.double import DoublePrecision
 from lightning_fabric.strategies.ddp import DDPStrategy
 from torch import Tensor, nn
 
@@ -33,12 +34,12 @@ from manyview.evaluate.scorer import Scorer
 from manyview.losses import COUPLED
 from manyview.methods import Method
 from manyview.progress import Progress
-from manyview.run import CHECKPOINTS, CONFIG, ENCODER, Run
+from manyview.run import CHECKPOINTS, CONFIG, ENCODER, REPORT, Run
 from manyview.runlog import RunLog
 from manyview.step import Engine, NotFinite, Stepped, micro_batches, whole_batch
 from manyview.whole import whole
 
-PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed", "fp64": "64-true"}
+PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}  # and fp64 is `Double`
 FORMAT = 2  # of the state in a checkpoint
 SHOWN = 3  # settings that differ
 ANEW = "of the run in this folder nothing had been saved yet: it begins anew"
@@ -52,6 +53,13 @@ class Interrupted(KeyboardInterrupt):
 
 class Diverged(ValueError):
     """The loss or a weight is NaN or infinite."""
+
+
+class Double(DoublePrecision):
+    """Fabric's double precision, but what comes out of a network stays double, and so the loss is."""
+
+    def convert_output(self, data: Any) -> Any:
+        return data
 
 
 class OutOfMemory(ValueError):
@@ -79,6 +87,8 @@ def train(config: Config, own: Dataset | None = None) -> Run:
     if complete:
         if rank == 0:
             tell.complete(folder, config)
+            if not (folder / REPORT).is_file():  # killed while it was being written
+                _page(config, folder, own, say=tell.unless_quiet(config), warn=tell.unless_quiet(config))
         return Run(folder)
 
     with ExitStack() as stack:
@@ -188,10 +198,7 @@ def train(config: Config, own: Dataset | None = None) -> Run:
                     seen = build.picture(config)
                     encoders.save(method.towers.encoder(), folder / ENCODER, picture=(seen.mean, seen.std))
                 tell.conclude(log, run, folder, config, images, loader)
-                if config.report:
-                    from manyview.report.page import after_training  # takes a second to import
-
-                    after_training(Run(folder), own=own, say=log.say, warn=log.warn)
+                _page(config, folder, own, say=log.say, warn=log.warn)
     return Run(folder)
 
 
@@ -215,9 +222,10 @@ def _fabric(config: Config) -> Fabric:
     strategy = DDPStrategy(broadcast_buffers=False) if world > 1 else "auto"
     # named, since Fabric would else take what a cluster has reserved for what was started
     started = TorchElasticEnvironment() if TorchElasticEnvironment.detect() else LightningEnvironment()
+    plugins = [started, Double()] if config.precision == "fp64" else [started]
     fabric = Fabric(
-        accelerator=device, devices=here, num_nodes=max(1, world // here), strategy=strategy, plugins=[started],
-        precision=PRECISIONS[config.precision],  # type: ignore[arg-type]
+        accelerator=device, devices=here, num_nodes=max(1, world // here), strategy=strategy, plugins=plugins,
+        precision=PRECISIONS.get(config.precision),  # type: ignore[arg-type]
     )  # fmt: skip
     fabric.launch()
     return fabric
@@ -479,6 +487,13 @@ def _validation(
     loader = Loader(images.test, views, size, seed=config.seed, device=device, workers=config.workers, max_broken=1.0)
     batch = next(loader.epoch(0))
     return partial(validation, method, batch.views()[images.view], batch.ids)
+
+
+def _page(config: Config, folder: Path, own: Dataset | None, *, say: tell.Say, warn: tell.Say) -> None:
+    if config.report:
+        from manyview.report.page import after_training  # takes a second to import
+
+        after_training(Run(folder), own=own, say=say, warn=warn)
 
 
 def _passed_over(checkpoints: Checkpoints) -> list[str]:

@@ -12,8 +12,8 @@ PATIENCE = 60.0  # seconds a run, for somebody who waits for nothing else
 def command(arguments: list[str]) -> int:
     """Writes the page about one run or several, and says where it is."""
     from manyview.comparison.outcome import OUTCOME, read
-    from manyview.report.page import IMAGES, REPORT, write
-    from manyview.run import Run
+    from manyview.report.page import IMAGES, write
+    from manyview.run import REPORT, Run
 
     parser = Parser("manyview report", description="One HTML page about a run, or about several side by side.")
     parser.add_argument("runs", nargs="+", metavar="RUN", help="a run's folder, or the folder of a comparison")

@@ -26,13 +26,12 @@ from manyview.report.sections.settings import configs
 from manyview.report.sections.why import why
 from manyview.report.seen import MOST, Seen, seen
 from manyview.report.told import Told, told
-from manyview.run import CONFIG, Run
+from manyview.run import CONFIG, REPORT, Run
 from manyview.whole import whole
 
 IMAGES = 400
 FEWEST = 16  # images of a map
 SECONDS = 8.0
-REPORT = "report.html"
 
 
 def write(
