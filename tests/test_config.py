@@ -461,6 +461,8 @@ def test_a_list_and_a_tuple_of_the_same_are_no_difference() -> None:
         ("--weight-decay -1", "optimizer.weight_decay: expected at least 0, got -1"),
         ("--clip 0", "clip: expected a number above 0, got 0"),
         ("--epochs 0", "epochs: expected a number above 0, got 0"),
+        ("--epochs .inf", "epochs: expected a number above 0, got inf"),
+        ("--method", "method: expected the name of one, got True"),
         ("--knn-every -1", "knn_every: expected at least 0, got -1"),
         ("--max-broken 1.5", "max_broken: expected a share from 0 to 1, got 1.5"),
         ("--snapshots 0", "snapshots: expected epochs, counted from 1, got 0"),
@@ -516,3 +518,14 @@ def test_a_flag_without_its_value_is_asked_for_it() -> None:
 
 def test_a_recipe_may_leave_out_the_section_of_a_key_too() -> None:
     assert flags("", {**DATA, "lr": 0.7}).optimizer["lr"] == 0.7
+
+
+@pytest.mark.parametrize("recipe", [{"method.name": ["jcl"]}, {"loss.name": {"a": 1}}, {"views.stack": 3}])
+def test_a_part_that_is_no_name_is_refused(recipe: Flat) -> None:
+    with pytest.raises(ValueError, match="expected the name of one, got"):
+        resolve({**DATA, **recipe}, {})
+
+
+def test_data_that_is_no_name_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^data: expected a folder or a name, got \['a'\]"):
+        resolve({"data.name": ["a"]}, {})

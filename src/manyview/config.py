@@ -8,6 +8,7 @@ dcl`) brings that part's keys and refuses the replaced one's.
 from __future__ import annotations
 
 import inspect
+import math
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -187,7 +188,10 @@ def resolve(recipe: Flat, given: Flat) -> Config:
 def schema(chosen: Flat) -> dict[str, Key]:
     """All keys of a run with these parts."""
     own = {each.name: Key(hint, each.default) for each, hint in _settings()}
-    data = {"data.name": Key(str, REQUIRED), **data_keys(chosen.get("data.name"))}
+    named = chosen.get("data.name")
+    if named is not None and not isinstance(named, str | bool):  # True: the flag alone, which `typed` refuses
+        raise ValueError(f"data: expected a folder or a name, got {named!r}")
+    data = {"data.name": Key(str, REQUIRED), **data_keys(named)}
     encoder = {
         "encoder.name": Key(str, ENCODER),
         **keys_of("encoder", encoders.create, hidden=("name", "channels", "size")),
@@ -273,6 +277,8 @@ def _usual(section: str, method: Callable[..., Any]) -> str:
 def _choice(section: str, chosen: Flat) -> str:
     about = SECTIONS[section]
     name = chosen.get(f"{section}.{about.chooser}", about.default)
+    if not isinstance(name, str):
+        raise ValueError(f"{section}: expected the name of one, got {name!r}; `manyview show` lists all settings")
     if name in about.refused:
         raise ValueError(f"{section}: {name} {about.refused[name]}; choose another")
     if name not in about.table:
@@ -339,7 +345,7 @@ def _check(values: Flat) -> None:
         if values.get(key) is not None and not values[key] >= least:
             raise ValueError(f"{key}: expected at least {least}, got {values[key]}")
     for key in ("optimizer.lr", "clip", "epochs"):
-        if values[key] is not None and not values[key] > 0:
+        if values[key] is not None and not 0 < values[key] < math.inf:
             raise ValueError(f"{key}: expected a number above 0, got {values[key]}")
     if values["max_broken"] > 1:
         raise ValueError(f"max_broken: expected a share from 0 to 1, got {values['max_broken']}")
