@@ -21,7 +21,7 @@ import torch
 import yaml
 
 import manyview
-from manyview import tell, train
+from manyview import step, tell, train
 from manyview.checkpoint import Checkpoints, locked
 from manyview.config import Config
 from manyview.diagnose.health import Health
@@ -426,7 +426,7 @@ def test_a_complete_run_whose_page_was_not_written_any_more_gets_it(
 
 def test_double_precision_is_double_up_to_the_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[torch.dtype] = []
-    whole_batch = manyview.train.whole_batch
+    whole_batch = step.whole_batch
 
     def watched(*given: Any, **more: Any) -> Any:
         stepped = whole_batch(*given, **more)
@@ -434,7 +434,7 @@ def test_double_precision_is_double_up_to_the_loss(tmp_path: Path, monkeypatch: 
         found.extend([stepped.loss.dtype, triple.query.dtype, triple.positives.dtype])
         return stepped
 
-    monkeypatch.setattr(manyview.train, "whole_batch", watched)
+    monkeypatch.setattr(train, "whole_batch", watched)
     assert pretrain(tmp_path, precision="fp64", max_steps=1) == 0
     assert set(found) == {torch.float64}
 

@@ -189,9 +189,9 @@ def schema(chosen: Flat) -> dict[str, Key]:
     """All keys of a run with these parts."""
     own = {each.name: Key(hint, each.default) for each, hint in _settings()}
     named = chosen.get("data.name")
-    if named is not None and not isinstance(named, str | bool):  # True: the flag alone, which `typed` refuses
+    if not isinstance(named, str | bool | None):
         raise ValueError(f"data: expected a folder or a name, got {named!r}")
-    data = {"data.name": Key(str, REQUIRED), **data_keys(named)}
+    data = {"data.name": Key(str, REQUIRED), **data_keys(named if isinstance(named, str) else None)}
     encoder = {
         "encoder.name": Key(str, ENCODER),
         **keys_of("encoder", encoders.create, hidden=("name", "channels", "size")),

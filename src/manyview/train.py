@@ -222,7 +222,7 @@ def _fabric(config: Config) -> Fabric:
     strategy = DDPStrategy(broadcast_buffers=False) if world > 1 else "auto"
     # named, since Fabric would else take what a cluster has reserved for what was started
     started = TorchElasticEnvironment() if TorchElasticEnvironment.detect() else LightningEnvironment()
-    plugins = [started, Double()] if config.precision == "fp64" else [started]
+    plugins: list[Any] = [started, Double()] if config.precision == "fp64" else [started]
     fabric = Fabric(
         accelerator=device, devices=here, num_nodes=max(1, world // here), strategy=strategy, plugins=plugins,
         precision=PRECISIONS.get(config.precision),  # type: ignore[arg-type]

@@ -45,8 +45,10 @@ def divided(data: Dataset | str, *, imbalance: Any = None, **options: Any) -> Di
     train = train if imbalance is None else imbalanced(train, imbalance)
     if not _labelled(train):
         return Divided(train, None)
+    if not isinstance(data, str):
+        return _aside(train, None)
     reasons = []
-    for split in ("test", "val") if isinstance(data, str) else ():  # a test split may be published without its labels
+    for split in ("test", "val"):  # a test split may be published without its labels
         test, why = _split(data, split, options, train)
         if test is not None:
             return Divided(train, test)
