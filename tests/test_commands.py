@@ -14,6 +14,7 @@ import manyview
 from manyview import cli, commands
 from manyview.config import Config
 from manyview.encoders import load as load_encoder
+from manyview.recipes import read, recipes
 from tests.tiny import pictures, pretrain
 
 
@@ -144,6 +145,25 @@ def test_a_recipe_is_shown_with_all_its_settings(capsys: pytest.CaptureFixture[s
     assert "--batch-size" in capsys.readouterr().out
     assert cli.main(["show", "demoo"]) == 2
     one_line(capsys, "did you mean demo?")
+
+
+@pytest.mark.parametrize("name", recipes())
+def test_every_recipe_can_be_shown_and_one_without_data_with_a_placeholder(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["show", name]) == 0
+    shown = yaml.safe_load(capsys.readouterr().out)
+    assert shown["data"]["name"] == read(name).settings.get("data.name", "DIR")
+    assert shown["method"]["name"] == read(name).settings["method.name"]
+
+
+def test_settings_for_data_that_a_recipe_does_not_name_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.yaml").write_text("data: {imbalance: linear}\n")
+    assert cli.main(["show", str(tmp_path / "mine.yaml")]) == 0
+    data = yaml.safe_load(capsys.readouterr().out)["data"]
+    assert (data["name"], data["imbalance"]) == ("DIR", "linear")
 
 
 def test_a_run_is_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

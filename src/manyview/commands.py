@@ -45,6 +45,9 @@ def pretrain(arguments: list[str]) -> int:
     arguments = ["--help" if word == "-h" else word for word in arguments]
     given = read_flags(arguments)
     ours = {name: given.pop(name) for name in OURS if name in given}
+    for key in ("recipe", "resume"):
+        if ours.get(key) is True:
+            raise ValueError(f"{key}: expected a value, got none; write --{key} VALUE")
     if "help" in ours:
         print(f"{PRETRAIN}{_settings(_chosen(ours.get('recipe'), given))}\n\n{_meanings()}")
         return 0

@@ -29,6 +29,7 @@ COUNTS = [
     ("projector", 2048, 256, {}, 2048 * 4096 + 2 * 4096 + 4096 * 256),
     ("projector", 384, 256, {"layers": 3}, 384 * 4096 + 4096 * 4096 + 4 * 4096 + 4096 * 256),
     ("predictor", 256, 256, {}, 256 * 4096 + 2 * 4096 + 4096 * 256),
+    ("predictor", 2048, 128, {"hidden": 512}, 2048 * 512 + 2 * 512 + 512 * 128),
 ]
 
 
@@ -38,6 +39,19 @@ def test_a_head_has_the_parameters_of_its_source(
 ) -> None:
     with torch.device("meta"):
         assert parameters(projection(name, dim_in, dim_out, **options)) == count
+
+
+def test_a_linear_head_is_drawn_as_torch_draws_it_or_with_the_deviation_asked_for() -> None:
+    torch.manual_seed(0)
+    usual, drawn = (dict(projection("linear", 4096, 128, std=std).named_parameters()) for std in (None, 0.02))
+    torch.testing.assert_close(float(usual["weight"].detach().std()), 1 / (3 * 4096) ** 0.5, rtol=0.02, atol=0)
+    assert usual["bias"].any()
+    torch.testing.assert_close(float(drawn["weight"].detach().std()), 0.02, rtol=0.02, atol=0)  # fc8 of SmallAlexNet
+    assert float(drawn["weight"].detach().abs().max()) > 0.08  # four deviations: a Gaussian, not torch's uniform
+    assert not drawn["bias"].any()
+    for wrong in (0.0, -0.02, float("nan")):
+        with pytest.raises(ValueError, match=f"^std: expected a number above 0, got {wrong}; without it"):
+            projection("linear", 8, 4, std=wrong)
 
 
 def test_moco_has_no_batch_norm_and_simclr_has_one_per_layer() -> None:
@@ -70,7 +84,7 @@ def test_an_unknown_head_is_answered_with_the_nearest() -> None:
 def test_wrong_options_are_named() -> None:
     with pytest.raises(ValueError, match="head mlp: takes hidden, not layers"):
         projection("mlp", 8, 4, layers=3)
-    with pytest.raises(ValueError, match="head linear: takes no options, not hidden"):
+    with pytest.raises(ValueError, match="head linear: takes std, not hidden"):
         projection("linear", 8, 4, hidden=3)
     with pytest.raises(ValueError, match="layers: SimCLR's head has 2 or 3, got 4"):
         projection("simclr", 8, 4, layers=4)

@@ -74,6 +74,33 @@ def test_a_named_stack_is_torchvisions_with_its_numbers(name: str) -> None:
             assert off.sum() <= (2 if drawn.solarise[row] else 0)
 
 
+STATISTICS = {  # CACR's Algorithm 1, but the first
+    "imagenet": IMAGENET,
+    "cifar10": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
+    "cifar100": ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
+    "stl10": ((0.4409, 0.4279, 0.3868), (0.2683, 0.2610, 0.2687)),
+}
+
+
+@pytest.mark.parametrize("name", ["simclr", "cacr-cifar", "cacr-stl"])
+def test_pictures_are_normalised_with_the_statistics_asked_for(name: str) -> None:
+    images, ids = pictures(4), torch.arange(4)
+    plain = Stack(STACKS[name](24).looks, picture=Sensor(colour=True))({"image": images}, ids)["image"]
+    for statistics, (mean, std) in STATISTICS.items():
+        views = STACKS[name](24, statistics=statistics)({"image": images}, ids)["image"]
+        for view, bare in zip(views, plain, strict=True):
+            torch.testing.assert_close(view, tv.normalize(bare, list(mean), list(std)), atol=1e-5, rtol=0)
+
+
+def test_statistics_that_are_not_there_are_named_and_without_any_a_stack_has_its_usual_ones() -> None:
+    usual = {"simclr": "imagenet", "cacr-cifar": "cifar10", "cacr-stl": "imagenet"}
+    for name, statistics in usual.items():
+        picture = STACKS[name](24).picture
+        assert (picture.mean, picture.std) == STATISTICS[statistics]
+        with pytest.raises(ValueError, match="statistics: there are none named 'mnist'; give imagenet, cifar10, "):
+            STACKS[name](24, statistics="mnist")
+
+
 def test_a_view_depends_on_seed_epoch_and_id_only() -> None:
     images, ids, stack = pictures(), torch.arange(100, 112), Stack([EVERYTHING] * 2)
     whole = stack({"image": images}, ids, seed=1, epoch=3)["image"]

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import difflib
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 from torch import nn
 
 
-def linear(dim_in: int, dim_out: int = 128) -> nn.Module:
-    """One fully connected layer: MoCo v1, CMC, and fc8 of SmallAlexNet."""
-    return nn.Linear(dim_in, dim_out)
+def linear(dim_in: int, dim_out: int = 128, *, std: float | None = None) -> nn.Module:
+    """One fully connected layer: MoCo v1, CMC, and fc8 of SmallAlexNet.
+
+    It is drawn as torch draws it; with `std` its weights come from N(0, std^2) and its bias is 0: std=0.02 for fc8, as
+    for all of SmallAlexNet (Wang & Isola, ICML 2020).
+    """
+    if std is not None and not std > 0:
+        raise ValueError(f"std: expected a number above 0, got {std}; without it the layer is drawn as torch draws it")
+    layer = nn.Linear(dim_in, dim_out)
+    if std is not None:
+        nn.init.normal_(layer.weight, 0, std)
+        nn.init.zeros_(layer.bias)
+    return layer
 
 
 def mlp(dim_in: int, dim_out: int = 128, *, hidden: int | None = None) -> nn.Module:
@@ -52,7 +63,10 @@ def projector(dim_in: int, dim_out: int = 256, *, hidden: int = 4096, layers: in
 
 
 def predictor(dim_in: int, dim_out: int = 256, *, hidden: int = 4096, last_norm: bool = False) -> nn.Module:
-    """MoCo v3's second head, on the query side alone: two layers. last_norm=False for ResNet, True for ViT."""
+    """MoCo v3's second head, on the query side alone: two layers. last_norm=False for ResNet, True for ViT.
+
+    With hidden=512 and dim_out=128 it has the form of HN-CL's only head (Robinson et al., ICLR 2021).
+    """
     return _mocov3(dim_in, dim_out, hidden, 2, last_norm)
 
 
@@ -67,7 +81,13 @@ def _mocov3(dim_in: int, dim_out: int, hidden: int, layers: int, last_norm: bool
     return nn.Sequential(*parts, *([nn.BatchNorm1d(dim_out, affine=False)] if last_norm else []))
 
 
-HEADS = {"linear": linear, "mlp": mlp, "simclr": simclr, "projector": projector, "predictor": predictor}
+HEADS: dict[str, Callable[..., nn.Module]] = {
+    "linear": linear,
+    "mlp": mlp,
+    "simclr": simclr,
+    "projector": projector,
+    "predictor": predictor,
+}
 
 
 def projection(name: str, dim_in: int, dim_out: int, **options: Any) -> nn.Module:
@@ -83,5 +103,5 @@ def projection(name: str, dim_in: int, dim_out: int, **options: Any) -> nn.Modul
     taken = [each for each in inspect.signature(HEADS[name]).parameters if not each.startswith("dim_")]
     unknown = sorted(set(options) - set(taken))
     if unknown:
-        raise ValueError(f"head {name}: takes {', '.join(taken) or 'no options'}, not {', '.join(unknown)}")
+        raise ValueError(f"head {name}: takes {', '.join(taken)}, not {', '.join(unknown)}")
     return HEADS[name](dim_in, dim_out, **options)

@@ -4,24 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Literal, get_args
 
 from manyview.views.look import Look
-from manyview.views.stack import CIFAR, Sensor, Stack
+from manyview.views.stack import CIFAR, PICTURE, Sensor, Stack
 
+Statistics = Literal["imagenet", "cifar10", "cifar100", "stl10"]
 _CIFAR_PICTURE = Sensor(*CIFAR, colour=True)
-_CACR_PICTURE = Sensor(CIFAR[0], (0.2023, 0.1994, 0.2010), colour=True)  # CACR's Algorithm 1
+_PICTURES: dict[Statistics, Sensor] = {  # all but ImageNet's as CACR's Algorithm 1 prints them
+    "imagenet": PICTURE,
+    "cifar10": Sensor((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010), colour=True),  # `simclr-cifar` has others
+    "cifar100": Sensor((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761), colour=True),
+    "stl10": Sensor((0.4409, 0.4279, 0.3868), (0.2683, 0.2610, 0.2687), colour=True),
+}
+
+
+def _picture(statistics: Statistics) -> Sensor:
+    if statistics not in _PICTURES:
+        raise ValueError(f"statistics: there are none named {statistics!r}; give {', '.join(get_args(Statistics))}")
+    return _PICTURES[statistics]
 
 
 def simclr(
-    size: int = 224, views: int = 2, *, strength: float = 1.0, sensors: Mapping[str, Sensor] | None = None
+    size: int = 224,
+    views: int = 2,
+    *,
+    strength: float = 1.0,
+    statistics: Statistics = "imagenet",
+    sensors: Mapping[str, Sensor] | None = None,
 ) -> Stack:
     """SimCLR (Chen et al., ICML 2020), as google-research/simclr has it; also DCL's on ImageNet (appendix).
 
     Crop of 8 to 100%, flip, jitter (.8, .8, .8, .2) x strength with chance .8, greyscale .2, blur .5 with a kernel of
-    10% and sigma .1 to 2.
+    10% and sigma .1 to 2. Pictures are normalised with the mean and deviation that `statistics` names.
     """
     jitter = (0.8 * strength, 0.8 * strength, 0.8 * strength, 0.2 * strength)
-    return Stack([Look(size, jitter=jitter, jitter_p=0.8, grey=0.2, blur=0.5)] * views, sensors)
+    look = Look(size, jitter=jitter, jitter_p=0.8, grey=0.2, blur=0.5)
+    return Stack([look] * views, sensors, picture=_picture(statistics))
 
 
 def simclr_cifar(
@@ -70,16 +89,31 @@ def moco_v3(
     return Stack([(first, second)[view % 2] for view in range(views)], sensors)
 
 
-def cacr_cifar(size: int = 32, views: int = 2, *, sensors: Mapping[str, Sensor] | None = None) -> Stack:
-    """CACR on CIFAR-10 and CIFAR-100 (appendix C.1): the jitter always happens, no blur."""
+def cacr_cifar(
+    size: int = 32,
+    views: int = 2,
+    *,
+    statistics: Statistics = "cifar10",
+    sensors: Mapping[str, Sensor] | None = None,
+) -> Stack:
+    """CACR on CIFAR-10 and CIFAR-100 (Algorithm 1 of appendix C.1): the jitter always happens, no blur.
+
+    Algorithm 1 normalises each data set with its own `statistics`.
+    """
     look = Look(size, (0.2, 1.0), jitter=(0.4, 0.4, 0.4, 0.4), grey=0.2)
-    return Stack([look] * views, sensors, picture=_CACR_PICTURE)
+    return Stack([look] * views, sensors, picture=_picture(statistics))
 
 
-def cacr_stl(size: int = 64, views: int = 2, *, sensors: Mapping[str, Sensor] | None = None) -> Stack:
-    """CACR on STL-10 (appendix C.1): 64 px, crops from 8%."""
+def cacr_stl(
+    size: int = 64,
+    views: int = 2,
+    *,
+    statistics: Statistics = "imagenet",
+    sensors: Mapping[str, Sensor] | None = None,
+) -> Stack:
+    """CACR on STL-10 (Algorithm 1 of appendix C.1): 64 px, crops from 8%; it has statistics="stl10"."""
     look = Look(size, (0.08, 1.0), jitter=(0.4, 0.4, 0.4, 0.4), grey=0.2)
-    return Stack([look] * views, sensors)
+    return Stack([look] * views, sensors, picture=_picture(statistics))
 
 
 def multicrop(
