@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from manyview.comparison.outcome import Outcome, Point, Row, read, told
+from manyview.comparison.outcome import Outcome, Point, Row, curve, outcome, read, told
+from manyview.comparison.plan import Entry, Unlike
+from manyview.config import to_yaml
+from manyview.launch import configured
+from manyview.run import CONFIG, METRICS, Run
 
 
 def row(method: str, scores: list[float], *, seeds: tuple[int, ...] = (0, 1, 2)) -> Row:
@@ -73,3 +77,67 @@ def test_which_images_are_asked_about_is_a_doubt_of_its_own() -> None:
 def test_every_method_has_a_run_to_show() -> None:
     found = Outcome(Path("there"), "scenes", [FIRST, row("jcl", [0.1], seeds=(2,))], 400)
     assert [run.folder for run in found.runs()] == [Path("there/simclr-0"), Path("there/jcl-2")]
+
+
+UNLIKE: Unlike = {"optimizer.lr": {"simclr": 0.06, "dcl": 0.03}, "schedule.at": {"simclr": [1, 2], "dcl": [3, 4]}}
+
+
+def test_what_methods_differ_in_besides_stands_under_the_table_and_in_the_file(tmp_path: Path) -> None:
+    found = Outcome(tmp_path, "scenes", [FIRST, SECOND], 400, unlike=UNLIKE)
+    words = "The methods differ also in: optimizer.lr (simclr 0.06, dcl 0.03), schedule.at (simclr [1, 2], dcl [3, 4])."
+    assert found.table().splitlines()[-2:] == ["", words]
+    (tmp_path / "comparison.json").write_text(json.dumps(found.plain()))
+    assert read(tmp_path) == found
+
+
+def test_a_file_of_before_such_differences_were_noted_is_read(tmp_path: Path) -> None:
+    plain = Outcome(tmp_path, "scenes", [FIRST, SECOND], 400).plain()
+    del plain["unlike"]
+    (tmp_path / "comparison.json").write_text(json.dumps(plain))
+    assert read(tmp_path) == Outcome(tmp_path, "scenes", [FIRST, SECOND], 400)
+    assert read(tmp_path).also == ""
+
+
+def test_images_seen_are_in_the_table_where_they_differ() -> None:
+    fewer = Row("cacr", (0, 1, 2), 12, 5, 100, SECOND.curves, SECOND.scores, [9.0] * 3, None)
+    found = Outcome(Path(), "scenes", [FIRST, fewer], 400)
+    assert "images seen" in found.titles
+    assert found.table().splitlines()[2].startswith("| simclr | 32 x 2 | 40 | 1,280 | 50.0")
+    assert found.table().splitlines()[3].startswith("| cacr | 12 x 5 | 100 | 1,200 | 52.0")
+    assert "images seen" not in Outcome(Path(), "scenes", [FIRST, SECOND], 400).titles
+
+
+def ended(folder: Path, method: str, steps: list[int], *, per_epoch: int = 10, **given: object) -> Entry:
+    """A run as it leaves its folder, with scores after these steps."""
+    config = configured(None, {"data.name": "scenes", "method.name": method, "out": str(folder / method), **given})
+    lines = [{"step": n, "epoch": -(-n // per_epoch), "seconds": float(n), "knn": 0.5} for n in steps]
+    (folder / method).mkdir()
+    (folder / method / CONFIG).write_text(to_yaml(config))
+    (folder / method / METRICS).write_text("\n".join(map(json.dumps, lines)))
+    return Entry(method, 0, config)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "steps", "expected"),
+    [
+        (3.2, [0, 10, 20, 30, 32], [0, 1, 2, 3, 3.2]),
+        (3.2, [0, 32], [0, 3.2]),
+        (0.5, [0, 5], [0, 0.5]),  # less than one
+        (2, [0, 10, 20], [0, 1, 2]),
+        (100, [0, 10, 15], [0, 1, 1.5]),  # which max_steps has ended
+    ],
+)
+def test_a_score_stands_at_the_part_of_an_epoch_it_was_measured_at(
+    tmp_path: Path, epochs: float, steps: list[int], expected: list[float]
+) -> None:
+    entry = ended(tmp_path, "dcl", steps, epochs=epochs)
+    assert [point.epoch for point in curve(Run(entry.folder))] == pytest.approx(expected)
+
+
+def test_a_score_that_one_run_lacks_is_no_score_of_its_method(tmp_path: Path) -> None:
+    (tmp_path / "1").mkdir()
+    runs = [ended(folder, "dcl", [0, 20], epochs=2) for folder in (tmp_path, tmp_path / "1")]
+    more = {runs[0].folder: {"linear": 0.5, "mlp": 0.6}, runs[1].folder: {"mlp": 0.7}}
+    found = outcome(tmp_path, "scenes", runs, more, asked=10)
+    assert found.rows[0].scores == {"kNN": [0.5, 0.5], "mlp": [0.6, 0.7]}
+    assert list(outcome(tmp_path, "scenes", runs[::-1], more, asked=10).rows[0].scores) == ["kNN", "mlp"]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from manyview import build
-from manyview.comparison.plan import entries, looks
+from manyview.comparison.plan import entries, images_an_epoch, looks, spelt, unlike
 from manyview.data import Loader, Scenes
 from manyview.views import STACKS
 
@@ -53,6 +53,66 @@ def test_the_same_batch_and_a_recipes_own_are_left_as_they_are(tmp_path: Path) -
     (own,) = entries(["cacr"], [0], tmp_path, GIVEN, recipe="cifar10-cpu-{method}")
     assert same.config.batch_size == 64
     assert own.config.batch_size == 26
+
+
+def recipes(folder: Path, **texts: str) -> str:
+    """A recipe a method, and the name that stands for all of them."""
+    for method, text in texts.items():
+        (folder / f"mine-{method}.yaml").write_text(f"method: {method}\n{text}\n")
+    return str(folder / "mine-{method}.yaml")
+
+
+def test_a_recipe_without_a_batch_leaves_it_to_be_divided(tmp_path: Path) -> None:
+    recipe = recipes(tmp_path, cacr="epochs: 3", dcl="batch_size: 40")
+    found = entries(["cacr", "dcl"], [0], tmp_path, GIVEN, recipe=recipe)
+    assert [each.config.batch_size for each in found] == [25, 40]  # 2 x 64 / 5, and its own
+
+
+def test_other_optimisers_and_schedules_are_told(tmp_path: Path) -> None:
+    own = "optimizer: {name: sgd, lr: 0.06, momentum: 0.8}\nepochs: 100"
+    recipe = recipes(tmp_path, dcl="optimizer: {name: sgd, lr: 0.03}\nepochs: 200\nbatch_size: 8", simclr=own)
+    runs = entries(["dcl", "simclr"], [0, 1], tmp_path, GIVEN, recipe=recipe)
+    found = unlike(runs)
+    assert found["optimizer.lr"] == {"dcl": 0.03, "simclr": 0.06}
+    assert spelt(found) == (
+        "optimizer.lr (dcl 0.03, simclr 0.06), optimizer.momentum (dcl 0.9, simclr 0.8), epochs (dcl 200, simclr 100)"
+    )
+    assert "epochs" not in unlike(runs, but=["epochs"])
+
+
+def test_what_a_part_of_another_name_does_not_have_is_not_told_of_it(tmp_path: Path) -> None:
+    recipe = recipes(tmp_path, dcl="optimizer: {name: sgd, lr: 0.03}", simclr="optimizer: {name: adamw, lr: 0.03}")
+    found = spelt(unlike(entries(["dcl", "simclr"], [0], tmp_path, GIVEN, recipe=recipe)))
+    assert "optimizer.name (dcl sgd, simclr adamw)" in found
+    assert "optimizer.momentum (dcl 0.9)" in found
+
+
+@pytest.mark.parametrize(
+    ("key", "one", "other", "words"),
+    [
+        ("views", "{stack: custom, grey: 0.1}", "{stack: custom, grey: 0.3}", "dcl has 0.1, jcl has 0.3.*--views.grey"),
+        ("views", "custom", "{stack: simclr-cifar}", "views.stack: dcl has custom, jcl has simclr-cifar"),
+        ("encoder", "patchnet", "small_alexnet", "encoder.name: dcl has patchnet, jcl has small_alexnet.*--encoder "),
+        ("data", "{name: scenes, count: 99}", "{name: scenes, count: 200}", "data.count: dcl has 99, jcl"),
+    ],
+)
+def test_other_encoders_views_and_images_are_refused(
+    tmp_path: Path, key: str, one: str, other: str, words: str
+) -> None:
+    recipe = recipes(tmp_path, dcl=f"{key}: {one}", jcl=f"{key}: {other}")
+    runs = entries(["dcl", "jcl"], [0], tmp_path, GIVEN, recipe=recipe)
+    with pytest.raises(ValueError, match=words):
+        unlike(runs)
+
+
+def test_methods_with_their_own_parts_and_batch_are_alike(tmp_path: Path) -> None:
+    assert unlike(entries(["simclr", "cacr", "jcl"], [0, 1], tmp_path, GIVEN)) == {}
+    assert unlike(entries(["simclr", "cacr", "jcl"], [0], tmp_path, GIVEN, recipe="cifar10-cpu-{method}")) == {}
+
+
+def test_an_epoch_has_full_batches_alone(tmp_path: Path) -> None:
+    runs = entries(["simclr", "cacr"], [0], tmp_path, {**GIVEN, "batch_size": 300})
+    assert images_an_epoch(runs, 1000) == {"simclr": 900, "cacr": 960}
 
 
 @pytest.mark.parametrize(

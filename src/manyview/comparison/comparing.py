@@ -19,7 +19,7 @@ from manyview.config import Config, differences, flat, to_yaml
 from manyview.evaluate.protocols import evaluate, known
 from manyview.evaluate.store import Store
 from manyview.evaluate.task import fingerprint
-from manyview.run import CONFIG, Run
+from manyview.run import CONFIG, REPORT, Run
 from manyview.settings import Flat
 from manyview.whole import whole
 
@@ -106,9 +106,7 @@ def _check_labels(config: Config, images: build.Images) -> None:
         raise ValueError(f"data: {config.data['name']} has no labels, or no kNN, so nothing says which is better")
 
 
-def _unlike(
-    runs: Sequence[Entry], images: build.Images, minutes: float | None, say: Callable[[str], None]
-) -> Unlike:
+def _unlike(runs: Sequence[Entry], images: build.Images, minutes: float | None, say: Callable[[str], None]) -> Unlike:
     """In which settings methods differ that are not their own, and whether they see as many images: said before any
     of them trains."""
     first = [replace(each, config=build.settled(each.config, images)) for each in runs if each.seed == runs[0].seed]
@@ -190,7 +188,7 @@ def _judged(entry: Entry, protocols: Sequence[str], say: Callable[[str], None]) 
 
 def _report(found: Outcome, say: Callable[[str], None]) -> None:
     """The page; the comparison has ended well, whatever becomes of it."""
-    from manyview.report.page import REPORT, write
+    from manyview.report.page import write
     from manyview.report.parts import reason
 
     try:

@@ -213,12 +213,12 @@ def curve(run: Run) -> list[Point]:
 def _per_epoch(run: Run) -> float:
     """Steps an epoch of a run that has ended.
 
-    Its last step tells, unless `max_steps` has ended it; the number of a line's epoch, counted from 1, tells no more
-    than there are.
+    Its last step tells, unless `max_steps` has ended it earlier. A line's epoch, counted from 1, says that there are at
+    least so many.
     """
     lines = run.metrics
-    told = [line["step"] / line["epoch"] for line in lines if line.get("epoch")]
-    planned = round(lines[-1]["step"] / run.config.epochs) if lines else 1
+    told: list[float] = [line["step"] / line["epoch"] for line in lines if line.get("epoch")]
+    planned: int = round(lines[-1]["step"] / run.config.epochs) if lines else 1
     return max(1, planned, *told)
 
 

@@ -18,7 +18,7 @@ from manyview.settings import Flat, spoken
 VIEWS = 2  # of an image, for which a batch size is meant
 OWN = ("method", *PARTS)  # sections in which methods differ: that is what is compared
 EACH = ("batch_size", "seed", *MACHINE)  # what a comparison sets for each run, or what no score depends on
-SAME = ("data", "views", "encoder")  # sections of which a score depends as much as on the method
+SAME = ("data", "views", "encoder")  # sections on which a score depends as much as on the method
 
 Unlike = dict[str, dict[str, Any]]
 """{setting: {method: value}}, of settings in which methods differ and which are not their own."""

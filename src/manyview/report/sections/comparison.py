@@ -17,13 +17,19 @@ KNN = Axis("kNN accuracy", percent=True)
 def comparison(found: Outcome) -> Html:
     """A table and two charts."""
     lead = (
-        "Every method has trained on the same images in the same order, from the same weights for each seed. Scores "
-        f"are the last epoch's, in points. {_seeds(found.rows[0])} kNN is of {found.asked:,} images; asking about "
-        f"others would move it by {100 * found.doubt:.1f} points or so."
+        "Every method has trained on the same data in the same order, with the same augmentations, from the same "
+        f"weights of the encoder for each seed{_images(found)}. Scores are the last epoch's, in points. "
+        f"{_seeds(found.rows[0])} kNN is of {found.asked:,} images; asking about others would move it by "
+        f"{100 * found.doubt:.1f} points or so."
     )
+    also = tag("p", found.also, class_="fine") if found.also else None
     drawn = grid([_by_epoch(found.rows), _by_time(found.rows)])
     failed = [left_out(name, "the run has failed") for name in found.failed]
-    return section("comparison", "Comparison", lead, _table(found), failed, drawn)
+    return section("comparison", "Comparison", lead, _table(found), also, failed, drawn)
+
+
+def _images(found: Outcome) -> str:
+    return "" if found.as_many_images else ", but not on as many images of it (images seen)"
 
 
 def _seeds(first: Row) -> str:
