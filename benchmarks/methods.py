@@ -47,8 +47,8 @@ def trained(data: str, method: str, seed: int, epochs: int, out: Path, more: dic
     if data == "scenes":
         more = {key: value for key, value in recipes.read("demo").settings.items() if key.startswith("views.")} | more
     return manyview.pretrain(
-        data, recipe=f"cifar10-cpu-{method}", seed=seed, epochs=epochs, out=str(folder), quiet=True, loggers=[], report=False,
-        knn_bank=50_000, knn_queries=10_000, **more,
+        data, recipe=f"cifar10-cpu-{method}", seed=seed, epochs=epochs, out=str(folder), quiet=True, loggers=[],
+        report=False, knn_bank=50_000, knn_queries=10_000, **more,
     )  # fmt: skip
 
 

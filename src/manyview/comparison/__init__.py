@@ -1,4 +1,4 @@
-"""WHICH IS BETTER: several methods on the same images, from the same weights, in the same order, at the same cost."""
+"""WHICH IS BETTER: several methods on the same images, from the same weights, in the same order."""
 
 from manyview.comparison.comparing import compare
 from manyview.comparison.outcome import Outcome, Row
