@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from manyview.checkpoint import DiskFull
 from manyview.config import SECTIONS, Config, read_flags, resolve, schema, to_yaml
 from manyview.launch import configured, resumed, start
-from manyview.settings import REQUIRED, Flat, Key, spoken
+from manyview.settings import REQUIRED, Flat, Key, spoken, yes
 
 FAILED = 1
 LESS = "give --micro-batch 64, which takes less and gives the same gradient, or a smaller --batch-size"
@@ -54,14 +54,8 @@ def pretrain(arguments: list[str]) -> int:
     if "resume" in ours:
         config = resumed(Path(ours["resume"]), given)
     else:
-        config = configured(ours.get("recipe"), given, smoke=_yes(ours.get("smoke", False)))
+        config = configured(ours.get("recipe"), given, smoke=yes("smoke", ours.get("smoke", False)))
     return trained(lambda: start(config))
-
-
-def _yes(given: bool | str) -> bool:
-    if given not in (True, False, "true", "false"):
-        raise ValueError(f"smoke: expected true or false, got {given!r}")
-    return given in (True, "true")
 
 
 def demo(arguments: list[str]) -> int:

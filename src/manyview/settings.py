@@ -18,6 +18,7 @@ from torch import Tensor
 
 Flat = dict[str, Any]
 REQUIRED = inspect.Parameter.empty
+SWITCH = {"true": True, "yes": True, "false": False, "no": False}
 
 
 class Key(NamedTuple):
@@ -127,6 +128,14 @@ def _said(hint: Any) -> str:
         many = f" of {len(within)}" if origin is tuple and Ellipsis not in within else ""
         return f"a list{many}, each {_said(within[0])}"
     return "a table of settings"
+
+
+def yes(key: str, given: bool | str) -> bool:
+    """A switch: the flag alone, or with what it says."""
+    found = given if isinstance(given, bool) else SWITCH.get(given.lower())
+    if found is None:
+        raise ValueError(f"{key}: expected true or false, got {given!r}; write --{spoken(key)}, or leave it out")
+    return found
 
 
 def spoken(key: str) -> str:

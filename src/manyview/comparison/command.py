@@ -9,7 +9,7 @@ from manyview.comparison.comparing import compare
 from manyview.comparison.outcome import OUTCOME
 from manyview.comparison.race import Stopped
 from manyview.config import read_flags
-from manyview.settings import Flat, spoken
+from manyview.settings import Flat, spoken, yes
 
 HELP = """usage: manyview compare --data PATH|NAME --methods A,B,... [--epochs N | --minutes T] [--seeds N]
 
@@ -34,7 +34,6 @@ VALUES = {
     "data.name": "PATH|NAME", "methods": "A,B,...", "minutes": "T", "seeds": "N", "recipe": "NAME|FILE", "jobs": "N",
     "protocols": "A,B,...", "out": "FOLDER",
 }  # fmt: skip
-SWITCH = {"true": True, "yes": True, "false": False, "no": False}
 OURS = {"methods", "epochs", "minutes", "seeds", "same_batch", "recipe", "jobs", "protocols", "out", "help"}
 
 
@@ -75,7 +74,7 @@ def _read(ours: Flat) -> dict[str, Any]:
     read: dict[str, Any] = {key: ours[key] for key in ("recipe", "out") if key in ours}
     read["methods"] = _names(ours["methods"])
     read["protocols"] = _names(ours.get("protocols", ""))
-    read["same_batch"] = _yes("same_batch", ours.get("same_batch", False))
+    read["same_batch"] = yes("same_batch", ours.get("same_batch", False))
     for key, kind in (("jobs", int), ("minutes", float)):
         if key in ours:
             read[key] = _number(key, ours[key], kind)
@@ -83,13 +82,6 @@ def _read(ours: Flat) -> dict[str, Any]:
         numbers = [_number("seeds", text, int) for text in _names(ours["seeds"])]
         read["seeds"] = numbers[0] if len(numbers) == 1 else numbers
     return read
-
-
-def _yes(key: str, given: bool | str) -> bool:
-    found = given if isinstance(given, bool) else SWITCH.get(given.lower())
-    if found is None:
-        raise ValueError(f"{key}: expected true or false, got {given!r}; write --{spoken(key)}, or leave it out")
-    return found
 
 
 def _names(text: Any) -> list[str]:
