@@ -93,7 +93,7 @@ def test_pictures_are_normalised_with_the_statistics_asked_for(name: str) -> Non
 
 
 def test_statistics_that_are_not_there_are_named_and_without_any_a_stack_has_its_usual_ones() -> None:
-    usual = {"simclr": "imagenet", "cacr-cifar": "cifar10", "cacr-stl": "imagenet"}
+    usual = {"simclr": "imagenet", "cacr-cifar": "cifar10", "cacr-stl": "stl10"}
     for name, statistics in usual.items():
         picture = STACKS[name](24).picture
         assert (picture.mean, picture.std) == STATISTICS[statistics]

@@ -108,10 +108,10 @@ def cacr_stl(
     size: int = 64,
     views: int = 2,
     *,
-    statistics: Statistics = "imagenet",
+    statistics: Statistics = "stl10",
     sensors: Mapping[str, Sensor] | None = None,
 ) -> Stack:
-    """CACR on STL-10 (Algorithm 1 of appendix C.1): 64 px, crops from 8%; it has statistics="stl10"."""
+    """CACR on STL-10 (Algorithm 1 of appendix C.1): 64 px, crops from 8%."""
     look = Look(size, (0.08, 1.0), jitter=(0.4, 0.4, 0.4, 0.4), grey=0.2)
     return Stack([look] * views, sensors, picture=_picture(statistics))
 
