@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from manyview import build, optim
 from manyview.config import Config, flat, part, resolve
 from manyview.data import Batch, Dataset, Loader
-from manyview.encoders import Encoder, create
+from manyview.encoders import Encoder, create, dense_on_small_maps
 from manyview.step import Engine, whole_batch
 
 WORKERS = 2  # lightly's examples say 8; more than there are cores only costs
@@ -62,6 +62,7 @@ class Ours(Contender):
         self.bf16 = bf16
         self.method = build.method(config, 3)
         self.method.to(memory_format=torch.channels_last)
+        dense_on_small_maps(self.method)
         self.encoder = self.method.towers.encoder()
         self.optimizer = part(config, "optimizer")(self.method.towers)
         self.loader = Loader(data, build.stack(config, self.method.looks), config.batch_size, seed=config.seed)
@@ -128,11 +129,13 @@ class Lightly(Contender):
 
 
 class Alone(Contender):
-    """The encoder's forward and backward on views that are already there: what no training can beat."""
+    """The encoder's forward and backward, as manyview computes them, on views that are already there: what no training
+    can beat."""
 
     def __init__(self, encoder: Encoder, views: Tensor, *, bf16: bool = False) -> None:
         super().__init__()
         self.encoder, self.bf16 = encoder.to(memory_format=torch.channels_last), bf16
+        dense_on_small_maps(encoder)
         self.views = views.contiguous(memory_format=torch.channels_last)
 
     def steps(self) -> Iterator[None]:

@@ -25,6 +25,7 @@ from manyview import step, tell, train
 from manyview.checkpoint import Checkpoints, locked
 from manyview.config import Config
 from manyview.diagnose.health import Health
+from manyview.encoders import small_maps
 from manyview.progress import Progress
 from tests.kills import differences, metrics
 from tests.tiny import STEPS, noise, pictures, pretrain
@@ -437,6 +438,21 @@ def test_double_precision_is_double_up_to_the_loss(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(train, "whole_batch", watched)
     assert pretrain(tmp_path, precision="fp64", max_steps=1) == 0
     assert set(found) == {torch.float64}
+
+
+def test_in_training_convolutions_on_small_maps_are_dense_layers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maps: list[torch.Size] = []
+    dense = small_maps._dense
+
+    def watched(x: torch.Tensor, *given: Any) -> torch.Tensor:
+        maps.append(x.shape[2:])
+        return dense(x, *given)
+
+    monkeypatch.setattr(small_maps, "_dense", watched)
+    assert pretrain(tmp_path, views__size=8, max_steps=1) == 0
+    assert set(maps) == {(2, 2)}  # of the second stage's second convolution
 
 
 @pytest.mark.parametrize("flag", ["--recipe", "--resume"])

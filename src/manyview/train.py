@@ -304,7 +304,7 @@ def _check_data(state: State, folder: Path, images: build.Images) -> None:
 
 
 def _method(config: Config, channels: int, fabric: Fabric) -> Method:
-    """The networks, their batch norm over all GPUs, in the memory format that convolutions like."""
+    """The networks, their batch norm over all GPUs, as fast as convolutions are on this device."""
     method = build.method(config, channels)
     per_process = config.batch_size // fabric.world_size
     splits = config.method.get("splits", 1)
@@ -314,6 +314,7 @@ def _method(config: Config, channels: int, fabric: Fabric) -> Method:
     if fabric.device.type == "cuda" and fabric.world_size > 1 and splits == 1:
         encoders.sync_batch_norm(method.towers)
     method.to(memory_format=torch.channels_last)
+    encoders.dense_on_small_maps(method)
     return method
 
 

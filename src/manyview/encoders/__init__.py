@@ -3,6 +3,7 @@
 from manyview.encoders.encoder import Encoder, create, known
 from manyview.encoders.heads import HEADS, projection
 from manyview.encoders.norm import shuffled, split_batch_norm, sync_batch_norm
+from manyview.encoders.small_maps import dense_on_small_maps
 from manyview.encoders.towers import Towers
 from manyview.encoders.weights import load, load_into, save
 
@@ -11,6 +12,7 @@ __all__ = [
     "Encoder",
     "Towers",
     "create",
+    "dense_on_small_maps",
     "known",
     "load",
     "load_into",

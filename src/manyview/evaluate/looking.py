@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyview.contract import Views
-from manyview.encoders import Encoder
+from manyview.encoders import Encoder, dense_on_small_maps
 from manyview.evaluate.classifier import Batches
 from manyview.evaluate.subject import Subject
 from manyview.evaluate.task import Split, Task
@@ -71,7 +71,9 @@ def features(task: Task, split: Split, part: str, layer: str | None) -> tuple[Te
 
 def looking(task: Task, part: str, layer: str | None = None) -> Looking:
     """A copy of the encoders of a part of the task, so that no training can change the subject's own."""
-    return Looking(deepcopy(_encoders(task, part)), layer).to(task.device)
+    copied = Looking(deepcopy(_encoders(task, part)), layer)
+    dense_on_small_maps(copied)
+    return copied.to(task.device)
 
 
 def frozen(task: Task, part: str, layer: str | None = None) -> Looking:
