@@ -183,6 +183,14 @@ def test_views_that_share_nothing_with_the_picture_teach_nothing() -> None:
     assert "before training" in verdict.text
 
 
+def test_a_learning_rate_of_nearly_nothing_teaches_nothing_which_needs_no_labels_to_be_seen() -> None:
+    health = Health(coupled=True)
+    words = [verdict.word for _, verdict in Run(lr=1e-9, steps=1041).reports(health)]
+    assert set(words[6:100]) == {"healthy"}  # which it may be for a while
+    assert words[-1] == "not learning"
+    assert "4.84 tells nothing apart" in health.verdict().text  # ln(1 + 126 negatives)
+
+
 def on_pictures(change: Callable[[Tensor], object], health: Health) -> Verdict:
     """A convolutional network on scenes that something was done to."""
     torch.manual_seed(0)
@@ -245,6 +253,19 @@ def test_no_advice_is_to_change_what_a_run_keeps(wrong: dict[str, float]) -> Non
     health = fed(Health(coupled=True), range(0, 200, 20))
     text = fed(health, range(1200, 1400, 20), **wrong).verdict().text
     assert ": start again (another --out) with " in text
+
+
+def test_images_that_all_became_one_vector_before_the_second_look_have_collapsed() -> None:
+    health = fed(Health(coupled=True), range(1, 2), query_similarity=0.6)
+    health = fed(health, range(20, 120, 20), query_similarity=1.0, positive_similarity=1.0, rank=1.0)
+    assert health.verdict().text.startswith("collapsing since step 100")
+
+
+def test_images_that_were_one_vector_at_first_and_still_are_have_collapsed() -> None:
+    health = fed(Health(coupled=True), range(1, 980, 20), query_similarity=0.999, positive_similarity=0.9995)
+    assert health.verdict().level == "healthy"
+    health = fed(health, range(1001, 1102, 20), query_similarity=0.999, positive_similarity=0.9995)
+    assert health.verdict().text.startswith("collapsing since step 1001")
 
 
 def test_a_loss_that_grows_without_end_diverges_before_it_is_no_number() -> None:

@@ -38,6 +38,11 @@ ONE_COLOUR = 0.1  # share of pictures: crops of sound scenes had none; the limit
 UNREADABLE = 0.01  # share of the files; reasoned
 MOST = 0.5  # a share of the data that is no longer a warning
 AGAIN = "start again (another --out)"  # what was begun keeps its settings and its data
+# Whatever it was at first: after LATE steps different images should not look this much alike. Reasoned.
+THE_SAME = 0.995
+# What the loss, in relation to the first one, and the gap of similarities move by where nothing is learnt: 0.05 and
+# 0.01, from batch to batch. Usual runs of all methods moved further in one of the two, by 0.07 and more in the gap.
+STILL_LOSS, STILL_GAP = 0.06, 0.03
 LATE = 1000  # steps by which neighbours should be better than before training; reasoned: after 200 they were not yet
 
 
@@ -175,7 +180,8 @@ class Health:
 
     def _collapsing(self) -> Iterator[Sign]:
         alike, at_first = self._mean("query_similarity"), self.first["query_similarity"]
-        if alike > ALIKE and 1 - alike < NARROWED * (1 - at_first):
+        narrowed = alike > ALIKE and 1 - alike < NARROWED * (1 - at_first)
+        if narrowed or (alike > THE_SAME and self._late()):
             seen = f"all images are becoming the same vector (similarity of different images {alike:.3f})"
             advice = f"{AGAIN} with a lower --lr, a higher temperature or more negatives"
             yield Sign("bad", "collapsing", seen, advice)
@@ -194,7 +200,25 @@ class Health:
             advice = f"{AGAIN} with dcl, more negatives (a larger batch, a queue) or a higher temperature"
             yield Sign("warning", "saturated", seen, advice)
 
+    def _late(self) -> bool:
+        return self.recent[-1]["step"] >= self.first["step"] + LATE
+
     def _not_learning(self) -> Iterator[Sign]:
+        yield from self._worse_neighbours()
+        yield from self._nothing_moves()
+
+    def _nothing_moves(self) -> Iterator[Sign]:
+        """Whether loss and similarities are what they were at first."""
+        loss, gap = self._mean("loss"), self._mean("positive_similarity") - self._mean("query_similarity")
+        before, gap_before = self.first["loss"], self.first["positive_similarity"] - self.first["query_similarity"]
+        still = abs(loss - before) < STILL_LOSS * max(1.0, abs(before)) and abs(gap - gap_before) < STILL_GAP
+        if still and self._late():
+            chance = f", {math.log1p(self._mean('negatives')):.3g} tells nothing apart" if self.coupled else ""
+            seen = f"the loss is {loss:.3g}{chance}, and {before:.3g} at first; positives are no nearer than then"
+            advice = f"{AGAIN} with a higher --lr, or another temperature"
+            yield Sign("warning", "not learning", seen, advice)
+
+    def _worse_neighbours(self) -> Iterator[Sign]:
         untrained, best = self.knn.get("untrained", math.nan), self.knn.get("best", math.nan)
         if best < untrained and self.knn["step"] >= self.first["step"] + LATE:
             seen = f"neighbours find the class of {best:.1%} at best, and of {untrained:.1%} before training"
