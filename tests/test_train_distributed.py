@@ -8,7 +8,10 @@ import io
 import json
 import multiprocessing
 import os
+import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -196,6 +199,36 @@ def refused(rank: int, folder: str, port: int) -> None:
         told.append((code, said.getvalue()))
     torch.save = at_once
     leave(lambda path: Path(path).write_text(json.dumps(told)), f"{folder}/told-{{}}.json", rank, 2)
+
+
+def torchrun(*given: str) -> subprocess.Popen[str]:
+    """`torchrun --nproc-per-node 2 -m manyview pretrain`, as one types it."""
+    command = ["torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port())]
+    started = [sys.executable, "-m", *command, "-m", "manyview", "pretrain", *given]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(started, stdout=pipe, stderr=pipe, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+
+def test_torchrun_is_stopped_by_a_signal_to_one_process_and_goes_on_to_the_same_end(tmp_path: Path) -> None:
+    out, settings = tmp_path / "run", flags(data=pictures(tmp_path / "data", 48), epochs=20, knn_every=0)
+    first = torchrun(*settings, "--out", str(out))
+    while first.poll() is None and len(metrics(out)) < 2:
+        time.sleep(0.05)
+    os.kill(int((out / "lock").read_text().split()[0]), signal.SIGTERM)  # the first process; torchrun tells the other
+    told = first.communicate(timeout=200)[1]
+    assert "and saved. To go on: torchrun --nproc-per-node 2 -m manyview pretrain --resume" in told
+    second = torchrun("--resume", str(out))
+    said = second.communicate(timeout=200)
+    assert second.returncode == 0, said
+    undisturbed = torchrun(*settings, "--out", str(tmp_path / "whole"))
+    assert undisturbed.wait(timeout=200) == 0
+    ends = [folder / "encoder.safetensors" for folder in (out, tmp_path / "whole")]
+    assert ends[0].read_bytes() == ends[1].read_bytes()
+
+
+def metrics(out: Path) -> list[str]:
+    path = out / "metrics.jsonl"
+    return path.read_text().splitlines() if path.is_file() else []
 
 
 def test_of_what_the_first_process_refuses_the_others_say_nothing(tmp_path: Path) -> None:

@@ -1,7 +1,13 @@
 """`python -m manyview` is `manyview`."""
 
+import os
 import sys
 
 from manyview.cli import main
 
-sys.exit(main())
+code = main()
+if "TORCHELASTIC_RUN_ID" in os.environ:  # of torchrun, for which a run that was saved would have failed
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # what connects the processes can abort, or wait for ever, while the interpreter takes it down
+sys.exit(code)
