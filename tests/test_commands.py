@@ -203,4 +203,4 @@ def test_a_gpu_without_memory_left_is_one_line(
 
     monkeypatch.setattr(commands, "start", full)
     assert pretrain(tmp_path) == 1
-    one_line(capsys, "the GPU's memory is full; give --micro-batch 64")
+    one_line(capsys, "the GPU's memory is full; start again (another --out) with --micro-batch 64")

@@ -21,7 +21,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def test_a_run_tells_its_settings_metrics_and_scores(run: Run) -> None:
     assert run.config.batch_size == 8
-    assert [line["step"] for line in run.metrics] == [0, 3, 3]
+    assert [line["step"] for line in run.metrics] == [0, 1, 3, 3]
     assert [step for step, _ in run.knn] == [0, 3]
     assert all(0 <= score <= 1 for _, score in run.knn)
 

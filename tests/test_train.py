@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,9 @@ import torch
 import yaml
 
 import manyview
-from manyview import step, tell, train
+from manyview import build, distributed, step, tell, train
 from manyview.checkpoint import Checkpoints, locked
-from manyview.config import Config
+from manyview.config import Config, resolve
 from manyview.diagnose.health import Health
 from manyview.encoders import small_maps
 from manyview.progress import Progress
@@ -83,7 +84,7 @@ def test_the_config_alone_runs_the_job_again(whole: Path, tmp_path: Path) -> Non
     assert differences(whole, tmp_path / "again") == []
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
 def test_a_signal_finishes_the_step_and_saves_and_the_same_command_goes_on_to_the_same_end(
     number: int,
     code: int,
@@ -103,6 +104,118 @@ def test_a_signal_finishes_the_step_and_saves_and_the_same_command_goes_on_to_th
     assert pretrain(out, health_every=2) == 0
     assert "going on after step 4 of 12" in capsys.readouterr().out
     assert differences_but_checkpoints(whole, out) == []
+
+
+def test_who_presses_ctrl_c_is_told_at_once_what_happens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    at_step(monkeypatch, 2, stop_with(signal.SIGINT))
+    assert pretrain(tmp_path) == 130
+    told = "finishing the step, then saving; Ctrl-C once more stops at once\n"
+    assert capfd.readouterr().err.index(told) < len(f"\n{told}")  # before anything else
+
+
+def test_what_is_kept_of_a_run_may_change_while_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as patch:
+        at_step(patch, 4, stop_with(signal.SIGTERM))
+        assert pretrain(tmp_path) == 143
+    resumed = ["pretrain", "--resume", str(tmp_path)]
+    assert manyview.cli.main([*resumed, "--snapshots", "2,7", "--checkpoint-steps", "5"]) == 0
+    assert "warning: snapshots: the run ends after epoch 2, before 7\n" in capsys.readouterr().err
+    assert (tmp_path / "checkpoints" / "epoch-0002.pt").is_file()
+
+
+@pytest.mark.parametrize(("flags", "said"), [
+    (["--recipe", "demo"], "recipe: cannot be given with --resume"),
+    (["--smoke"], "smoke: cannot be given with --resume"),
+    (["--out", "elsewhere"], "out: elsewhere was given beside a run to go on with"),
+])  # fmt: skip
+def test_what_a_begun_run_would_ignore_is_refused(
+    flags: list[str], said: str, whole: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert manyview.cli.main(["pretrain", "--resume", str(whole), *flags]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_weights_that_a_run_began_with_are_not_needed_to_go_on(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = tmp_path / "first.safetensors"
+    first.write_bytes((whole / "encoder.safetensors").read_bytes())
+    monkeypatch.chdir(tmp_path)
+    with monkeypatch.context() as patch:
+        at_step(patch, 2, stop_with(signal.SIGTERM))
+        assert pretrain(tmp_path / "run", encoder__pretrained="first.safetensors") == 143
+    assert Config(**yaml.safe_load((tmp_path / "run/config.yaml").read_text())).encoder["pretrained"] == str(first)
+    first.unlink()
+    assert manyview.load(tmp_path / "run").dim == 16
+    assert manyview.cli.main(["pretrain", "--resume", str(tmp_path / "run")]) == 0
+
+
+def test_how_to_go_on_is_told_for_every_way_to_train(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = resolve({}, {"data.name": "photos", "out": "my runs/a"})
+    assert train.resume(config, 1) == "manyview pretrain --resume 'my runs/a'"
+    assert train.resume(config, 2) == "torchrun --nproc-per-node 2 -m manyview pretrain --resume 'my runs/a'"
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    monkeypatch.setattr(distributed, "world_size", lambda: 8)
+    assert train.resume(config, 8).startswith("torchrun --nnodes 2 --nproc-per-node 4 -m manyview pretrain")
+    own = resolve({}, {"data.name": "(own)", "out": "a"})
+    assert train.resume(own, 1) == "manyview.pretrain(data=..., resume='a'), with the same data"
+
+
+def test_processes_that_torchrun_has_not_started_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert pretrain(tmp_path) == 2
+    assert "WORLD_SIZE: is 2, and torchrun has not started this process" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("local", "order"), [("0", ["looks", "over", "over"]), ("1", ["over", "looks", "over"])])
+def test_one_process_of_a_machine_downloads_before_the_others_look(
+    local: str, order: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[str] = []
+
+    @contextmanager
+    def together() -> Iterator[None]:
+        yield
+        found.append("over")
+
+    monkeypatch.setenv("LOCAL_RANK", local)
+
+    def images(*_: object) -> str:
+        found.append("looks")
+        return "images"
+
+    monkeypatch.setattr(build, "images", images)
+    config = resolve({}, {"data.name": "cifar10", "data.download": True})
+    assert str(train._images(config, None, together)) == "images"
+    assert found == order
+
+
+def test_images_that_no_longer_fit_into_memory_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as patch:
+        at_step(patch, 2, stop_with(signal.SIGTERM))
+        assert pretrain(tmp_path) == 143
+    monkeypatch.setattr("manyview.data.memory.default_limit", lambda: 0)
+    assert pretrain(tmp_path, workers=0) == 0
+    assert "warning: the images are too large for the memory, unlike before: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("settings", "leaks"),
+    [({}, False), ({"micro_batch": 4}, True), ({"micro_batch": 4, "method__splits": 2}, False)],
+)
+def test_keys_that_share_statistics_with_their_queries_are_told(
+    settings: dict[str, Any], leaks: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert pretrain(tmp_path, method="moco_v2", negatives__size=16, max_steps=1, **settings) == 0
+    assert ("batch norm sees a key among the same images as its query" in capsys.readouterr().err) == leaks
 
 
 def differences_but_checkpoints(one: Path, other: Path) -> list[str]:
@@ -582,7 +695,7 @@ def test_loggers_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     assert pretrain(tmp_path / "run", loggers="csv,tensorboard", health_every=4) == 0
     told = {line["step"]: line["loss"] for line in metrics(tmp_path / "run") if "loss" in line}
-    assert list(told) == [4, 8, 12]
+    assert list(told) == [1, 4, 8, 12]
     events = accumulator.EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload()
     assert {each.step: each.value for each in events.Scalars("loss")} == pytest.approx(told, rel=1e-6)
     rows = [line.split(",") for line in (tmp_path / "run" / "metrics.csv").read_text().splitlines()]

@@ -74,7 +74,10 @@ def settled(config: Config, found: Images) -> Config:
     if stack == "auto":
         stack = "custom" if size <= SMALL else "moco-v2"
     views, data = {**config.views, "stack": stack, "size": size}, _absolute(config.data)
-    config = resolve(flat(vars(replace(config, views=views, data=data))), {})
+    encoder = {**config.encoder}
+    if isinstance(encoder["pretrained"], str):
+        encoder["pretrained"] = os.path.abspath(encoder["pretrained"])
+    config = resolve(flat(vars(replace(config, views=views, data=data, encoder=encoder))), {})
     return config if config.out else replace(config, out=str(Path("runs") / _name(config, found)))
 
 
@@ -94,16 +97,18 @@ def plain_stack(config: Config) -> Stack:
     return Stack(STACKS["probe-test"](config.views["size"]).looks, picture=picture(config))
 
 
-def encoder(config: Config, channels: int) -> encoders.Encoder:
-    options: dict[str, Any] = dict(config.encoder)
+def encoder(config: Config, channels: int, *, begun: bool = False) -> encoders.Encoder:
+    """begun: its weights come from a checkpoint, and not from wherever the run first had them."""
+    options: dict[str, Any] = {**config.encoder, **({"pretrained": False} if begun else {})}
     more, name = options.pop("options"), options.pop("name")
     return encoders.create(name, channels=channels, size=config.views["size"], **options, **more)
 
 
-def method(config: Config, channels: int) -> Method:
+def method(config: Config, channels: int, *, begun: bool = False) -> Method:
     """The method with its parts, drawn from the run's seed."""
     torch.manual_seed(config.seed)
-    made: Method = part(config, "method")(encoder(config, channels), **{name: part(config, name) for name in PARTS})
+    parts = {name: part(config, name) for name in PARTS}
+    made: Method = part(config, "method")(encoder(config, channels, begun=begun), **parts)
     return made
 
 

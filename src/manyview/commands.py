@@ -12,11 +12,12 @@ from typing import Any, NoReturn
 
 from manyview.checkpoint import DiskFull
 from manyview.config import SECTIONS, Config, read_flags, resolve, schema, to_yaml
+from manyview.diagnose.health import AGAIN
 from manyview.launch import configured, resumed, start
 from manyview.settings import REQUIRED, Flat, Key, spoken, yes
 
 FAILED = 1
-LESS = "give --micro-batch 64, which takes less and gives the same gradient, or a smaller --batch-size"
+LESS = f"{AGAIN} with --micro-batch 64, which takes less and gives the same gradient, or a smaller --batch-size"
 ANY = "DIR"  # what `show` puts for data that a recipe leaves to a flag
 OURS = ("recipe", "resume", "smoke", "help")  # flags of `pretrain` that are no settings
 
@@ -52,6 +53,9 @@ def pretrain(arguments: list[str]) -> int:
         print(f"{PRETRAIN}{_settings(_chosen(ours.get('recipe'), given))}\n\n{_meanings()}")
         return 0
     if "resume" in ours:
+        for key in ("recipe", "smoke"):
+            if key in ours:
+                raise ValueError(f"{key}: cannot be given with --resume: a run that was begun has its settings")
         config = resumed(Path(ours["resume"]), given)
     else:
         config = configured(ours.get("recipe"), given, smoke=yes("smoke", ours.get("smoke", False)))

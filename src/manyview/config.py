@@ -35,7 +35,7 @@ from manyview.views import STACKS
 Precision = Literal["fp32", "bf16", "fp16", "fp64"]
 MACHINE = (
     "out", "device", "workers", "loggers", "quiet", "report", "data.name", "data.root", "data.download",
-    "checkpoint_minutes", "max_broken",
+    "checkpoint_minutes", "checkpoint_steps", "snapshots", "max_broken",
 )  # fmt: skip
 """Settings that say where and how a run runs, not what it computes: a resumed run may change them."""
 

@@ -47,6 +47,8 @@ def pretrain(
     elif data is not None:
         settings["data"], own = OWN, as_dataset(data)
     if resume is not None:
+        if recipe is not None:
+            raise ValueError(f"recipe: {recipe} was given beside resume, and a run that was begun has its settings")
         return start(resumed(Path(resume), flat(settings)), own)
     return start(configured(recipe, flat(settings)), own)
 
@@ -62,6 +64,10 @@ def resumed(folder: Path, given: Flat) -> Config:
     path = folder / CONFIG
     if not path.is_file():
         raise ValueError(f"resume: {folder} is no run's folder, it has no {CONFIG}")
+    if "out" in given:
+        raise ValueError(
+            f"out: {given['out']} was given beside a run to go on with, whose folder is its own; leave it out"
+        )
     before = from_yaml(path)
     name = given.get("data.name", before.data["name"])  # the data may have moved; it is known by its fingerprint
     others = {key: value for key, value in given.items() if key != "data.name"}
@@ -69,7 +75,7 @@ def resumed(folder: Path, given: Flat) -> Config:
     after = replace(after, data={**after.data, "name": name})
     changed = differences(before, after)
     if changed:
-        may = ", ".join(MACHINE)
+        may = ", ".join(key for key in MACHINE if key != "out")
         raise ValueError(f"{changed[0]}: a run that was begun keeps its settings; only {may} may change")
     return after
 

@@ -76,6 +76,6 @@ def _of_checkpoint(folder: Path, config: Config) -> encoders.Encoder:
         raise ValueError(f"run: {folder} has no encoder and no checkpoint yet; train it first")
     state, _ = found
     with torch.random.fork_rng():  # a method is drawn from its seed, which is no business of who loads one
-        method = build.method(config, state["channels"])
+        method = build.method(config, state["channels"], begun=True)
     method.load_state_dict(state["method"])
     return method.towers.encoder()

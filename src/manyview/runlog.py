@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import json
 import math
 import os
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from numbers import Integral, Real
 from pathlib import Path
@@ -133,10 +134,16 @@ class RunLog:
             self._last_shown = time.monotonic()
             self._display(step)
 
+    def sync(self) -> None:
+        """What was written so far stays, even if the power goes: to be called before a checkpoint says it is done."""
+        with naming_full_disk(self.folder / "metrics.jsonl", _remedy):
+            self._metrics.sync()
+
     def close(self) -> None:
         """Ends the bar, and whatever loggers still hold is written. A second call does nothing."""
         if self._bar is not None:
-            self._bar.stop()
+            with _though_the_terminal_is_gone():
+                self._bar.stop()
             self._bar = None
         loggers, self._loggers = self._loggers, []
         with naming_full_disk(self.folder, _remedy):
@@ -167,7 +174,8 @@ class RunLog:
         """Above the bar."""
         if self._bar is None:
             _print(text, sys.stdout)
-        else:
+            return
+        with _though_the_terminal_is_gone():
             self._bar.console.print(_one_line(text), markup=False, highlight=False, emoji=False, soft_wrap=True)
 
     def _due(self, *, always: bool) -> bool:
@@ -178,7 +186,8 @@ class RunLog:
         facts = "  ".join(fact for fact in (*self._facts.values(), self._left(step)) if fact)
         if self._bar is None:
             _print(f"step {step}/{self.steps}  {facts}", sys.stdout)
-        else:
+            return
+        with _though_the_terminal_is_gone():
             self._bar.update(self._bar.task_ids[0], completed=step, facts=facts)
             self._bar.refresh()
 
@@ -288,6 +297,9 @@ class _Lines:
             os.ftruncate(self._handle, before)
             raise
 
+    def sync(self) -> None:
+        os.fsync(self._handle)
+
     def close(self) -> None:
         if self._handle >= 0:
             os.close(self._handle)
@@ -366,7 +378,18 @@ def _duration(seconds: float) -> str:
 
 def _print(text: str, screen: TextIO) -> None:
     encoding = screen.encoding or "utf-8"
-    print(_one_line(text).encode(encoding, "backslashreplace").decode(encoding), file=screen, flush=True)
+    with _though_the_terminal_is_gone():
+        print(_one_line(text).encode(encoding, "backslashreplace").decode(encoding), file=screen, flush=True)
+
+
+@contextmanager
+def _though_the_terminal_is_gone() -> Iterator[None]:
+    """Who closes a window wants no training to end for it before it has saved."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
 
 
 def _one_line(text: str) -> str:

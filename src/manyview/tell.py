@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from manyview.build import OWN, Images
 from manyview.config import Config
@@ -52,7 +52,7 @@ def introduce(
         log.say(f"going on after step {run.step:,} of {run.total:,}")
 
 
-def cautions(config: Config, images: Images, loader: Loader) -> list[str]:
+def cautions(config: Config, images: Images, loader: Loader, method: Method, world: int) -> list[str]:
     """What somebody may not have meant."""
     found, size = [], config.negatives.get("size")
     if len(images.raw) > 1:
@@ -63,7 +63,22 @@ def cautions(config: Config, images: Images, loader: Loader) -> list[str]:
         found.append(
             f"a batch of {config.batch_size} is small: each image has {config.batch_size - 1} others to differ from"
         )
+    late = [str(epoch) for epoch in config.snapshots if epoch > config.epochs]
+    if late:
+        found.append(f"snapshots: the run ends after epoch {config.epochs:g}, before {', '.join(late)}")
+    if _leaks(config, method, loader.device.type, world):
+        found.append(
+            "batch norm sees a key among the same images as its query, by which they can be told without looking "
+            "(MoCo, section 3.3); --method.splits 4 shuffles them"
+        )
     return [*found, *_unreadable(loader)]
+
+
+def _leaks(config: Config, method: Method, device: str, world: int) -> bool:
+    """Whether keys share statistics with their queries that other images do not."""
+    apart = (world > 1 and device == "cpu") or (config.micro_batch or config.batch_size) < config.batch_size
+    normed = any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in method.modules())
+    return apart and normed and config.method.get("momentum") is not None and config.method.get("splits") == 1
 
 
 def report(

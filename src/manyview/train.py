@@ -5,12 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import shlex
-import signal
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,13 +21,15 @@ from lightning_fabric.plugins.precision.double import DoublePrecision
 from lightning_fabric.strategies.ddp import DDPStrategy
 from torch import Tensor, nn
 
-from manyview import build, distributed, encoders, optim, tell
+from manyview import build, distributed, encoders, optim, signals, tell
 from manyview.checkpoint import Checkpoints, State, locked, naming_full_disk
 from manyview.config import Config, differences, from_yaml, part, to_yaml
 from manyview.data import Batch, Dataset, Loader
+from manyview.data.memory import local_processes
 from manyview.data.workers import lost_worker, usual_workers
 from manyview.diagnose.health import AGAIN, Health
 from manyview.diagnose.validation import measured_of, validation
+from manyview.draws import key
 from manyview.evaluate.scorer import Scorer
 from manyview.losses import COUPLED
 from manyview.methods import Method
@@ -43,6 +43,7 @@ PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}  # an
 FORMAT = 2  # of the state in a checkpoint
 SHOWN = 3  # settings that differ
 ANEW = "of the run in this folder nothing had been saved yet: it begins anew"
+NO_NUMBER = "a weight is NaN or infinite"
 VALIDATED = 256  # images kept aside that the loss is asked about, at most
 LOW = 0.02  # a temperature that makes logits of 50 and more
 
@@ -79,8 +80,8 @@ def train(config: Config, own: Dataset | None = None) -> Run:
     together = partial(distributed.together, device)  # what one process refuses, none does
 
     # The data, and the settings that depend on it
+    images = _images(config, own, together)
     with together():
-        images = build.images(config, own)
         config = build.settled(config, images)
         folder = Path(config.out or "")
         complete = _complete(folder, config, images)
@@ -107,7 +108,7 @@ def train(config: Config, own: Dataset | None = None) -> Run:
 
         # Images, networks, optimiser
         with together():
-            method = _method(config, images.channels, fabric)
+            method = _method(config, images.channels, fabric, begun=saved is not None)
             views = build.stack(config, method.looks)
             loader = Loader(
                 images.train, views, config.batch_size, seed=config.seed, device=device, rank=rank, world=world,
@@ -122,18 +123,18 @@ def train(config: Config, own: Dataset | None = None) -> Run:
         total = min(planned, config.max_steps or planned)
         run = Progress(total, len(loader), Health(coupled=config.loss["name"] in COUPLED))
         anew = [ANEW] if (folder / CONFIG).is_file() else []
-        changed = anew if saved is None else _resume(saved[0], folder, fabric, run, method, optimizer, loader)
+        changed = anew if saved is None else _resume(saved[0], config, fabric, run, method, optimizer, loader)
         saved = None  # as large as the networks
         save = partial(_save, checkpoints, run, method, optimizer, fabric, loader, images)
 
         # What is told, and how good the encoder is: by the first process alone
-        stop, log, score = stack.enter_context(_signals()), None, None
+        stop, log, score = stack.enter_context(signals.collected(quiet=config.quiet or rank > 0)), None, None
         with together():
             if rank == 0:
                 _write_settings(folder, config)
                 log = stack.enter_context(_log(config, folder, run))
                 score, validate = _scorer(images, config, device), _validation(images, config, method, device)
-                cautions = [*_passed_over(checkpoints), *changed, *tell.cautions(config, images, loader)]
+                cautions = [*_passed_over(checkpoints), *changed, *tell.cautions(config, images, loader, method, world)]
                 tell.introduce(log, config, images, method, run, cautions)
                 if score is not None and run.step == 0:
                     run.untrained_knn = run.scored(score(method.towers.encoder()))
@@ -144,13 +145,15 @@ def train(config: Config, own: Dataset | None = None) -> Run:
         clock = Clock()
         while not run.done:
             epoch, start = divmod(run.step, len(loader))
-            for batch in loader.epoch(epoch, start=start):
+            for batch in _agreed(loader.epoch(epoch, start=start), together):
+                torch.manual_seed(int(key(config.seed, run.step, rank)))  # for encoders that draw, such as dropout
                 lr = _rate(config, run)
                 optim.set_lr(optimizer, lr)
                 try:
                     stepped = _forward_backward(engine, config, batch, images.view, run)
                 except NotFinite as error:
-                    raise _diverged(str(error), config, run, batch, method, folder) from None
+                    with together():  # the loss is the same in all processes
+                        raise _diverged(str(error), config, run, batch, method, folder) from None
                 norm = _gradient(fabric, module, stepper, config, run)
                 stepper.step()
                 stepper.zero_grad()
@@ -165,7 +168,7 @@ def train(config: Config, own: Dataset | None = None) -> Run:
                         to_score = score is not None and _score_due(config, run)
                         to_save = run.epoch_over or run.done or _save_due(config, run, clock.since_mark())
                         if (to_score or to_save) and not _finite(method):
-                            raise _diverged("a weight is NaN or infinite", config, run, batch, method, folder)
+                            raise _diverged(NO_NUMBER, config, run, batch, method, folder)
                         if score is not None and to_score:
                             run.scored(score(method.towers.encoder()))
                             tell.knn(log, run, validate(progress=_progress(config, run)))
@@ -175,6 +178,7 @@ def train(config: Config, own: Dataset | None = None) -> Run:
                             run.seconds += clock.lap()
                         tell.step(log, run, config.batch_size)
                         if to_save:
+                            log.sync()
                             save(snapshot=_snapshot(config, run))
                             clock.mark()
                         clock.lap()
@@ -183,17 +187,18 @@ def train(config: Config, own: Dataset | None = None) -> Run:
                 if distributed.any_of(bool(stop), device):
                     with together():
                         if log is not None:
+                            if not _finite(method):
+                                raise _diverged(NO_NUMBER, config, run, batch, method, folder)
+                            log.sync()
                             save()
-                            log.warn(
-                                f"stopped after step {run.step} of {run.total} and saved. To go on: "
-                                f"{resume(folder, world)}"
-                            )
+                            go_on = resume(config, world)
+                            log.warn(f"stopped after step {run.step} of {run.total} and saved. To go on: {go_on}")
                     raise Interrupted(*stop[:1])
 
         # The end
         with together():
             if log is not None:
-                go_on = f"the run is saved; free some space and: {resume(folder, world)}"
+                go_on = f"the run is saved; free some space and: {resume(config, world)}"
                 with naming_full_disk(folder / ENCODER, lambda: go_on):
                     seen = build.picture(config)
                     encoders.save(method.towers.encoder(), folder / ENCODER, picture=(seen.mean, seen.std))
@@ -202,15 +207,42 @@ def train(config: Config, own: Dataset | None = None) -> Run:
     return Run(folder)
 
 
-def resume(folder: Path, world: int) -> str:
+def resume(config: Config, world: int) -> str:
     """The command that goes on with a run, in as many processes."""
-    command = "manyview" if world == 1 else f"torchrun --nproc-per-node {world} -m manyview"
-    return f"{command} pretrain --resume {shlex.quote(str(folder))}"
+    if config.data["name"] == build.OWN:
+        return f"manyview.pretrain(data=..., resume={config.out!r}), with the same data"
+    here = local_processes() if world == distributed.world_size() else world
+    nodes = "" if here == world else f"--nnodes {world // here} "
+    command = "manyview" if world == 1 else f"torchrun {nodes}--nproc-per-node {here} -m manyview"
+    return f"{command} pretrain --resume {shlex.quote(str(config.out))}"
+
+
+def _images(config: Config, own: Dataset | None, together: Callable[[], AbstractContextManager[None]]) -> build.Images:
+    """The data. What is downloaded, one process of a machine fetches before the others look."""
+    first = not config.data.get("download") or int(os.environ.get("LOCAL_RANK", "0")) == 0
+    with together():
+        found = build.images(config, own) if first else None
+    with together():
+        return found or build.images(config, own)
+
+
+def _agreed(batches: Iterator[Batch], together: Callable[[], AbstractContextManager[None]]) -> Iterator[Batch]:
+    """The batches; what ends one process here, such as too many broken images, ends all of them."""
+    while True:
+        with together():
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield batch
 
 
 def _fabric(config: Config) -> Fabric:
     """One process, or those that torchrun has started."""
     world, here = (int(os.environ.get(name, "1")) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
+    if world > 1 and not TorchElasticEnvironment.detect():
+        raise ValueError(
+            f"WORLD_SIZE: is {world}, and torchrun has not started this process; use torchrun, or unset it"
+        )
     device = config.device if config.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda" and not torch.cuda.is_available():
         raise ValueError("device: cuda was asked for and there is none here; leave it out, or give cpu")
@@ -274,7 +306,7 @@ def _same(folder: Path, config: Config) -> None:
         more = f" and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
         raise ValueError(
             f"out: {folder} holds a run with other settings ({'; '.join(changed[:SHOWN])}{more}); "
-            f"give another --out, or go on with that one: {resume(folder, distributed.world_size())}"
+            f"give another --out, or go on with that one: {resume(config, distributed.world_size())}"
         )
 
 
@@ -303,9 +335,9 @@ def _check_data(state: State, folder: Path, images: build.Images) -> None:
         raise ValueError(f"data: the data of {folder} has changed: {said}; give another --out, or bring the data back")
 
 
-def _method(config: Config, channels: int, fabric: Fabric) -> Method:
+def _method(config: Config, channels: int, fabric: Fabric, *, begun: bool) -> Method:
     """The networks, their batch norm over all GPUs, as fast as convolutions are on this device."""
-    method = build.method(config, channels)
+    method = build.method(config, channels, begun=begun)
     per_process = config.batch_size // fabric.world_size
     splits = config.method.get("splits", 1)
     for size in (per_process, config.micro_batch or per_process):
@@ -320,7 +352,7 @@ def _method(config: Config, channels: int, fabric: Fabric) -> Method:
 
 def _resume(
     state: State,
-    folder: Path,
+    config: Config,
     fabric: Fabric,
     run: Progress,
     method: Method,
@@ -332,15 +364,16 @@ def _resume(
     method.load_state_dict(state["method"])
     optimizer.load_state_dict(state["optimizer"])
     fabric.strategy.precision.load_state_dict(state["precision"])
-    torch.set_rng_state(state["random"])
-    if state["random_cuda"] and fabric.device.type == "cuda":
-        torch.cuda.set_rng_state(state["random_cuda"][0], fabric.device)
     if fabric.global_rank == 0:
         loader.broken |= state["broken"]
-    then, now = state["world"], fabric.world_size
-    if then == now:
-        return []
-    return [f"processes: {then} so far, {now} now, which batch norm can tell; as before: {resume(folder, then)}"]
+    changed = []
+    if (then := state["world"]) != fabric.world_size:
+        before = f"as before: {resume(config, then)}"
+        changed.append(f"processes: {then} so far, {fabric.world_size} now, which batch norm can tell; {before}")
+    if state.get("at_once", loader.at_once) != loader.at_once:
+        where = "in memory" if loader.at_once else "too large for the memory"
+        changed.append(f"the images are {where}, unlike before: their views are rounded otherwise from here on")
+    return changed
 
 
 def _save(
@@ -354,7 +387,6 @@ def _save(
     *,
     snapshot: int | None = None,
 ) -> None:
-    cuda = fabric.device.type == "cuda"
     state = {
         "format": FORMAT,
         "progress": run.state(),
@@ -365,8 +397,7 @@ def _save(
         "method": method.state_dict(),
         "optimizer": optimizer.state_dict(),
         "precision": fabric.strategy.precision.state_dict(),
-        "random": torch.get_rng_state(),
-        "random_cuda": [torch.cuda.get_rng_state(fabric.device)] if cuda else [],
+        "at_once": loader.at_once,
     }
     checkpoints.save(state, run.step, epoch_snapshot=snapshot)
 
@@ -450,8 +481,8 @@ def _rate(config: Config, run: Progress) -> float:
 
 
 def _report_due(config: Config, run: Progress) -> bool:
-    """Of the step that is being done."""
-    return (run.step + 1) % config.health_every == 0 or run.step + 1 == run.total
+    """Of the step that is being done; the first tells what later ones are compared with."""
+    return run.step == 0 or (run.step + 1) % config.health_every == 0 or run.step + 1 == run.total
 
 
 def _score_due(config: Config, run: Progress) -> bool:
@@ -520,29 +551,3 @@ class Clock:
 
     def since_mark(self) -> float:
         return time.monotonic() - self._mark
-
-
-@contextmanager
-def _signals() -> Iterator[list[int]]:
-    """Collects SIGTERM and Ctrl-C instead of dying of them; a second Ctrl-C does what it always does.
-
-    A second SIGTERM does not: clusters repeat it while the run is being saved.
-    """
-    came: list[int] = []
-    if threading.current_thread() is not threading.main_thread():  # only there signals can be handled
-        yield came
-        return
-    before = {number: signal.getsignal(number) or signal.SIG_DFL for number in (signal.SIGTERM, signal.SIGINT)}
-
-    def note(number: int, frame: object) -> None:
-        came.append(number)
-        if number == signal.SIGINT:
-            signal.signal(number, before[signal.SIGINT])
-
-    for number in before:
-        signal.signal(number, note)
-    try:
-        yield came
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

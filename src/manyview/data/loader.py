@@ -94,7 +94,8 @@ class Loader:
         source = Resident(dataset, self._decoded) if self._decoded else dataset
         reader = Reader(source, views, seed, colour=self.device.type == "cpu")
         pinned = self.device.type == "cuda"
-        self._stream = None if self._at_once() else start_workers(reader, self._told, workers, pinned=pinned)
+        self.at_once = self._at_once()
+        self._stream = None if self.at_once else start_workers(reader, self._told, workers, pinned=pinned)
 
     def __len__(self) -> int:
         """Batches an epoch."""

@@ -20,7 +20,7 @@ from manyview.cores import available
 from manyview.data.dataset import Dataset, Unreadable
 from manyview.data.memory import Resident, local_processes, some_samples
 
-GRACE = 30  # seconds that a worker goes on after it was told to end
+GRACE = 600  # seconds that a worker goes on after it was told to end: longer than any step takes
 IN_A_ROW = 100  # so many unreadable samples in a row are no accident
 
 
