@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from PIL import Image
 from torch import Tensor, nn
 
+import manyview
 from manyview import build, optim
 from manyview.config import Config, flat, part, resolve
 from manyview.data import Batch, Dataset, Loader
@@ -90,6 +92,23 @@ class Ours(Contender):
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.method.update(stepped.seen, self.done, 1 << 30)
+
+
+class Pretrain(Contender):
+    """`manyview.pretrain` as a person calls it, with its log and its looks at the run's health."""
+
+    def __init__(self, data: Dataset, *, bf16: bool = False, **settings: Any) -> None:
+        super().__init__()
+        usual = {"knn_every": 0, "report": False, "quiet": True, "epochs": 1000, "loggers": ("tensorboard",)}
+        self.data, self.settings = data, {**usual, "precision": "bf16" if bf16 else "fp32", **settings}
+
+    def train(self, count: int, warm: int = WARM) -> float:
+        """Seconds for `count` steps of a new run, after as many that are not counted."""
+        with TemporaryDirectory() as folder:
+            length: dict[str, Any] = {"max_steps": 2 * count, "health_every": count}
+            run = manyview.pretrain(self.data, out=folder, **self.settings, **length)
+            at = {line["step"]: line["seconds"] for line in run.metrics}
+        return float(at[2 * count] - at[count])
 
 
 class Lightly(Contender):

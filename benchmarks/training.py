@@ -4,7 +4,8 @@
     python benchmarks/training.py --encoders patchnet --steps 8 --rounds 5
 
 Same encoder, batch, images and augmentation, two cores or whatever there are; the three take turns in one process, and
-the medians of the turns are compared. Images are generated and in memory.
+the medians of the turns are compared. Images are generated and in memory. manyview is `manyview.pretrain` itself, with
+a look at the run's health every --steps steps.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import argparse
 import statistics
 
 import torch
-from contenders import Alone, Contender, Lightly, Ours, network
+from contenders import Alone, Contender, Lightly, Pretrain, network
 from measure import machine_facts
 
 from manyview.data import Scenes
@@ -69,7 +70,7 @@ def contenders(encoder: str, data: Scenes, images: torch.Tensor, batch: int, bf1
 
     return {
         "alone": Alone(network(encoder), torch.randn(2 * batch, 3, 32, 32), bf16=bf16),
-        "manyview": Ours(data, bf16=bf16, batch_size=batch, encoder=encoder, **SIMCLR),
+        "manyview": Pretrain(data, bf16=bf16, batch_size=batch, encoder=encoder, **SIMCLR),
         "lightly": Lightly(images, network(encoder), NTXentLoss(temperature=0.5), batch=batch, bf16=bf16),
     }
 

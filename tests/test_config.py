@@ -462,7 +462,6 @@ def test_a_list_and_a_tuple_of_the_same_are_no_difference() -> None:
         ("--clip 0", "clip: expected a number above 0, got 0"),
         ("--epochs 0", "epochs: expected a number above 0, got 0"),
         ("--epochs .inf", "epochs: expected a number above 0, got inf"),
-        ("--method", "method: expected the name of one, got True"),
         ("--knn-every -1", "knn_every: expected at least 0, got -1"),
         ("--max-broken 1.5", "max_broken: expected a share from 0 to 1, got 1.5"),
         ("--snapshots 0", "snapshots: expected epochs, counted from 1, got 0"),
@@ -475,6 +474,31 @@ def test_what_makes_no_sense_is_refused_with_the_reason_before_a_run_is_begun(te
     with pytest.raises(ValueError, match=f"^{re.escape(reason)}") as error:
         flags(text)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("--lr 0.1 --lr 0.2", "lr: is given twice"),
+        ("--optimizer.lr 0.1 --lr 0.2", "optimizer.lr: is given twice, also as lr"),
+        ("--learning-rate 0.1", "did you mean 'optimizer.lr'?"),
+        ("--queue-size 9", "did you mean 'negatives.size'?"),
+        ("--optimizer sgd --momentum 1", "optimizer.momentum: expected less than 1, got 1.0"),
+        ("--optimizer.betas 2,3", "optimizer: Invalid beta parameter at index 0: 2.0"),
+        ("--views probe-test", "views: probe-test shows a picture as it is"),
+        ("--views custom --views.scale 2,3", "views.scale=(2.0, 3.0): the share of the picture"),
+        ("--method jcl --negatives.size 9999999999999999999", "negatives.size: expected at most 2147483647"),
+        ("--method", "method: expected the name of one, got none"),
+    ],
+)
+def test_what_a_newcomer_may_type_is_answered_in_one_line(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(reason)) as refused:
+        flags(text)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_queue_is_tried_out_without_its_memory() -> None:
+    assert flags("--method jcl --negatives.size 2000000000").negatives["size"] == 2_000_000_000  # a terabyte
 
 
 def test_looking_whether_settings_make_sense_draws_no_random_numbers() -> None:

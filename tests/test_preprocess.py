@@ -103,6 +103,7 @@ def test_several_pictures_become_one_batch() -> None:
 
 
 def test_it_says_what_it_does_to_a_picture() -> None:
-    assert str(Preprocess(32)) == "short side to 32 px, (x / 255 - (0.485, 0.456, 0.406)) / (0.229, 0.224, 0.225)"
+    normal = "(x / 255 - (0.485, 0.456, 0.406)) / (0.229, 0.224, 0.225)"
+    assert str(Preprocess(32)) == f"short side to 32 px, the middle 32 x 32 of it, {normal}"
     assert str(Preprocess(224)).startswith("short side to 256 px, the middle 224 x 224 of it, (x / 255 - ")
-    assert str(Preprocess(32, 1)) == "short side to 32 px, x / 255"
+    assert str(Preprocess(32, 1)) == "short side to 32 px, the middle 32 x 32 of it, x / 255"

@@ -27,6 +27,7 @@ from manyview.views import Sensor
 from tests.tiny import pictures
 
 IMAGES = 30
+LONG = f"{'a' * 250}.png"  # a draft beside it has too long a name
 
 
 @pytest.fixture(autouse=True)
@@ -211,6 +212,8 @@ def test_images_that_were_moved_are_found_with_root(
         (["e.npz", "--in", "e.npz"], "cannot be read"),
         (["data/1.png", "--in", "none.npz"], "there is no file"),
         (["data/1.png"], "--in"),
+        (["data/1.png", "--in", "e.npz", "--root", "nope", "--no-picture"], "--root: there is no folder nope"),
+        (["data/1.png", "--in", "e.npz", "--picture", LONG], f"--picture: {LONG} cannot be written to: File name too"),
     ],
 )
 def test_wrong_arguments_are_one_line(

@@ -78,7 +78,28 @@ def settled(config: Config, found: Images) -> Config:
     if isinstance(encoder["pretrained"], str):
         encoder["pretrained"] = os.path.abspath(encoder["pretrained"])
     config = resolve(flat(vars(replace(config, views=views, data=data, encoder=encoder))), {})
+    if config.out and os.path.realpath(config.out) == os.path.realpath(data["name"]):
+        raise ValueError(f"out: {config.out} is the folder of the images; give another, which is made")
     return config if config.out else replace(config, out=str(Path("runs") / _name(config, found)))
+
+
+def check(config: Config) -> None:
+    """What can be refused before anyone waits for the data."""
+    device(config)
+    try:
+        encoders.known(config.encoder["name"])
+    except ValueError as error:
+        raise ValueError(f"encoder.{error}") from None
+
+
+def device(config: Config) -> str:
+    """cpu or cuda, as there is."""
+    found = config.device if config.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+    if found == "cuda" and not torch.cuda.is_available():
+        raise ValueError("device: cuda was asked for and there is none here; leave it out, or give cpu")
+    if config.precision == "fp16" and found == "cpu":
+        raise ValueError("precision: fp16 needs a GPU; on a CPU give fp32 or bf16")
+    return found
 
 
 def stack(config: Config, looks: int) -> Stack:
@@ -101,7 +122,11 @@ def encoder(config: Config, channels: int, *, begun: bool = False) -> encoders.E
     """begun: its weights come from a checkpoint, and not from wherever the run first had them."""
     options: dict[str, Any] = {**config.encoder, **({"pretrained": False} if begun else {})}
     more, name = options.pop("options"), options.pop("name")
-    return encoders.create(name, channels=channels, size=config.views["size"], **options, **more)
+    try:
+        return encoders.create(name, channels=channels, size=config.views["size"], **options, **more)
+    except ValueError as error:  # begins with the name of the argument
+        section = "views" if str(error).startswith("size:") else "encoder"
+        raise ValueError(f"{section}.{error}") from None
 
 
 def method(config: Config, channels: int, *, begun: bool = False) -> Method:

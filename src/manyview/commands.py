@@ -14,7 +14,7 @@ from manyview.checkpoint import DiskFull
 from manyview.config import SECTIONS, Config, read_flags, resolve, schema, to_yaml
 from manyview.diagnose.health import AGAIN
 from manyview.launch import configured, resumed, start
-from manyview.settings import REQUIRED, Flat, Key, spoken, yes
+from manyview.settings import REQUIRED, Flat, Key, choices, spoken, yes
 
 FAILED = 1
 LESS = f"{AGAIN} with --micro-batch 64, which takes less and gives the same gradient, or a smaller --batch-size"
@@ -28,7 +28,7 @@ Learns an encoder from unlabelled images. The same command goes on with a run th
   --data PATH|NAME    a folder of images, or a name of `manyview list data`
   --recipe NAME|FILE  a published setting (`manyview list recipes`), or a YAML file such as a run's config.yaml
   --resume RUN        go on with the run in this folder
-  --smoke             try a recipe in seconds, on generated images
+  --smoke             try a recipe in seconds, on generated images, or on --data
 
 Settings, as they are with these flags (a key that only one section has may go without it: --lr 0.1):
 """
@@ -109,7 +109,7 @@ def listed(arguments: list[str]) -> int:
     parser.add_argument("what", choices=sorted(LISTS))
     parser.add_argument("text", nargs="?", default="", help="only names with this in them")
     given = parser.parse_args(arguments)
-    found = {name: text for name, text in LISTS[given.what]().items() if given.text in name}
+    found = {name: text for name, text in LISTS[given.what]().items() if given.text.lower() in name.lower()}
     if not found:
         raise ValueError(f"list {given.what}: no name has {given.text!r} in it")
     width = min(32, max(len(name) for name in found))
@@ -175,7 +175,9 @@ def _settings(chosen: Flat) -> str:
     """All keys with their values, a line each."""
     keys = schema(chosen)
     width = max(len(key) for key in keys) + 2
-    return "\n".join(f"  --{spoken(key):<{width}} {shown(key, each, chosen)}" for key, each in keys.items())
+    return "\n".join(
+        f"  --{spoken(key):<{width}} {shown(key, each, chosen)}{_among(each)}" for key, each in keys.items()
+    )
 
 
 def shown(key: str, each: Key, chosen: Flat) -> str:
@@ -186,6 +188,11 @@ def shown(key: str, each: Key, chosen: Flat) -> str:
     if isinstance(value, list | tuple):
         return ",".join(map(str, value)) or "-"
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _among(each: Key) -> str:
+    there = choices(each.type)
+    return f"  ({'|'.join(there)})" if there and each.type is not bool else ""
 
 
 def _meanings() -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -129,7 +130,14 @@ PARTS = {  # of a method: its own parameters of these names have partials as def
 SECTIONS = {
     "method": Section(METHODS, "dcl"),
     **PARTS,
-    "views": Section(STACKS, "auto", "stack", ("views", "sensors"), {"size": Key(int | None, None)}),
+    "views": Section(
+        STACKS,
+        "auto",
+        "stack",
+        ("views", "sensors"),
+        {"size": Key(int | None, None)},
+        refused={"probe-test": "shows a picture as it is: all looks at it would be the same"},
+    ),
     "optimizer": Section(optim.OPTIMIZERS, "adamw"),
     "schedule": Section(optim.SCHEDULES, "cosine", more={"per": Key(Literal["step", "epoch"], "step")}),
 }
@@ -162,7 +170,10 @@ def read_flags(arguments: Sequence[str]) -> Flat:
             raise ValueError(f"expected --key value, got {word!r}{hint}")
         key, equals, text = word[2:].partition("=")
         alone = not equals and (not rest or rest[0].startswith("--"))
-        found |= flat({key: True if alone else text if equals else rest.pop(0)})
+        new = flat({key: True if alone else text if equals else rest.pop(0)})
+        for twice in new.keys() & found.keys():
+            raise ValueError(f"{spoken(twice)}: is given twice; leave one out")
+        found |= new
     return found
 
 
@@ -171,7 +182,7 @@ def resolve(recipe: Flat, given: Flat) -> Config:
     given = {_full(key): value for key, value in given.items()}
     kept = {key: value for key, value in recipe.items() if not _replaced(key, recipe, given)}
     keys = schema({**kept, **given})
-    kept, given = ({_unique(key, keys): value for key, value in each.items()} for each in (kept, given))
+    kept, given = (_whole_keys(each, keys) for each in (kept, given))
     for key in (*kept, *given):
         if key not in keys:
             raise ValueError(unknown(key, keys))
@@ -278,7 +289,8 @@ def _choice(section: str, chosen: Flat) -> str:
     about = SECTIONS[section]
     name = chosen.get(f"{section}.{about.chooser}", about.default)
     if not isinstance(name, str):
-        raise ValueError(f"{section}: expected the name of one, got {name!r}; `manyview show` lists all settings")
+        got = "none" if name is None or name is True else repr(name)
+        raise ValueError(f"{section}: expected the name of one, got {got}; `manyview show` lists all settings")
     if name in about.refused:
         raise ValueError(f"{section}: {name} {about.refused[name]}; choose another")
     if name not in about.table:
@@ -320,6 +332,16 @@ def _settings() -> list[tuple[Any, Any]]:
     return [(each, hints[each.name]) for each in fields(Config) if each.name not in _sections()]
 
 
+def _whole_keys(settings: Flat, keys: Mapping[str, Key]) -> Flat:
+    found: Flat = {}
+    for key, value in settings.items():
+        whole = _unique(key, keys)
+        if whole in found:
+            raise ValueError(f"{spoken(whole)}: is given twice, also as {key}; leave one out")
+        found[whole] = value
+    return found
+
+
 def _unique(key: str, keys: Mapping[str, Key]) -> str:
     """A key that only one section has may be given without it: --lr for --optimizer.lr."""
     if key in keys or "." in key:
@@ -339,14 +361,22 @@ LEAST = {
 }
 
 
+MOST = (1 << 31) - 1  # of anything that numbers are counted by
+
+
 def _check(values: Flat) -> None:
     """Numbers that no run could have."""
     for key, least in LEAST.items():
         if values.get(key) is not None and not values[key] >= least:
             raise ValueError(f"{key}: expected at least {least}, got {values[key]}")
+    for key in ("views.size", "head.dim_out", "head.hidden", "negatives.size"):
+        if (values.get(key) or 0) > MOST:
+            raise ValueError(f"{key}: expected at most {MOST}, got {values[key]}")
     for key in ("optimizer.lr", "clip", "epochs"):
         if values[key] is not None and not 0 < values[key] < math.inf:
             raise ValueError(f"{key}: expected a number above 0, got {values[key]}")
+    if (values.get("optimizer.momentum") or 0) >= 1:
+        raise ValueError(f"optimizer.momentum: expected less than 1, got {values['optimizer.momentum']}")
     if values["max_broken"] > 1:
         raise ValueError(f"max_broken: expected a share from 0 to 1, got {values['max_broken']}")
     if min(values["snapshots"], default=1) < 1:
@@ -377,16 +407,28 @@ def _try_out(config: Config) -> None:
         small: Flat = {"head": None, "negatives": NEGATIVES["batch"]}
         two, ids = torch.eye(2), torch.arange(2)
         trials: dict[str, Callable[[Callable[..., Any]], Any]] = {
-            "head": lambda head: head(encoder.dim),
-            "negatives": lambda negatives: negatives(1),
+            "head": lambda head: _weightless(head, encoder.dim),
+            "negatives": lambda negatives: _weightless(negatives, 1),
             "loss": lambda loss: loss(two, two[:, None], Negatives(two, ids, ids)),
             "method": lambda method: method(encoder, loss=part(config, "loss"), **small),
+            "optimizer": lambda optimizer: optimizer(encoder),
         }
+        if config.views["stack"] != "auto":
+            trials["views"] = lambda views: views(config.views["size"] or 32, 2)
         for section, trial in trials.items():
             try:
                 trial(part(config, section))
-            except ValueError as error:  # begins with the name of the argument
-                raise ValueError(f"{section}.{error}") from None
+            except ValueError as error:  # ours begin with the name of the argument
+                ours = re.match("[a-z][a-z_ ]*[:=]", str(error))
+                raise ValueError(f"{section}{'.' if ours else ': '}{error}") from None
+            except RuntimeError as error:
+                raise ValueError(f"{section}: {str(error).splitlines()[0]}") from None
+
+
+def _weightless(make: Callable[[int], Any], dim: int) -> Any:
+    """Something that holds no numbers, however large it is."""
+    with torch.device("meta"):
+        return make(dim)
 
 
 def _nested(values: Flat) -> dict[str, Any]:

@@ -52,7 +52,8 @@ def _check(encoder: Encoder, to: str, path: Path) -> None:
     family = encoder.name.partition("/")[0]
     if to in LIBRARIES and to != family:
         possible = [each for each in FORMATS if each not in LIBRARIES or each == family]
-        raise ValueError(f"to: {to} has no network {encoder.name!r}; it can be written as {', '.join(possible)}")
+        instead = f"it can be written as {', '.join(possible)}; for {to} train with --encoder {to}/NAME"
+        raise ValueError(f"to: {to} has no network {encoder.name!r}; {instead}")
     if not path.parent.is_dir():
         raise ValueError(f"path: there is no folder {path.parent}; make it first")
     if path.is_dir():

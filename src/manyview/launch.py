@@ -8,12 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from manyview import recipes
-from manyview.build import OWN
+from manyview import build, recipes
 from manyview.config import MACHINE, Config, differences, flat, from_yaml, resolve
 from manyview.data import Dataset
 from manyview.data.own import as_dataset
-from manyview.encoders import known
 from manyview.run import CONFIG, Run
 from manyview.settings import Flat
 
@@ -45,7 +43,7 @@ def pretrain(
     elif isinstance(data, Mapping):
         settings["data"] = dict(data)
     elif data is not None:
-        settings["data"], own = OWN, as_dataset(data)
+        settings["data"], own = build.OWN, as_dataset(data)
     if resume is not None:
         if recipe is not None:
             raise ValueError(f"recipe: {recipe} was given beside resume, and a run that was begun has its settings")
@@ -81,7 +79,7 @@ def resumed(folder: Path, given: Flat) -> Config:
 
 
 def start(config: Config, own: Dataset | None = None) -> Run:
-    known(config.encoder["name"])  # before anyone waits for the data
+    build.check(config)
     from manyview.train import train  # the engine takes a second to import
 
     return train(config, own)

@@ -34,8 +34,7 @@ class Preprocess:
         """What somebody who has the weights alone must do to a picture."""
         (look,), sensor = self._stack.looks, self._stack.sensor("image", torch.empty(self.channels, 1, 1).byte())
         values = "x / 255" if sensor.mean == (0.0,) else f"(x / 255 - {sensor.mean}) / {sensor.std}"
-        cut = "" if look.resize in (None, look.size) else f", the middle {self.size} x {self.size} of it"
-        return f"short side to {look.resize} px{cut}, {values}"
+        return f"short side to {look.resize} px, the middle {self.size} x {self.size} of it, {values}"
 
     def __call__(self, picture: Picture | Sequence[Picture]) -> Tensor:
         if isinstance(picture, list | tuple):

@@ -22,8 +22,8 @@ REPORT = "report.html"
 class Run:
     """What `manyview.pretrain` gives back, and what the command line calls RUN: a folder.
 
-    config.yaml          all settings; `manyview pretrain --recipe config.yaml` runs the job again
-    metrics.jsonl        what was measured, a line a step
+    config.yaml          all settings; `manyview pretrain --recipe config.yaml --out NEW` runs the job again
+    metrics.jsonl        what was measured, every 20 steps
     train.log            what was said
     checkpoints/         the last two, and the snapshots
     encoder.safetensors  what it was all for; `manyview.load(run)`

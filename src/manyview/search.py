@@ -23,6 +23,7 @@ from manyview.embeddings.command import encoder_arguments, encoder_options
 from manyview.embeddings.embed import one_encoder
 from manyview.evaluate.neighbours import neighbours
 from manyview.evaluate.subject import Subject, What, weights_of
+from manyview.evaluate.writable import writing
 from manyview.preprocess import Picture, Preprocess
 from manyview.whole import whole
 
@@ -174,14 +175,17 @@ def command(arguments: list[str]) -> int:
     _check_picture(to, given.image, given.embeddings)
     found = read(given.embeddings)
     if given.root is not None:
+        if not os.path.isdir(given.root):
+            raise ValueError(f"--root: there is no folder {printable(given.root)}; give where the images are now")
         found = replace(found, about=replace(found.about, root=os.path.abspath(given.root)))
     near = search(given.encoder, given.image, found, given.top, **encoder_options(given))
     print(f"nearest to {printable(given.image)} among {len(found):,} images of {printable(found.about.data)}:")
     for number, each in enumerate(near, 1):
         print(f"{number:>4}  {each.similarity:.4f}  {each.name}  {each.label}{_mark(each)}".rstrip())
     if not given.no_picture:
-        with whole(to) as draft, draft.open("wb") as stream:
-            picture(given.image, near, found).save(stream, format="PNG")
+        sheet = picture(given.image, near, found)
+        with writing("--picture", to), whole(to) as draft, draft.open("wb") as stream:
+            sheet.save(stream, format="PNG")
         print(f"picture {printable(str(to))}")
     return 0
 

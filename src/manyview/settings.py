@@ -18,6 +18,7 @@ from torch import Tensor
 
 Flat = dict[str, Any]
 REQUIRED = inspect.Parameter.empty
+ELSEWHERE = {"learning_rate": "optimizer.lr", "queue_size": "negatives.size", "momentum": "optimizer.momentum, of sgd"}
 SWITCH = {"true": True, "yes": True, "false": False, "no": False}
 
 
@@ -64,14 +65,15 @@ def unknown(key: str, keys: Mapping[str, Key]) -> str:
     section, _, name = key.rpartition(".")
     there = {each.rpartition(".")[2]: keys[each].part for each in keys if section and each.startswith(f"{section}.")}
     part = next((each for each in there.values() if each), "")
-    if part:
+    if name in ELSEWHERE:
+        near = [ELSEWHERE[name]]
+    elif part:
         near = [f"{section}.{each}" for each in get_close_matches(name, there, n=1, cutoff=0.7)]
-        otherwise = f"{section} {part} takes {', '.join(there)}"
     else:
         tails = {each.rpartition(".")[2]: each for each in keys}
         near = get_close_matches(key, [*(each.partition(".")[0] for each in keys), *keys], n=1, cutoff=0.7)
         near = near or [tails[each] for each in get_close_matches(name, tails, n=1, cutoff=0.7)]
-        otherwise = "`manyview show` lists all settings"
+    otherwise = f"{section} {part} takes {', '.join(there)}" if part else "`manyview show` lists all settings"
     return f"{key}: there is no such setting; " + (f"did you mean {near[0]!r}?" if near else otherwise)
 
 
@@ -130,6 +132,16 @@ def _said(hint: Any) -> str:
     return "a table of settings"
 
 
+def choices(hint: Any) -> list[str]:
+    """All texts that a type allows, where they are few."""
+    if hint in (bool, type(None)):
+        return ["true", "false"] if hint is bool else ["null"]
+    if typing.get_origin(hint) is Literal:
+        return [str(each) for each in typing.get_args(hint)]
+    parts = [choices(each) for each in typing.get_args(hint)]
+    return [text for each in parts for text in each] if all(parts) else []
+
+
 def yes(key: str, given: bool | str) -> bool:
     """A switch: the flag alone, or with what it says."""
     found = given if isinstance(given, bool) else SWITCH.get(given.lower())
@@ -143,10 +155,21 @@ def spoken(key: str) -> str:
     return key.removesuffix(".name").replace("_", "-")
 
 
+class _Strict(yaml.SafeLoader):
+    """Of two values for a key YAML takes the last without a word; here that is refused."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for number, key in enumerate(keys):
+            if key in keys[:number]:
+                raise yaml.YAMLError(f"{key} is there twice")
+        return super().construct_mapping(node, deep)
+
+
 def read_yaml(path: str | Path) -> dict[str, Any]:
     """What a YAML file holds, by its outermost keys."""
     try:
-        found = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        found = yaml.load(Path(path).read_text(encoding="utf-8"), _Strict)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: is no YAML: {' '.join(str(error).split())}") from None
     except OSError as error:

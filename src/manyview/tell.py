@@ -61,7 +61,7 @@ def cautions(config: Config, images: Images, loader: Loader, method: Method, wor
         found.append(f"the queue of {size:,} keys is larger than the data; --negatives.size 512 would learn sooner")
     elif size is None and config.batch_size < FEW_IMAGES:
         found.append(
-            f"a batch of {config.batch_size} is small: each image has {config.batch_size - 1} others to differ from"
+            f"a batch of {config.batch_size} is small: an image has {config.batch_size - 1} other(s) to differ from"
         )
     late = [str(epoch) for epoch in config.snapshots if epoch > config.epochs]
     if late:
@@ -141,7 +141,10 @@ def _scored_on(images: Images, config: Config) -> str:
     if not config.knn_every:
         return "no kNN" + (f", {len(images.test):,} kept aside" if images.aside else "")
     scored = f"scored on {min(len(images.test), config.knn_queries):,} images"
-    return f"{scored} kept aside" if images.aside else f"{scored} of its test split"
+    if not images.aside:
+        return f"{scored} of its test split"
+    folders = "; its folders are the classes, --data.labels false learns from all" if "labels" in config.data else ""
+    return f"{scored} kept aside{folders}"
 
 
 def _unreadable(loader: Loader) -> list[str]:

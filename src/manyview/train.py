@@ -243,11 +243,7 @@ def _fabric(config: Config) -> Fabric:
         raise ValueError(
             f"WORLD_SIZE: is {world}, and torchrun has not started this process; use torchrun, or unset it"
         )
-    device = config.device if config.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
-    if device == "cuda" and not torch.cuda.is_available():
-        raise ValueError("device: cuda was asked for and there is none here; leave it out, or give cpu")
-    if config.precision == "fp16" and device == "cpu":
-        raise ValueError("precision: fp16 needs a GPU; on a CPU give fp32 or bf16")
+    device = build.device(config)
     logging.getLogger("lightning.fabric").setLevel(logging.WARNING)  # it would tell of every start
     warnings.filterwarnings("ignore", ".*broadcast_buffers.*")  # the new name is not in older versions of torch
     # one process's running statistics are saved, and batch norm does not use them in training: nothing to broadcast

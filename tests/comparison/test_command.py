@@ -39,9 +39,16 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def test_a_flag_without_its_value_is_refused_in_one_line(
     asked: dict[str, Any], capsys: pytest.CaptureFixture[str], flag: str, value: str, text: str
 ) -> None:
-    assert cli.main(["compare", *NEEDED, text.format(flag)]) == 2
+    at = NEEDED.index(f"--{flag}") if f"--{flag}" in NEEDED else len(NEEDED)
+    assert cli.main(["compare", *NEEDED[:at], *NEEDED[at + 2 :], text.format(flag)]) == 2
     said = capsys.readouterr().err
     assert said == f"manyview compare: {flag}: expected a value, got none; write --{flag} {value}\n"
+    assert not asked
+
+
+def test_seeds_that_are_no_numbers_are_refused(asked: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["compare", *NEEDED, "--seeds", "x"]) == 2
+    assert capsys.readouterr().err == "manyview compare: seeds: expected a number, got 'x'\n"
     assert not asked
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -120,3 +121,28 @@ def test_an_evaluation_that_fails_costs_that_score_alone(
     assert [list(row.scores) for row in found.rows] == [["kNN", "linear", "mlp"], ["kNN", "mlp"]]
     assert found.scores == ["kNN", "mlp"]
     assert found.failed == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"batch_size": 500}, "batch_size: 500 images a step of simclr are more than the 49 there are"),
+        ({"encoder": "timm/resnet5000"}, "encoder.name: there is no encoder 'timm/resnet5000'"),
+        ({"encoder": "torchvision/alexnet", "views.size": 8}, "views.size: torchvision/alexnet cannot look at 8 x 8"),
+        ({"precision": "fp16", "device": "cpu"}, "precision: fp16 needs a GPU"),
+        ({"minutes": float("inf"), "epochs": None}, "minutes: expected a time above 0, got inf"),
+        ({"minutes": 1.0}, "minutes: 1 and epochs 2 are both given"),
+    ],
+    ids=str,
+)
+def test_what_every_run_would_be_refused_for_is_refused_before_any_training(
+    given: dict[str, Any], reason: str, compare: Compare, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(reason)):
+        compare(["simclr", "dcl"], **given)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_method_that_there_is_not_comes_with_the_nearest(compare: Compare) -> None:
+    with pytest.raises(ValueError, match="there is no method 'simclrr'; did you mean 'simclr'"):
+        compare(["dcl", "simclrr"])

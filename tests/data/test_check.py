@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from manyview import cli
 from manyview.data.check import command, open_splits
 from manyview.data.memory import default_limit
 from tests.data import fakes
@@ -150,3 +151,31 @@ def test_a_number_of_threads_that_cannot_be_is_told(pets: Path) -> None:
 
 def test_the_memory_is_what_the_loader_would_use(pets: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(report(capsys, str(pets), "--json"))["memory"] == default_limit()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "the following arguments are required: DATA"),
+        (["scenes", "--threads", "abc"], "argument --threads: invalid int value: 'abc'"),
+        (["scenes", "--labels", "maybe"], "argument --labels: invalid choice: 'maybe'"),
+        (["scenes", "--quick"], "unrecognized arguments: --quick"),
+    ],
+)
+def test_wrong_arguments_are_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["check", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_what_to_do_is_said_as_flags_and_for_python(pets: Path, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"give --data\.download \(--download of .*; download=True in Python\)"):
+        command(["cifar10", "--root", str(tmp_path)])
+    with pytest.raises(ValueError, match=r"has test, train; give one of those, or leave the split out$"):
+        command([str(pets), "--split", "holdout"])
+    with pytest.raises(ValueError, match=r"is not divided into splits; leave the split out$"):
+        command([str(pets / "train"), "--split", "test"])
+    fakes.draw(pets / "train" / "stray.png", seed=9)
+    with pytest.raises(ValueError, match=r"or switch labels off \(--labels no, --data.labels false; False in Python\)"):
+        command([str(pets / "train"), "--labels", "yes"])

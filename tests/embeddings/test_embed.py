@@ -26,6 +26,7 @@ from manyview.preprocess import Preprocess
 from tests.tiny import pictures
 
 IMAGES = 50
+LONG = f"{'a' * 251}.npz"  # the folder of its pieces has too long a name
 
 
 @pytest.fixture(autouse=True)
@@ -321,6 +322,8 @@ def test_a_number_that_float16_cannot_hold_is_refused(data: Path, tmp_path: Path
         (["ENCODER", "DATA", "--to", "e.npz", "--device", "abacus"], "device: 'abacus' cannot be used"),
         (["ENCODER", "DATA", "--to", "e.npz", "--split", "test"], "split: no 'test'"),
         (["ENCODER", "nowhere", "--to", "e.npz"], "neither a folder here nor the name"),
+        (["ENCODER", "DATA", "--to", LONG], f"to: {LONG} cannot be written to: File name too long; give another"),
+        (["ENCODER", "nowhere", "--to", "e.npz", "--workers", "-1"], "workers: expected 0 or more, got -1"),
         (["ENCODER", "DATA"], "--to"),
     ],
 )

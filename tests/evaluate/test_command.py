@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from manyview import cli
 from manyview.encoders import save
 from manyview.evaluate.command import report
 from manyview.evaluate.results import read
+from manyview.evaluate.task import Task
 from tests import tiny
 from tests.evaluate import runs
 from tests.evaluate.pictures import encoder
@@ -100,7 +102,14 @@ def test_results_with_and_without_the_supervised_network_are_one_table() -> None
 def test_help_names_the_settings_of_all_protocols(capsys: pytest.CaptureFixture[str]) -> None:
     assert evaluate("--help") == 0
     out = " ".join(capsys.readouterr().out.split())
-    for flag in ("--knn.k", "--linear-fast.held-out", "--fewshot.shots", "--linear.recipe", "--no-cache"):
+    for flag in (
+        "--knn.k",
+        "--linear-fast.held-out",
+        "--fewshot.shots",
+        "--linear.recipe",
+        "--supervised.epochs",
+        "--no-cache",
+    ):
         assert flag in out
 
 
@@ -119,7 +128,14 @@ def test_help_names_the_settings_of_all_protocols(capsys: pytest.CaptureFixture[
         (["patchnet", *SCENES, "--size", "big"], "argument --size: invalid int value"),
         (["patchnet", *SCENES, "--device", "tpu9"], "device: expected auto, cpu or cuda, got 'tpu9'"),
         (["patchnet", *SCENES, "--knn.k", "41"], "k: expected 1 to the 40 vectors"),
-        (["nothing/here", *SCENES], "encoder: there is no run's folder and no file 'nothing/here'"),
+        (["resnet18"], "there is no run, file or encoder named 'resnet18'; nearest: timm/resnet18"),
+        (["patchnet", *SCENES, "--batch-size", "0"], "batch_size: expected 1 or more images, got 0"),
+        (["patchnet", *SCENES, "--workers", "-2"], "workers: expected 0 or more, got -2"),
+        (["patchnet", *SCENES, "--seed", "-1"], "seed: expected a number from 0 to 2^63 - 1, got -1"),
+        (["patchnet", *SCENES, "--size", "0"], "size: expected a whole number from 1 to"),
+        (["patchnet", *SCENES, "--protocols", ""], "protocols: none is named; there are knn"),
+        (["patchnet", *SCENES, "--knn.kk", "3"], "knn.kk: there is no such setting; knn protocol takes k, temperature"),
+        (["nothing/here", *SCENES], "encoder: there is no run, file or encoder named 'nothing/here'"),
     ],
 )
 def test_what_is_wrong_is_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,6 +143,29 @@ def test_what_is_wrong_is_one_line(words: list[str], message: str, capsys: pytes
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_an_out_that_is_a_file_is_refused_before_the_encoder_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Task, "features", None)
+    (tmp_path / "file.txt").touch()
+    for out in ("file.txt", "file.txt/below"):
+        assert evaluate("patchnet", *SCENES, "--out", out) == 2
+        error = capsys.readouterr().err
+        assert f"out: {out} cannot be written to: {tmp_path / 'file.txt'} is no folder; give another" in error
+        assert error.count("\n") == 1
+
+
+def test_a_cache_that_cannot_be_written_to_is_one_line_of_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file.txt").touch()
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        assert evaluate("patchnet", *SCENES, "--protocols", "retrieval", "--cache", "file.txt") == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("warning: features are not kept: file.txt")
 
 
 def test_data_without_labels_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

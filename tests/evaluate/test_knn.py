@@ -166,7 +166,9 @@ class Fixed:
     parts, seed = ("",), 0
 
     def __init__(self, task: Task, vectors: Tensor, labels: Tensor) -> None:
-        self.classes, self.found = task.classes, (vectors, labels)
+        self.classes, self.train, self.found = task.classes, vectors, (vectors, labels)
+
+    def check(self) -> None: ...
 
     def features(self, split: str, part: str) -> tuple[Tensor, Tensor]:
         return self.found

@@ -213,6 +213,39 @@ def test_what_is_not_there_is_named(settings: dict[str, Any], protocols: list[st
     assert str(refused.value).startswith(message)
 
 
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("knn", "k", 0),
+        ("knn", "k", 121),
+        ("knn", "temperature", 0.0),
+        ("knn-sweep", "ks", (0,)),
+        ("knn-sweep", "temperatures", ()),
+        ("linear-fast", "steps", 0),
+        ("linear-fast", "cs", ()),
+        ("linear", "lr", -1.0),
+        ("linear", "recipe", "no such"),
+        ("linear", "layer", "no such"),
+        ("mlp", "hidden", 0),
+        ("layers", "dims", 0),
+        ("semi", "epochs", 0),
+        ("semi", "fractions", ()),
+        ("fewshot", "shots", (0,)),
+        ("retrieval", "ks", (0,)),
+        ("supervised", "epochs", 0),
+    ],
+)
+def test_wrong_settings_of_any_protocol_are_refused_before_the_first_one_begins(
+    name: str, key: str, value: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Task, "features", None)
+    monkeypatch.setattr(Task, "loader", None)
+    protocols = ["finetune", *({name} & set(PROTOCOLS))]
+    with pytest.raises(ValueError, match=rf"^{name}\.{key}: expected ") as refused:
+        evaluate(encoder(), DATA, protocols, settings={name: {key: value}}, supervised=name == "supervised")
+    assert "\n" not in str(refused.value)
+
+
 def test_the_untrained_network_looks_once_for_all_protocols(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Subject] = []
     real = Subject.untrained

@@ -156,13 +156,14 @@ def test_what_is_no_run_is_none() -> None:
 
 def test_wrong_names_and_options_are_one_line(run: Run, tmp_path: Path) -> None:
     cases: list[tuple[Callable[[], object], str]] = [
-        (lambda: subject("resnet18"), "encoder: there is no encoder 'resnet18'; nearest: .*timm/resnet18"),
-        (lambda: subject("runs/none"), "encoder: there is no run's folder and no file 'runs/none'"),
-        (lambda: subject("none.safetensors"), "no file 'none.safetensors'"),
+        (lambda: subject("resnet18"), "no run, file or encoder named 'resnet18'; nearest: .*timm/resnet18"),
+        (lambda: subject("runs/none"), "encoder: there is no run, file or encoder named 'runs/none'; give the folder"),
+        (lambda: subject("none.safetensors"), "no run, file or encoder named 'none.safetensors'"),
         (lambda: subject(tmp_path), "is no run's folder, it has no config.yaml"),
         (lambda: subject(run, size=64), "size: .* is a run, whose encoder looks at 32 px; leave out the size 64"),
         (lambda: subject(run, pretrained=True), "pretrained: .* is a run, which has its weights"),
         (lambda: subject("patchnet", pretrained=True, weights="w"), "weights: give w or --pretrained, not both"),
+        (lambda: subject("patchnet", size=0), "size: expected a whole number from 1 to [0-9]+, got 0"),
         (lambda: subject("rgb=,depth=patchnet"), "encoders: expected VIEW=ENCODER"),
         (lambda: subject({"all": "patchnet"}), "encoders: expected names of views, other than 'all'"),
         (lambda: subject({"a": encoder(), "b": encoder(size=32)}), "size: the encoders look at .* different sizes"),

@@ -236,9 +236,15 @@ def test_images_without_a_label_are_left_out() -> None:
     ("what", "data", "message"),
     [
         ("patchnet", None, "data: is needed; give --data"),
+        ("runs/demoo", None, "encoder: there is no run, file or encoder named 'runs/demoo'"),
+        (
+            "rgb=patchnet,depth=patchnit",
+            None,
+            "encoder: there is no run, file or encoder named 'patchnit'; nearest: patchnet",
+        ),
         ("patchnet", Memory(8, 2), "data: (own) has too few labelled images to keep a tenth aside"),
         ("patchnet", Memory(30, 2, labelled=False), "data: (own) has no labels to judge by"),
-        ("thermal=patchnet", scenes(60, "train"), "no image of view 'thermal'"),
+        ("thermal=patchnet", scenes(60, "train"), "data: there is no view 'thermal' in it; it has only the view image"),
         ({"thermal": encoder()}, scenes(60, "train"), "data: (own) has no view 'thermal'; it has image"),
     ],
 )

@@ -34,3 +34,13 @@ def test_a_folder_named_twice_is_one_run(run: Run, tmp_path: Path) -> None:
 def test_what_is_wrong_is_one_line(arguments: list[str]) -> None:
     with pytest.raises(ValueError, match=r"RUN|nowhere is no run's folder|invalid int"):
         command(arguments)
+
+
+def test_a_page_that_cannot_be_written_is_named_as_it_was_given(run: Run, tmp_path: Path) -> None:
+    begun = copy(run, tmp_path / "begun")
+    long = tmp_path / f"{'a' * 250}.html"
+    with pytest.raises(ValueError, match=f"^out: {long} cannot be written to: File name too long; give another$"):
+        command([str(begun.folder), "--out", str(long)])
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match=f"^out: .*below.html cannot be written to: {tmp_path}/file is no folder"):
+        command([str(begun.folder), "--out", str(tmp_path / "file" / "below.html")])

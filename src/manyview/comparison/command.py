@@ -18,7 +18,7 @@ The same command goes on with a comparison that was stopped.
 
   --data PATH|NAME      a folder of images with labels, or a name of `manyview list data`
   --methods A,B,...     names of `manyview list methods`; the others are compared with the first
-  --epochs N            the same number of times that each image is seen (as a batch divided by its views, see below)
+  --epochs N            how often each image is seen, by every method alike
   --minutes T           or the same time of training for all; their speeds are measured first
   --seeds N|A,B,...     how many, from 0, or which; 3
   --batch-size N        images a step of methods with two views; those with more get as many views, so fewer images

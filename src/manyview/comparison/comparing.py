@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from manyview import build
 from manyview.comparison.outcome import OUTCOME, Outcome, outcome
@@ -69,7 +72,10 @@ def compare(
     runs = planned()
     images = build.images(runs[0].config)
     _check_labels(runs[0].config, images)
-    differing = _unlike(runs, images, minutes, say)
+    first = [replace(each, config=build.settled(each.config, images)) for each in runs if each.seed == runs[0].seed]
+    for entry in first:
+        _check_possible(entry, images)
+    differing = _unlike(first, images, minutes, say)
     plan = _begun(folder, images)
     if minutes is not None:
         runs = planned(_timed(folder, plan, minutes, runs, say))
@@ -93,8 +99,10 @@ def compare(
 def _check(given: Flat, jobs: int, minutes: float | None) -> None:
     if jobs < 1:
         raise ValueError(f"jobs: expected 1 or more, got {jobs}")
-    if minutes is not None and (not minutes > 0 or "epochs" in given):
-        raise ValueError(f"minutes: expected a time above 0, and no epochs beside it, got {minutes}")
+    if minutes is not None and not 0 < minutes < math.inf:
+        raise ValueError(f"minutes: expected a time above 0, got {minutes}")
+    if minutes is not None and "epochs" in given:
+        raise ValueError(f"minutes: {minutes:g} and epochs {given['epochs']} are both given; give one of them")
     if minutes is not None and jobs > 1:
         raise ValueError(
             f"jobs: {jobs} runs at a time take each other's time, so their minutes are not the same; give 1"
@@ -106,15 +114,24 @@ def _check_labels(config: Config, images: build.Images) -> None:
         raise ValueError(f"data: {config.data['name']} has no labels, or no kNN, so nothing says which is better")
 
 
-def _unlike(runs: Sequence[Entry], images: build.Images, minutes: float | None, say: Callable[[str], None]) -> Unlike:
+def _check_possible(entry: Entry, images: build.Images) -> None:
+    """What a run would be refused for, before any of them trains."""
+    build.check(entry.config)
+    if entry.config.batch_size > len(images.train):
+        given = f"{entry.config.batch_size} images a step of {entry.method} are more than the {len(images.train):,}"
+        raise ValueError(f"batch_size: {given} there are to learn from; give a smaller --batch-size")
+    with torch.device("meta"):
+        build.encoder(entry.config, images.channels, begun=True)
+
+
+def _unlike(first: Sequence[Entry], images: build.Images, minutes: float | None, say: Callable[[str], None]) -> Unlike:
     """In which settings methods differ that are not their own, and whether they see as many images: said before any
     of them trains."""
-    first = [replace(each, config=build.settled(each.config, images)) for each in runs if each.seed == runs[0].seed]
     found = unlike(first, but=() if minutes is None else ("epochs",))
     if found:
         say(f"the methods differ also in: {spelt(found)}")
     if minutes is None:
-        _tell_fewer(images_an_epoch(runs, len(images.train)), len(images.train), say)
+        _tell_fewer(images_an_epoch(first, len(images.train)), len(images.train), say)
     return found
 
 

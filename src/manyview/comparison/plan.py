@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -156,11 +157,15 @@ def _check(methods: Sequence[str], seeds: Sequence[int], given: Flat) -> None:
     known = SECTIONS["method"].table
     for name in methods:
         if name not in known:
-            raise ValueError(f"methods: there is no method {name!r}; there are {', '.join(known)}")
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+            raise ValueError(f"methods: there is no method {name!r}; {hint}")
     if not methods or len(set(methods)) < len(methods):
-        raise ValueError(f"methods: expected two or more different names, got {', '.join(methods) or 'none'}")
+        raise ValueError(f"methods: expected different names, got {', '.join(methods) or 'none'}")
     if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0:
-        raise ValueError(f"seeds: expected how many, or different numbers from 0, got {', '.join(map(str, seeds))}")
+        raise ValueError(
+            f"seeds: expected how many, or different numbers from 0, got {', '.join(map(str, seeds)) or 0}"
+        )
     for key in ("method.name", "seed", "out", "max_steps"):
         if key in flat(given):
             raise ValueError(f"{key}: a comparison sets it for each run; leave it out")

@@ -9,6 +9,7 @@ import sys
 import time
 import warnings
 from dataclasses import asdict
+from typing import NoReturn
 
 from PIL import Image
 
@@ -89,8 +90,15 @@ def as_text(data: str, result: Survey, missing: dict[str, str]) -> str:
     return "\n".join(lines)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+class _Parser(argparse.ArgumentParser):
+    """Whose complaint is one line, like any other."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(message)
+
+
+def _parser() -> _Parser:
+    parser = _Parser(
         prog="manyview check",
         description="Looks at every image of DATA and says what is there: counts, sizes, labels, what is broken.",
         epilog="Exit code: 0 all well, 1 too many broken files, 2 DATA cannot be opened.",

@@ -219,7 +219,11 @@ def _open(name: str, official: Official, root: Path, arguments: dict[str, Any], 
 
 
 def _missing(name: str, official: Official, root: Path, why: str) -> str:
-    fetch = ", or give download=True (--download) to fetch it" if official.fetched else "; torchvision cannot fetch it"
+    fetch = (
+        ", or give --data.download (--download of check and embed; download=True in Python) to fetch it"
+        if official.fetched
+        else "; torchvision cannot fetch it"
+    )
     return f"{name}: not found; put {official.place} into {printable(str(root))!r}{fetch} ({why})"
 
 

@@ -68,8 +68,8 @@ def pick_split(root: str, split: str | None) -> str:
     if folder is None and split in found.values():
         folder = split
     if folder is None:
-        there = f"has {', '.join(sorted(found))}" if found else "is not divided into splits"
-        raise ValueError(f"split: no {split!r}; {printable(root)!r} {there}; give one of those, or None for everything")
+        there = f"has {', '.join(sorted(found))}; give one of those, or" if found else "is not divided into splits;"
+        raise ValueError(f"split: no {split!r}; {printable(root)!r} {there} leave the split out")
     return folder
 
 
@@ -91,7 +91,10 @@ def class_labels(
         return None, ()
     flat = next((p[0] for p in parts if len(p) < 2), None)
     if flat is not None:
-        raise ValueError(f"labels: {printable(flat)!r} lies in no class folder; move it into one, or give labels=False")
+        raise ValueError(
+            f"labels: {printable(flat)!r} lies in no class folder; move it into one, "
+            "or switch labels off (--labels no, --data.labels false; False in Python)"
+        )
     classes = sorted(names | set(others), key=os.fsencode)
     number = {name: i for i, name in enumerate(classes)}
     return torch.tensor([number[p[0]] for p in parts]), tuple(printable(c) for c in classes)

@@ -24,6 +24,7 @@ from manyview.embeddings.reader import Reader, reads
 from manyview.embeddings.stored import DTYPES, About, Array, Embeddings, checked, read
 from manyview.embeddings.unfinished import Unfinished
 from manyview.encoders import Encoder
+from manyview.evaluate.amounts import check_amounts
 from manyview.evaluate.bar import bar
 from manyview.evaluate.subject import Subject, What, subject, weights_of
 
@@ -62,8 +63,7 @@ def embed(
     path = target(to)
     if dtype not in DTYPES:
         raise ValueError(f"dtype: expected {' or '.join(DTYPES)}, got {dtype!r}")
-    if batch_size < 1:
-        raise ValueError(f"batch_size: expected 1 or more images, got {batch_size}")
+    check_amounts(batch_size=batch_size, workers=workers)
     place, found = _device(device), images(data, split=split, root=root, labels=labels, download=download)
     who = one_encoder(what, **({} if isinstance(what, Subject) else {"like": found.dataset, **encoder}))
     if not who.trained and not isinstance(what, Subject):

@@ -59,8 +59,6 @@ class Reader(torch.utils.data.Dataset[Read]):
 
 def reads(reader: Reader, batches: list[range], workers: int | None) -> Generator[Read, None, None]:
     """What a reader gives for each batch of rows, in order."""
-    if workers is not None and workers < 0:
-        raise ValueError(f"workers: expected 0 or more, got {workers}")
     workers = min(usual_workers() if workers is None else workers, max(0, len(batches) - 1))
     loader: DataLoader[Read] = DataLoader(
         reader,

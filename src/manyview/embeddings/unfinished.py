@@ -15,6 +15,7 @@ from manyview.checkpoint import InUse, locked, naming_full_disk
 from manyview.data.image import printable
 from manyview.embeddings.images import Images, path_of
 from manyview.embeddings.stored import About, Array, Piece, read, write
+from manyview.evaluate.writable import writing
 from manyview.whole import tidy, whole
 
 BATCHES = 8  # in a piece: what a kill costs at most
@@ -35,6 +36,8 @@ class Unfinished:
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Keeps others from writing the same file. The folder stays only where there is something to go on with."""
+        with writing("to", self.path):
+            self.folder.mkdir(exist_ok=True)
         try:
             with locked(self.folder):
                 try:

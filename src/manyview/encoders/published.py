@@ -31,7 +31,8 @@ def refuse_if_unreachable(name: str, source: str, place: str, site: str) -> None
 def unavailable(name: str, source: str, place: str) -> ValueError:
     return ValueError(
         f"pretrained: the weights of {name} are not on this machine and {source} cannot be reached; "
-        f"download them elsewhere and put them into {place}, or give pretrained=<path of a safetensors file>"
+        f"download them elsewhere and put them into {place}, "
+        "or give a safetensors file of them (--encoder.pretrained FILE, --weights FILE of evaluate)"
     )
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import inspect
 import sys
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from manyview.commands import Parser, shown
 from manyview.config import read_flags
-from manyview.evaluate.protocols import PROTOCOLS, SUPERVISED, USUAL, evaluate, known, schema
+from manyview.evaluate.protocols import PROTOCOLS, SUPERVISED, USUAL, evaluate, known, protocol, schema
 from manyview.evaluate.results import FILE, Result
 from manyview.evaluate.store import Store
 from manyview.evaluate.subject import run_of
@@ -29,14 +30,16 @@ def command(arguments: list[str]) -> int:
         raise ValueError("give a run's folder, or an encoder such as timm/resnet18; --help tells more")
     protocols = known(given.protocols.split(","))
     settings, options = _settings(dotted, [*protocols, *([SUPERVISED] if given.supervised else [])])
-    for data in _data(given, options):
-        results = evaluate(
-            given.what, data, protocols, settings=settings, size=given.size, weights=given.weights,
-            pretrained=given.pretrained, stem=given.stem, seed=given.seed, device=given.device, workers=given.workers,
-            batch_size=given.batch_size, out=_out(given), supervised=given.supervised, again=given.again,
-            store=None if given.no_cache else Store(given.cache), bar=True, say=_say,
-        )  # fmt: skip
-        print(report(results))
+    with warnings.catch_warnings():
+        warnings.showwarning = _warn
+        for data in _data(given, options):
+            results = evaluate(
+                given.what, data, protocols, settings=settings, size=given.size, weights=given.weights,
+                pretrained=given.pretrained, stem=given.stem, seed=given.seed, device=given.device,
+                workers=given.workers, batch_size=given.batch_size, out=_out(given), supervised=given.supervised,
+                again=given.again, store=None if given.no_cache else Store(given.cache), bar=True, say=_say,
+            )  # fmt: skip
+            print(report(results))
     print(f"\nwrote {_out(given) / FILE}")
     return 0
 
@@ -103,7 +106,7 @@ def _parser() -> Parser:
         "manyview evaluate",
         description=ABOUT,
         allow_abbrev=False,
-        epilog="protocols and their settings:\n" + "\n".join(_about(name) for name in PROTOCOLS),
+        epilog="protocols and their settings:\n" + "\n".join(_about(name) for name in (*PROTOCOLS, SUPERVISED)),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
@@ -130,7 +133,7 @@ def _parser() -> Parser:
 
 def _about(name: str) -> str:
     """What a protocol is, and its settings as one would give them."""
-    what = (inspect.getdoc(PROTOCOLS[name]) or "").split("\n")[0]
+    what = (inspect.getdoc(protocol(name)) or "").split("\n")[0]
     keys = [f"      --{key.replace('_', '-')} {shown(key, each, {})}" for key, each in schema(name).items()]
     return "\n".join([f"  {name}: {what}", *keys])
 
@@ -197,6 +200,11 @@ def _out(given: argparse.Namespace) -> Path:
     name = "-".join(part for part in Path(given.what).with_suffix("").parts if part.strip("/."))
     kind = "-pretrained" if given.pretrained else f"-{Path(given.weights).stem}" if given.weights else ""
     return Path("evaluations") / f"{name}{kind}"
+
+
+def _warn(message: Warning | str, *_: object, **__: object) -> None:
+    """In a line, without the place in the code."""
+    print(f"warning: {' '.join(str(message).split())}", file=sys.stderr)
 
 
 def _say(text: str) -> None:

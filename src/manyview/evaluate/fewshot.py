@@ -30,6 +30,10 @@ def fewshot(task: Task, *, shots: tuple[int, ...] = (1, 5, 10), draws: int = 5, 
     """
     _check(task, shots, draws)
     check(cs)
+    return _fewshot(task, shots, draws, cs)
+
+
+def _fewshot(task: Task, shots: tuple[int, ...], draws: int, cs: tuple[float, ...]) -> Scores:
     with task.progress(len(task.parts) * len(shots) * draws, "few shots") as advance:
         for part in task.parts:
             (x, labels), (test, right) = task.features("train", part), task.features("test", part)
@@ -87,4 +91,6 @@ def _check(task: Task, shots: tuple[int, ...], draws: int) -> None:
 def _check_shots(shots: tuple[int, ...], labels: Tensor) -> None:
     least = int(labels.unique(return_counts=True)[1].min())
     if not shots or not 1 <= min(shots) <= max(shots) <= least:
-        raise ValueError(f"shots: expected numbers from 1 to {least}, the images of the smallest class, got {shots}")
+        raise ValueError(
+            f"shots: expected numbers from 1 to {least}, the images of the smallest class, got {shots or 'none'}"
+        )

@@ -39,7 +39,7 @@ def finetune(
     epochs, lr, lr_head, batch_size  instead of the recipe's; lr_head is the classifier's
     """
     numbers = chosen(RECIPES, recipe, epochs=epochs, lr=lr, lr_head=lr_head, batch_size=batch_size)
-    yield from trained_whole(task, numbers, text="finetune")
+    return trained_whole(task, numbers, text="finetune")
 
 
 def trained_whole(task: Task, recipe: Recipe, *, text: str) -> Scores:

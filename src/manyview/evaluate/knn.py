@@ -53,6 +53,12 @@ def knn_votes(bank: Tensor, bank_labels: Tensor, queries: Tensor, *, k: int = 20
 
 def nearest(task: Task, *, k: int = 20, temperature: float = 0.1) -> Scores:
     """Top-1 and top-5 of weighted nearest neighbours, by cosine, among the images to learn from."""
+    task.check()
+    _check_votes(k, temperature, len(task.train))
+    return _nearest(task, k, temperature)
+
+
+def _nearest(task: Task, k: int, temperature: float) -> Scores:
     for part in task.parts:
         (bank, labels), (queries, right) = task.features("train", part), task.features("test", part)
         votes = knn_votes(bank, labels, queries, k=k, temperature=temperature)
@@ -73,11 +79,21 @@ def sweep(
 
     ks: without, those of 1, 5, 10, 20, 50, 100 and 200 that there are images for
     """
+    task.check()
+    _check_grid(_tried(ks, len(task.train)), temperatures, len(task.train))
+    return _sweep(task, ks, temperatures)
+
+
+def _sweep(task: Task, ks: tuple[int, ...] | None, temperatures: tuple[float, ...]) -> Scores:
     for part in task.parts:
         (bank, labels), (queries, right) = task.features("train", part), task.features("test", part)
-        tried = tuple(k for k in KS if k < len(bank)) if ks is None else ks
-        _check_grid(tried, temperatures, len(bank))
+        tried = _tried(ks, len(bank))
+        _check_grid(tried, temperatures, len(bank))  # some images may have been unreadable
         yield from named(part, _swept(bank, labels, queries, right, tried, temperatures, task.seed))
+
+
+def _tried(ks: tuple[int, ...] | None, count: int) -> tuple[int, ...]:
+    return tuple(k for k in KS if k < count) if ks is None else ks
 
 
 def _swept(
@@ -118,26 +134,31 @@ def _votes(near: Tensor, voters: Tensor, temperature: float, classes: int) -> Te
 
 def _check_grid(ks: tuple[int, ...], temperatures: tuple[float, ...], count: int) -> None:
     if not ks or not 1 <= min(ks) <= max(ks) < count:
-        raise ValueError(f"ks: expected numbers from 1 to {count - 1}, one less than images to learn from, got {ks}")
+        raise ValueError(
+            f"ks: expected numbers from 1 to {count - 1}, one less than images to learn from, got {ks or 'none'}"
+        )
     if not temperatures or not min(temperatures) > 0:
-        raise ValueError(f"temperatures: expected positive numbers, got {temperatures}")
+        raise ValueError(f"temperatures: expected positive numbers, got {temperatures or 'none'}")
 
 
 def _check(bank: Tensor, bank_labels: Tensor, queries: Tensor, k: int, temperature: float) -> None:
     if bank.dim() != 2 or queries.dim() != 2 or bank.shape[1] != queries.shape[1] or not len(queries):
         got = f"{tuple(bank.shape)} and {tuple(queries.shape)}"
         raise ValueError(f"bank and queries: expected (m, d) and (n, d) with n >= 1, got {got}")
-    if not 1 <= k <= len(bank):
-        raise ValueError(
-            f"k: expected 1 to the {len(bank)} vectors of the bank, got {k}; give a smaller k or more data"
-        )
-    if not temperature > 0:
-        raise ValueError(f"temperature: expected a positive number, got {temperature}")
+    _check_votes(k, temperature, len(bank))
     for name, vectors in (("bank", bank), ("queries", queries)):
         if not torch.isfinite(vectors.sum(dtype=torch.float64)):  # a sum of half precision soon is not finite
             raise ValueError(f"{name}: holds NaN or infinite numbers; the encoder that made it has diverged")
     if len(bank_labels) == len(bank) and len(bank_labels.unique()) == 1 and int(bank_labels[0]) >= 0:
         raise ValueError(f"bank_labels: all are of class {int(bank_labels[0])}; neighbours need two classes or more")
+
+
+def _check_votes(k: int, temperature: float, count: int) -> None:
+    if not 1 <= k <= count:
+        remedy = "give a smaller k or more data" if k > count else "give a larger k"
+        raise ValueError(f"k: expected 1 to the {count} vectors of the bank, got {k}; {remedy}")
+    if not temperature > 0:
+        raise ValueError(f"temperature: expected a positive number, got {temperature}")
 
 
 def _check_labels(name: str, labels: Tensor, vectors: Tensor) -> None:

@@ -29,6 +29,13 @@ def layers(task: Task, *, dims: int = 1024, cs: tuple[float, ...] = CS, held_out
     cs, held_out  as for `linear-fast`
     """
     check(cs, held_out)
+    if dims < 1:
+        raise ValueError(f"dims: expected 1 or more, got {dims}")
+    task.check()
+    return _layers(task, dims, cs, held_out)
+
+
+def _layers(task: Task, dims: int, cs: tuple[float, ...], held_out: float) -> Scores:
     encoders = task.subject.encoders
     widths = {view: _widths(encoder, dims) for view, encoder in encoders.items()}
     depths = {len(each) for each in widths.values()}

@@ -86,4 +86,4 @@ def linear(
                             rates then mean the same for all encoders (moco-v3 issue 20, CMC issue 18)
     """
     numbers = chosen(RECIPES, recipe, epochs=epochs, lr=lr, batch_size=batch_size)
-    yield from probe(task, linear_head, numbers, augment=augment, layer=layer, norm=norm, text="linear")
+    return probe(task, linear_head, numbers, augment=augment, layer=layer, norm=norm, text="linear")

@@ -47,6 +47,13 @@ def linear_fast(
     steps        of L-BFGS at most; it ends before, where the gradient does
     """
     check(cs, held_out)
+    if steps < 1:
+        raise ValueError(f"steps: expected 1 or more, got {steps}")
+    task.check()
+    return _linear_fast(task, cs, held_out, standardise, steps)
+
+
+def _linear_fast(task: Task, cs: tuple[float, ...], held_out: float, standardise: bool, steps: int) -> Scores:
     for part in task.parts:
         (x, labels), (test, right) = task.features("train", part), task.features("test", part)
         if standardise:
@@ -137,6 +144,6 @@ def logits(weights: Tensor, x: Tensor) -> Tensor:
 def check(cs: tuple[float, ...], held_out: float = 0.2) -> None:
     """Refuses what is no C, or no share, in one line."""
     if not cs or not all(each > 0 for each in cs):
-        raise ValueError(f"cs: expected numbers above 0, got {cs}")
+        raise ValueError(f"cs: expected numbers above 0, got {cs or 'none'}")
     if not 0 < held_out < 1:
         raise ValueError(f"held_out: expected a share between 0 and 1, got {held_out}")

@@ -41,7 +41,7 @@ def mlp(
         raise ValueError(f"hidden: expected at least 1 unit, got {hidden}")
     recipe = chosen(RECIPES, "cmc", epochs=epochs, lr=lr, batch_size=batch_size)
     head = partial(two_layers, hidden=hidden)
-    yield from probe(task, head, recipe, augment=augment, layer=layer, norm=norm, text="mlp")
+    return probe(task, head, recipe, augment=augment, layer=layer, norm=norm, text="mlp")
 
 
 def two_layers(features: int, classes: int, *, hidden: int = 200) -> nn.Module:

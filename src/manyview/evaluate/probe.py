@@ -29,6 +29,10 @@ def probe(task: Task, head: Head, recipe: Recipe, *, augment: bool, layer: str |
     """
     task.check()
     layer = chosen_layer(task.subject, layer, recipe.layer)
+    return _probe(task, head, recipe, augment, layer, norm, text)
+
+
+def _probe(task: Task, head: Head, recipe: Recipe, augment: bool, layer: str | None, norm: bool, text: str) -> Scores:
     for part in task.parts:
         eyes = frozen(task, part, layer)
         scores = _probed(task, part, eyes, head, recipe, augment, norm, text)

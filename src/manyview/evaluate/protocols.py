@@ -30,6 +30,7 @@ from manyview.evaluate.store import Store
 from manyview.evaluate.subject import Subject, What
 from manyview.evaluate.supervised import supervised as supervised_baseline
 from manyview.evaluate.task import Data, Scores, Task, prepare
+from manyview.evaluate.writable import check_folder_for
 from manyview.settings import Key, keys_of, typed, unknown
 
 Protocol = Callable[..., Scores]
@@ -45,7 +46,10 @@ PROTOCOLS: dict[str, Protocol] = {
     "fewshot": fewshot,
     "retrieval": retrieval,
 }
-"""name -> a function of a task, whose keyword arguments are the protocol's settings"""
+"""name -> a function of a task, whose keyword arguments are the protocol's settings.
+
+It refuses wrong settings when it is called, and looks at pictures when its scores are asked for.
+"""
 
 SUPERVISED = "supervised"  # the baseline's name among results
 USUAL = ("knn", "linear-fast")
@@ -99,13 +103,21 @@ def evaluate(
     task.check()
     run = task.subject.run
     place = Path(out) if out is not None else run.folder if run is not None else None
+    if place is not None:
+        check_folder_for("out", place, place)
     judge = Judge(task, place, again, untrained and task.subject.trained, trained, say)
+    for name, each in chosen.items():
+        _asked(name, task, each)
+    if trained is not None:
+        _asked(SUPERVISED, task, trained)
     return judge.all(chosen)
 
 
 def known(protocols: Iterable[str]) -> list[str]:
     """The names, each once; one line about one that there is not."""
     names = list(dict.fromkeys(protocols))
+    if not "".join(names):
+        raise ValueError(f"protocols: none is named; there are {', '.join(PROTOCOLS)}")
     for name in names:
         if name == "transfer":
             raise ValueError("protocols: transfer is any of the others on other data than the run's: give --on DATA")
@@ -113,8 +125,6 @@ def known(protocols: Iterable[str]) -> list[str]:
             near = get_close_matches(name, PROTOCOLS, n=1, cutoff=0.5)
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(PROTOCOLS)}"
             raise ValueError(f"protocols: there is none named {name!r}; {hint}")
-    if not names:
-        raise ValueError(f"protocols: none is named; there are {', '.join(PROTOCOLS)}")
     return names
 
 
@@ -128,10 +138,14 @@ def settings_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return {key.rpartition(".")[2]: value for key, value in typed(keys, {}, named).items()}
 
 
+def protocol(name: str) -> Protocol:
+    """The function of that name, among them the supervised baseline."""
+    return supervised_baseline if name == SUPERVISED else PROTOCOLS[name]
+
+
 def schema(name: str) -> dict[str, Key]:
     """The settings that a protocol has: its keyword arguments."""
-    function = supervised_baseline if name == SUPERVISED else PROTOCOLS[name]
-    return keys_of(name, function, hidden=("task",), part=name)
+    return keys_of(name, protocol(name), hidden=("task",), part="protocol")
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,8 +213,17 @@ class Judge:
 
 
 def _scores(name: str, task: Task, settings: Mapping[str, Any]) -> dict[str, float]:
-    function = supervised_baseline if name == SUPERVISED else PROTOCOLS[name]
-    return dict(function(task, **settings))
+    return dict(_asked(name, task, settings))
+
+
+def _asked(name: str, task: Task, settings: Mapping[str, Any]) -> Scores:
+    """Scores that are computed when they are read; wrong settings are refused at once, by their full names."""
+    try:
+        return protocol(name)(task, **settings)
+    except ValueError as error:
+        if str(error).partition(":")[0] not in settings:
+            raise
+        raise ValueError(f"{name}.{error}") from None
 
 
 def _blank(task: Task, name: str, settings: Mapping[str, Any]) -> Result:

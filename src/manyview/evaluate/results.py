@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from manyview.evaluate.subject import digest
+from manyview.evaluate.writable import writing
 from manyview.whole import whole
 
 FILE = "results.json"
@@ -71,10 +72,11 @@ def find(folder: str | Path, like: Result) -> Result | None:
 def put(folder: str | Path, result: Result) -> None:
     """Adds a result, in place of an older one of the same key. The file is whole at any time."""
     path = Path(folder) / FILE
-    path.parent.mkdir(parents=True, exist_ok=True)
     kept = [each for each in read(folder) if each.key != result.key]
-    with whole(path) as draft:
-        text = json.dumps([asdict(each) for each in [*kept, result]], indent=1, ensure_ascii=False, allow_nan=False)
+    text = json.dumps([asdict(each) for each in [*kept, result]], indent=1, ensure_ascii=False, allow_nan=False)
+    with writing("out", folder):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with writing("out", path), whole(path) as draft:
         draft.write_text(text + "\n", encoding="utf-8")
 
 

@@ -17,10 +17,15 @@ def retrieval(task: Task, *, ks: tuple[int, ...] = (1, 5, 10)) -> Scores:
 
     ks  recall@k is the share of queries that have an image of their class among the k nearest
     """
+    task.check()
+    _check(ks, len(task.train))
+    return _retrieval(task, ks)
+
+
+def _retrieval(task: Task, ks: tuple[int, ...]) -> Scores:
     for part in task.parts:
         (bank, labels), (queries, right) = task.features("train", part), task.features("test", part)
-        if not ks or not 1 <= min(ks) <= max(ks) <= len(bank):
-            raise ValueError(f"ks: expected numbers from 1 to the {len(bank)} images to learn from, got {ks}")
+        _check(ks, len(bank))  # some images may have been unreadable
         yield from named(part, retrieved(bank, labels, queries, right, ks))
 
 
@@ -47,3 +52,8 @@ def average_precision(same: Tensor) -> Tensor:
     found = same.double().cumsum(1)
     shares = found / torch.arange(1, same.shape[1] + 1)
     return (shares * same).sum(1) / found[:, -1].clamp(min=1)
+
+
+def _check(ks: tuple[int, ...], count: int) -> None:
+    if not ks or not 1 <= min(ks) <= max(ks) <= count:
+        raise ValueError(f"ks: expected numbers from 1 to the {count} images to learn from, got {ks or 'none'}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import torch
@@ -40,14 +40,23 @@ def semi(
         raise ValueError(f"mode: expected 'finetune' or 'linear', got {mode!r}")
     if lr_head is not None and mode == "linear":
         raise ValueError(f"lr_head: is for mode 'finetune', where the encoder learns too; give lr, got {lr_head}")
+    if not fractions:
+        raise ValueError("fractions: expected shares above 0 and up to 1, got none")
     for fraction in fractions:
         if not 0 < fraction <= 1:
             raise ValueError(f"fractions: expected shares above 0 and up to 1, got {fraction}")
     task.check()
     given = {"epochs": epochs, "lr": lr, "batch_size": batch_size}
-    for fraction in fractions:
+    settings = {fraction: {**given, **_own(mode, recipe, fraction, lr_head)} for fraction in fractions}
+    for each in settings.values():
+        PROTOCOLS[mode](task, **each)  # which refuses what is wrong, and does nothing yet
+    return _semi(task, PROTOCOLS[mode], settings)
+
+
+def _semi(task: Task, protocol: Callable[..., Scores], settings: Mapping[float, Mapping[str, Any]]) -> Scores:
+    for fraction, each in settings.items():
         few = task.learning_from(some_of_each_class(task.train, fraction, task.seed))
-        for name, value in PROTOCOLS[mode](few, **given, **_own(mode, recipe, fraction, lr_head)):
+        for name, value in protocol(few, **each):
             yield f"{100 * fraction:g}% {name}", value
 
 

@@ -129,11 +129,18 @@ def subject(
     >>> subject("runs/demo"), subject("timm/resnet18", pretrained=True), subject({"rgb": "runs/a", "depth": "runs/b"})
     """
     given = Given(size, None if weights is None else Path(weights), pretrained, stem, seed, like)
-    if isinstance(what, str) and "=" in what and not os.path.exists(what):
-        what = _per_view(what)
+    what = _divided(what)
     if isinstance(what, Mapping):
         return _joined({view: _one(each, view, given) for view, each in what.items()}, given)
     return _one(what, REFERENCE, given)
+
+
+def check_named(what: What | Subject | Mapping[str, What | Subject]) -> None:
+    """Refuses what is neither a run nor a file nor the name of an encoder; nothing is opened."""
+    what = _divided(what)
+    for each in what.values() if isinstance(what, Mapping) else [what]:
+        if isinstance(each, str | os.PathLike) and run_of(each) is None and not Path(each).is_file():
+            _check_name(os.fspath(each))
 
 
 def run_of(what: object) -> Run | None:
@@ -234,7 +241,7 @@ def _of_name(name: str, view: str, given: Given) -> Subject:
     if given.pretrained and given.weights is not None:
         raise ValueError(f"weights: give {given.weights} or --pretrained, not both")
     habits, (channels, side) = _habits(name), _form(given.like, view)
-    size = given.size or _size(habits, side, given)
+    size = _size(habits, side, given) if given.size is None else given.size
     start = given.weights or given.pretrained
     with torch.random.fork_rng():
         torch.manual_seed(given.seed)
@@ -264,6 +271,10 @@ def _joined(each: Mapping[str, Subject], given: Given) -> Subject:
     )
 
 
+def _divided(what: What | Subject | Mapping[str, What | Subject]) -> What | Subject | Mapping[str, What | Subject]:
+    return _per_view(what) if isinstance(what, str) and "=" in what and not os.path.exists(what) else what
+
+
 def _per_view(text: str) -> dict[str, str]:
     """rgb=A,depth=B"""
     parts = [part.partition("=") for part in text.split(",")]
@@ -289,9 +300,9 @@ def _check_name(name: str) -> None:
         encoders.known(name)
     except ValueError as error:
         looks_like_path = os.path.dirname(name) and name.partition("/")[0] not in FAMILIES
-        if name.endswith(".safetensors") or looks_like_path:
-            raise ValueError(f"encoder: there is no run's folder and no file {name!r}") from None
-        raise ValueError(f"encoder: {str(error).removeprefix('name: ')}") from None
+        near = "" if name.endswith(".safetensors") or looks_like_path else str(error).rpartition("; ")[2]
+        missing = f"encoder: there is no run, file or encoder named {name!r}"
+        raise ValueError(f"{missing}; {near or 'give the folder of a run that is there'}") from None
 
 
 def _picture(encoder: Encoder) -> Sensor:
@@ -332,6 +343,9 @@ def _form(data: Dataset | None, view: str) -> tuple[int, int | None]:
     if data is None:
         return 3, None
     name = view or data.views[0]
+    if name not in data.views:
+        only = "only the view" if len(data.views) == 1 else "the views"
+        raise ValueError(f"data: there is no view {name!r} in it; it has {only} {', '.join(data.views)}")
     shapes = [views[name].shape for views in a_few(data) if name in views]
     if not shapes:
         raise ValueError(f"data: no image of view {name!r} that was looked at can be read; try `manyview check`")

@@ -30,4 +30,8 @@ def supervised(
     Crop and flip are drawn anew each epoch. The arguments are `finetune`'s.
     """
     numbers = chosen(RECIPES, recipe, epochs=epochs, lr=lr, batch_size=batch_size)
-    yield from trained_whole(task.against(task.subject.untrained()), numbers, text="supervised")
+    return _from_scratch(task, numbers)
+
+
+def _from_scratch(task: Task, recipe: Recipe) -> Scores:
+    yield from trained_whole(task.against(task.subject.untrained()), recipe, text="supervised")

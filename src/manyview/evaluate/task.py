@@ -20,10 +20,11 @@ from manyview.data import Dataset, Loader, Own, Unreadable, subset
 from manyview.data.holdout import Divided, divided, only_view
 from manyview.data.own import as_dataset
 from manyview.encoders.encoder import Stem
+from manyview.evaluate.amounts import check_amounts
 from manyview.evaluate.bar import bar
 from manyview.evaluate.extract import Read, embedding, extract
 from manyview.evaluate.store import PIECE, Made, Store, without
-from manyview.evaluate.subject import ALL, REFERENCE, Subject, What, a_few, digest, run_of, subject
+from manyview.evaluate.subject import ALL, REFERENCE, Subject, What, a_few, check_named, digest, run_of, subject
 from manyview.run import Run
 from manyview.views import Stack
 
@@ -224,6 +225,9 @@ def prepare(
     data  a name or a folder, a table of it and its options ({"name": "scenes", "count": 500}), a data set, or two of
           them, to learn from and to test on. Of a run, without it, the run's own, divided as in training
     """
+    check_amounts(batch_size=batch_size, workers=workers, seed=seed)
+    check_named(what)  # before the data, so that a run that is misspelt is what is told
+    place = _device(device)
     name, found = _opened(data, run_of(what))
     judged = subject(what, size=size, weights=weights, pretrained=pretrained, stem=stem, seed=seed, like=found.train)
     if found.test is None:
@@ -232,7 +236,7 @@ def prepare(
     views = [view or found.train.views[0] for view in judged.encoders]
     train, test = (_usable(each, views, name) for each in (found.train, found.test))
     return Task(
-        judged, train, test, name, seed, _device(device), workers, batch_size, store, bar, found.aside, found.why
+        judged, train, test, name, seed, place, workers, batch_size, store, bar, found.aside, found.why
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ import torch
 
 from manyview.comparison.outcome import Outcome
 from manyview.data import Dataset
+from manyview.evaluate.writable import check_folder_for, writing
 from manyview.report import map as maps
 from manyview.report.html import Html, data, tag, verbatim
 from manyview.report.parts import attempted, reason, sheet_style
@@ -55,9 +56,11 @@ def write(
     >>> write([run], run.folder / "report.html")
     """
     path = Path(path)
+    check_folder_for("out", path.parent, path)
     text = page(runs, images=images, seconds=seconds, own=own, compared=compared)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with whole(path) as draft:
+    with writing("out", path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with writing("out", path), whole(path) as draft:
         draft.write_text(text, encoding="utf-8", errors="replace")
     return path
 
