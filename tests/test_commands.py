@@ -179,6 +179,39 @@ def test_a_run_is_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     one_line(capsys, "is no run's folder")
 
 
+@pytest.mark.parametrize("to", ["timm", "torchvision", "onnx"])
+def test_a_run_is_loaded_by_its_own_library_with_the_lines_that_export_prints(
+    to: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    encoder = {"timm": "timm/test_resnet", "torchvision": "torchvision/squeezenet1_1"}.get(to, "patchnet")
+    assert pretrain(tmp_path, "--quiet", encoder=encoder, encoder__options="{}", max_steps=1) == 0
+    capsys.readouterr()
+    assert cli.main(["export", str(tmp_path), "--to", to]) == 0
+    found: dict[str, Any] = {}
+    exec(capsys.readouterr().out.partition("\n")[2], found)  # after "wrote ..."
+    x = torch.randn(2, 3, 32, 32)
+    with torch.no_grad():
+        theirs = torch.from_numpy(found["embed"](x.numpy())) if to == "onnx" else found["model"](x)
+        torch.testing.assert_close(theirs, manyview.load(tmp_path)(x), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_the_demo_learns_twenty_points(tmp_path: Path) -> None:
+    assert cli.main(["demo", "--out", str(tmp_path)]) == 0
+    untrained, *_, trained = (score for _, score in manyview.Run(tmp_path).knn)
+    assert trained - untrained >= 0.2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["moco_v2", "jcl", "cacr_moco"])
+def test_methods_with_a_queue_learn_more_than_the_untrained_encoder_knows(method: str, tmp_path: Path) -> None:
+    settings = {"views": {"stack": "custom", "size": 16, "scale": (0.5, 1.0), "grey": 0.4}, "negatives": {"size": 1024}}
+    data = {"name": "scenes", "count": 4000}
+    run = manyview.pretrain(data, method=method, epochs=4, out=tmp_path, quiet=True, report=False, **settings)
+    untrained, *_, trained = (score for _, score in run.knn)
+    assert trained - untrained > 0.03  # three deviations of 1,000 images
+
+
 def test_the_demo_trains_and_says_what_to_do_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

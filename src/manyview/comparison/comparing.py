@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from manyview import build
-from manyview.comparison.outcome import OUTCOME, Outcome, outcome
+from manyview.comparison.outcome import OUTCOME, Outcome, as_many, outcome
 from manyview.comparison.plan import Entry, Unlike, entries, images_an_epoch, spelt, unlike
 from manyview.comparison.race import race, train_alone
 from manyview.comparison.speed import equal_time
@@ -27,7 +27,6 @@ from manyview.settings import Flat
 from manyview.whole import whole
 
 PLAN = "plan.json"  # what must stay the same when a comparison goes on
-MUCH = 0.02  # of the images of an epoch, by which methods may see fewer than others without a word
 SCORED = {"knn_bank": 20_000, "knn_queries": 10_000}  # where nobody says how many: a comparison wants to be exact
 
 
@@ -136,7 +135,7 @@ def _unlike(first: Sequence[Entry], images: build.Images, minutes: float | None,
 
 
 def _tell_fewer(seen: Mapping[str, int], images: int, say: Callable[[str], None]) -> None:
-    if max(seen.values()) - min(seen.values()) > MUCH * max(seen.values()):
+    if not as_many(list(seen.values())):
         counts = ", ".join(f"{method} {count:,}" for method, count in seen.items())
         say(
             f"warning: of {images:,} images an epoch has {counts}, since a last batch that is not full is left out; a "

@@ -18,7 +18,7 @@ from manyview.report import map as maps
 from manyview.report.html import Html, data, tag, verbatim
 from manyview.report.parts import attempted, reason, sheet_style
 from manyview.report.sections.classes import classes
-from manyview.report.sections.comparison import comparison
+from manyview.report.sections.comparison import comparison, standing
 from manyview.report.sections.curves import curves
 from manyview.report.sections.gallery import gallery
 from manyview.report.sections.head import head, title
@@ -92,7 +92,7 @@ def page(
 
 def _page(about: Sequence[Told], looked: dict[str, Seen | str], compared: Outcome | None) -> str:
     body = [
-        head(about),
+        head(about, None if compared is None else standing(compared)),
         None if compared is None else attempted("The comparison", lambda: comparison(compared)),
         attempted("Scores", lambda: scores(about)),
         attempted("The map", lambda: maps.maps(looked)),

@@ -28,6 +28,16 @@ def comparison(found: Outcome) -> Html:
     return section("comparison", "Comparison", lead, _table(found), also, failed, drawn)
 
 
+def standing(found: Outcome) -> str:
+    """Who is ahead, over all seeds; the rest of the page is about the first."""
+    means = {row.method: statistics.mean(row.scores["kNN"]) for row in found.rows}
+    told = ", ".join(f"{name} {mean:.1%}" for name, mean in sorted(means.items(), key=lambda each: -each[1]))
+    seeds = found.rows[0].seeds
+    if len(seeds) == 1:
+        return f"kNN at the end: {told}."
+    return f"kNN at the end, mean of {len(seeds)} seeds: {told}. Single runs on this page are of seed {seeds[0]}."
+
+
 def _images(found: Outcome) -> str:
     return "" if found.as_many_images else ", but not on as many images of it (images seen)"
 

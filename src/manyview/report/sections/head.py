@@ -18,9 +18,10 @@ STANDING = 6  # that are named in the first sentence
 LEVELS = {"healthy": ("good", "\N{CHECK MARK}"), "warning": ("warn", "!"), "bad": ("bad", "\N{MULTIPLICATION SIGN}")}
 
 
-def head(runs: Sequence[Told]) -> Html:
+def head(runs: Sequence[Told], standing: str | None = None) -> Html:
+    """standing: where several stand, if more is known of them than these runs tell."""
     title = _title(runs)
-    body = _one(runs[0]) if len(runs) == 1 else _several(runs)
+    body = _one(runs[0]) if len(runs) == 1 else _several(runs, standing or _standing(runs))
     written = f"manyview {__version__}, torch {torch.__version__}, Python {platform.python_version()}"
     begun = f"Begun on {runs[0].date}. " if len(runs) == 1 else ""
     foot = tag("p", f"{begun}Written on {time.strftime('%d %B %Y, %H:%M')} with {written}.", class_="fine")
@@ -69,9 +70,9 @@ def _one(run: Told) -> Child:
     ]
 
 
-def _several(runs: Sequence[Told]) -> Child:
+def _several(runs: Sequence[Told], standing: str) -> Child:
     return [
-        tag("p", _standing(runs), class_="summary"),
+        tag("p", standing, class_="summary"),
         tag("ul", [_item(run) for run in runs], class_="runs"),
     ]
 
