@@ -660,7 +660,8 @@ def test_plain_lines_are_one_an_epoch_and_none_twice(
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(set(lines))
     assert [line.split()[1] for line in lines if line.startswith("step ")] == ["1/12", "6/12", "12/12"]
-    assert lines[0] == f"dcl on 49 images of {noise()}, scored on 5 images kept aside"
+    told = "its folders are the classes, --data.labels false learns from all"
+    assert lines[0] == f"dcl on 49 images of {noise()}, scored on 5 images kept aside; {told}"
     assert lines[-1] == f"encoder {tmp_path / 'encoder.safetensors'}"
 
 
@@ -677,7 +678,7 @@ def test_it_says_what_is_scored_on_and_why_not_the_test_split(
         folder.rename(folder.with_name(f"other{number}"))
     assert pretrain(tmp_path / "two", data=tmp_path / "data", max_steps=1) == 0
     said = capsys.readouterr()
-    assert ", scored on 4 images kept aside\n" in said.out
+    assert ", scored on 4 images kept aside; its folders are the classes" in said.out
     assert said.err == "warning: the test split is not scored on: it has other classes than the images to learn from\n"
 
 
@@ -749,7 +750,8 @@ def test_pictures_of_one_colour_are_called_broken_data(tmp_path: Path, capsys: p
 def test_info_nce_on_an_easy_batch_of_four_is_called_saturated(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    easy = {"method": "simclr", "loss__temperature": 0.1, "views__stack": "probe-test"}  # both views are the same
+    same = {"views__stack": "custom", "views__scale": "1,1", "views__jitter_p": 0, "views__grey": 0, "views__flip": 0}
+    easy = {"method": "simclr", "loss__temperature": 0.1, **same}  # both views are the same
     assert pretrain(tmp_path, batch_size=4, health_every=3, knn_every=0, **easy) == 0
     assert health(tmp_path)[-1] == "saturated"
     assert "with dcl, more negatives" in capsys.readouterr().err

@@ -60,9 +60,8 @@ def cautions(config: Config, images: Images, loader: Loader, method: Method, wor
     if size is not None and size > len(images.train):
         found.append(f"the queue of {size:,} keys is larger than the data; --negatives.size 512 would learn sooner")
     elif size is None and config.batch_size < FEW_IMAGES:
-        found.append(
-            f"a batch of {config.batch_size} is small: an image has {config.batch_size - 1} other(s) to differ from"
-        )
+        others = f"{config.batch_size - 1} other{'s' if config.batch_size > 2 else ''}"
+        found.append(f"a batch of {config.batch_size} is small: each image has {others} to differ from")
     late = [str(epoch) for epoch in config.snapshots if epoch > config.epochs]
     if late:
         found.append(f"snapshots: the run ends after epoch {config.epochs:g}, before {', '.join(late)}")
