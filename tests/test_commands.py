@@ -205,7 +205,8 @@ def test_the_demo_learns_twenty_points(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["moco_v2", "jcl", "cacr_moco"])
 def test_methods_with_a_queue_learn_more_than_the_untrained_encoder_knows(method: str, tmp_path: Path) -> None:
-    settings = {"views": {"stack": "custom", "size": 16, "scale": (0.5, 1.0), "grey": 0.4}, "negatives": {"size": 1024}}
+    views = {"stack": "custom", "size": 16, "scale": (0.5, 1.0), "grey": 0.4}
+    settings: dict[str, Any] = {"views": views, "negatives": {"size": 1024}}
     data = {"name": "scenes", "count": 4000}
     run = manyview.pretrain(data, method=method, epochs=4, out=tmp_path, quiet=True, report=False, **settings)
     untrained, *_, trained = (score for _, score in run.knn)

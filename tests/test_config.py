@@ -483,6 +483,7 @@ def test_what_makes_no_sense_is_refused_with_the_reason_before_a_run_is_begun(te
         ("--optimizer.lr 0.1 --lr 0.2", "optimizer.lr: is given twice, also as lr"),
         ("--learning-rate 0.1", "did you mean 'optimizer.lr'?"),
         ("--queue-size 9", "did you mean 'negatives.size'?"),
+        ("--method.learning-rate 9", "method dcl takes "),
         ("--optimizer sgd --momentum 1", "optimizer.momentum: expected less than 1, got 1.0"),
         ("--optimizer.betas 2,3", "optimizer: Invalid beta parameter at index 0: 2.0"),
         ("--views probe-test", "views: probe-test shows a picture as it is"),

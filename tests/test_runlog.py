@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import json
 import math
 import os
@@ -257,6 +258,26 @@ except DiskFull as error:
     assert done.stdout.count("\n") == 1, done
     assert done.stdout.startswith(f"{tmp_path} cannot be written: files may not grow")
     assert (tmp_path / "metrics.jsonl").read_text().endswith("}\n")
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EPIPE])
+def test_a_terminal_that_is_gone_ends_nothing(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Gone(io.StringIO):
+        encoding = "utf-8"
+
+        def write(self, text: str) -> int:
+            raise OSError(number, os.strerror(number))
+
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, Gone())
+    with plain(tmp_path) as log:
+        log.say("hello")
+        log.warn("well")
+        log.show(1, loss=2.0, epoch_over=True)
+        log.write(1, {"loss": 2.0})
+        log.sync()
+    assert lines(tmp_path) == [{"step": 1, "loss": 2.0}]
+    assert "hello" in (tmp_path / "train.log").read_text()
 
 
 def test_the_first_failure_is_the_one_that_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

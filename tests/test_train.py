@@ -209,12 +209,18 @@ def test_images_that_no_longer_fit_into_memory_are_told(
 
 @pytest.mark.parametrize(
     ("settings", "leaks"),
-    [({}, False), ({"micro_batch": 4}, True), ({"micro_batch": 4, "method__splits": 2}, False)],
+    [
+        ({"negatives__size": 16}, True),
+        ({"negatives__size": 16, "method__splits": 2}, False),
+        ({"negatives__name": "batch"}, False),
+        ({"negatives__name": "batch", "micro_batch": 4}, True),
+        ({"negatives__name": "batch", "micro_batch": 4, "method__splits": 2}, False),
+    ],
 )
 def test_keys_that_share_statistics_with_their_queries_are_told(
     settings: dict[str, Any], leaks: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert pretrain(tmp_path, method="moco_v2", negatives__size=16, max_steps=1, **settings) == 0
+    assert pretrain(tmp_path, method="moco_v2", max_steps=1, **settings) == 0
     assert ("batch norm sees a key among the same images as its query" in capsys.readouterr().err) == leaks
 
 

@@ -78,7 +78,7 @@ def settled(config: Config, found: Images) -> Config:
     if isinstance(encoder["pretrained"], str):
         encoder["pretrained"] = os.path.abspath(encoder["pretrained"])
     config = resolve(flat(vars(replace(config, views=views, data=data, encoder=encoder))), {})
-    if config.out and os.path.realpath(config.out) == os.path.realpath(data["name"]):
+    if config.out and os.path.isabs(data["name"]) and os.path.realpath(config.out) == os.path.realpath(data["name"]):
         raise ValueError(f"out: {config.out} is the folder of the images; give another, which is made")
     return config if config.out else replace(config, out=str(Path("runs") / _name(config, found)))
 

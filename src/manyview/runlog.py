@@ -384,11 +384,11 @@ def _print(text: str, screen: TextIO) -> None:
 
 @contextmanager
 def _though_the_terminal_is_gone() -> Iterator[None]:
-    """Who closes a window wants no training to end for it before it has saved."""
+    """Who closes a window, or interrupts `| tee` with it, wants no training to end for it before it has saved."""
     try:
         yield
     except OSError as error:
-        if error.errno != errno.EIO:
+        if error.errno not in (errno.EIO, errno.EPIPE):
             raise
 
 

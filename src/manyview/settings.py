@@ -65,7 +65,7 @@ def unknown(key: str, keys: Mapping[str, Key]) -> str:
     section, _, name = key.rpartition(".")
     there = {each.rpartition(".")[2]: keys[each].part for each in keys if section and each.startswith(f"{section}.")}
     part = next((each for each in there.values() if each), "")
-    if name in ELSEWHERE:
+    if not section and name in ELSEWHERE and any(each.startswith("optimizer.") for each in keys):
         near = [ELSEWHERE[name]]
     elif part:
         near = [f"{section}.{each}" for each in get_close_matches(name, there, n=1, cutoff=0.7)]
@@ -155,6 +155,10 @@ def spoken(key: str) -> str:
     return key.removesuffix(".name").replace("_", "-")
 
 
+class Twice(ValueError):
+    """A key that a file has two values for."""
+
+
 class _Strict(yaml.SafeLoader):
     """Of two values for a key YAML takes the last without a word; here that is refused."""
 
@@ -162,7 +166,7 @@ class _Strict(yaml.SafeLoader):
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         for number, key in enumerate(keys):
             if key in keys[:number]:
-                raise yaml.YAMLError(f"{key} is there twice")
+                raise Twice(f"{key} is there twice; leave one out")
         return super().construct_mapping(node, deep)
 
 
@@ -170,6 +174,8 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     """What a YAML file holds, by its outermost keys."""
     try:
         found = yaml.load(Path(path).read_text(encoding="utf-8"), _Strict)
+    except Twice as error:
+        raise ValueError(f"{path}: {error}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: is no YAML: {' '.join(str(error).split())}") from None
     except OSError as error:

@@ -75,7 +75,8 @@ def cautions(config: Config, images: Images, loader: Loader, method: Method, wor
 
 def _leaks(config: Config, method: Method, device: str, world: int) -> bool:
     """Whether keys share statistics with their queries that other images do not."""
-    apart = (world > 1 and device == "cpu") or (config.micro_batch or config.batch_size) < config.batch_size
+    parts = (world > 1 and device == "cpu") or (config.micro_batch or config.batch_size) < config.batch_size
+    apart = parts or config.negatives["name"] == "queue"
     normed = any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in method.modules())
     return apart and normed and config.method.get("momentum") is not None and config.method.get("splits") == 1
 
@@ -142,7 +143,8 @@ def _scored_on(images: Images, config: Config) -> str:
     scored = f"scored on {min(len(images.test), config.knn_queries):,} images"
     if not images.aside:
         return f"{scored} of its test split"
-    folders = "; its folders are the classes, --data.labels false learns from all" if "labels" in config.data else ""
+    by_folder = "labels" in config.data and config.data["name"] != OWN
+    folders = "; its folders are the classes, --data.labels false learns from all" if by_folder else ""
     return f"{scored} kept aside{folders}"
 
 

@@ -268,6 +268,12 @@ def test_images_that_were_one_vector_at_first_and_still_are_have_collapsed() -> 
     assert health.verdict().text.startswith("collapsing since step 1001")
 
 
+def test_a_loss_that_stays_is_no_fault_where_neighbours_get_better() -> None:
+    health = fed(Health(coupled=True), range(1, 1200, 20), knn=0.4, untrained_knn=0.3)
+    assert health.verdict().level == "healthy"
+    assert fed(Health(coupled=True), range(1, 1200, 20)).verdict().word == "not learning"
+
+
 def test_a_loss_that_grows_without_end_diverges_before_it_is_no_number() -> None:
     health = fed(Health(coupled=True), range(0, 200, 20))
     assert fed(health, range(200, 220, 20), loss=90.0).verdict().word == "diverging"

@@ -7,6 +7,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -119,7 +120,7 @@ def _check_possible(entry: Entry, images: build.Images) -> None:
     if entry.config.batch_size > len(images.train):
         given = f"{entry.config.batch_size} images a step of {entry.method} are more than the {len(images.train):,}"
         raise ValueError(f"batch_size: {given} there are to learn from; give a smaller --batch-size")
-    with torch.device("meta"):
+    with suppress(RuntimeError), torch.device("meta"):  # which some networks cannot be built on
         build.encoder(entry.config, images.channels, begun=True)
 
 

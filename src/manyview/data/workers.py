@@ -68,7 +68,9 @@ def lost_worker(error: BaseException) -> bool:
 
 def _outlive(over: Any, _: int) -> None:
     """A signal to all processes of a job ends training after its step, for which it still needs its workers."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for ignored in ("SIGINT", "SIGHUP"):
+        if hasattr(signal, ignored):
+            signal.signal(getattr(signal, ignored), signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0) if over.value else signal.alarm(GRACE))
 
 

@@ -212,7 +212,8 @@ class Health:
         loss, gap = self._mean("loss"), self._mean("positive_similarity") - self._mean("query_similarity")
         before, gap_before = self.first["loss"], self.first["positive_similarity"] - self.first["query_similarity"]
         still = abs(loss - before) < STILL_LOSS * max(1.0, abs(before)) and abs(gap - gap_before) < STILL_GAP
-        if still and self._late():
+        learns = self.knn.get("best", 0.0) > self.knn.get("untrained", 1.0)
+        if still and self._late() and not learns:
             chance = f", {math.log1p(self._mean('negatives')):.3g} tells nothing apart" if self.coupled else ""
             seen = f"the loss is {loss:.3g}{chance}, and {before:.3g} at first; positives are no nearer than then"
             advice = f"{AGAIN} with a higher --lr, or another temperature"

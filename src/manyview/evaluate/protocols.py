@@ -103,8 +103,6 @@ def evaluate(
     task.check()
     run = task.subject.run
     place = Path(out) if out is not None else run.folder if run is not None else None
-    if place is not None:
-        check_folder_for("out", place, place)
     judge = Judge(task, place, again, untrained and task.subject.trained, trained, say)
     for name, each in chosen.items():
         _asked(name, task, each)
@@ -199,6 +197,8 @@ class Judge:
         if there is not None:
             self.say(f"{name}: computed on {there.when[:10]}, from {self.place}; --again computes it anew")
             return replace(there, data=fresh.data, subject=fresh.subject)  # they may have other names now
+        if self.place is not None:
+            check_folder_for("out", self.place, self.place)
         begun = time.monotonic()
         scores = _scores(name, task, settings)
         return self.kept(replace(fresh, scores=scores, seconds=round(time.monotonic() - begun, 2)), task)

@@ -33,7 +33,7 @@ def standing(found: Outcome) -> str:
     means = {row.method: statistics.mean(row.scores["kNN"]) for row in found.rows}
     told = ", ".join(f"{name} {mean:.1%}" for name, mean in sorted(means.items(), key=lambda each: -each[1]))
     seeds = found.rows[0].seeds
-    if len(seeds) == 1:
+    if len(seeds) == 1 or any(row.seeds != seeds for row in found.rows):
         return f"kNN at the end: {told}."
     return f"kNN at the end, mean of {len(seeds)} seeds: {told}. Single runs on this page are of seed {seeds[0]}."
 
