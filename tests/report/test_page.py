@@ -143,7 +143,7 @@ def test_after_training_whatever_goes_wrong_is_one_line(
     after_training(copy(run, tmp_path / "a"), say=said.append, warn=warned.append)
     assert (len(said), warned) == (1, [])
     assert (tmp_path / "a" / "report.html").is_file()
-    monkeypatch.setattr("manyview.report.page.head", lambda _: 1 / 0)
+    monkeypatch.setattr("manyview.report.page.head", lambda *_: 1 / 0)
     after_training(copy(run, tmp_path / "b"), say=said.append, warn=warned.append)
     assert len(warned) == 1
     assert "division by zero" in warned[0]
