@@ -202,17 +202,6 @@ def test_the_demo_learns_twenty_points(tmp_path: Path) -> None:
     assert trained - untrained >= 0.2
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("method", ["moco_v2", "jcl", "cacr_moco"])
-def test_methods_with_a_queue_learn_more_than_the_untrained_encoder_knows(method: str, tmp_path: Path) -> None:
-    views = {"stack": "custom", "size": 16, "scale": (0.5, 1.0), "grey": 0.4}
-    settings: dict[str, Any] = {"views": views, "negatives": {"size": 1024}}
-    data = {"name": "scenes", "count": 4000}
-    run = manyview.pretrain(data, method=method, epochs=4, out=tmp_path, quiet=True, report=False, **settings)
-    untrained, *_, trained = (score for _, score in run.knn)
-    assert trained - untrained > 0.03  # three deviations of 1,000 images
-
-
 def test_the_demo_trains_and_says_what_to_do_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.utils.data import Dataset, TensorDataset
 
 import manyview
+from manyview import launch
 from manyview.data import Own
 from manyview.launch import configured, resumed
 from tests.tiny import noise, pictures, pretrain
@@ -50,6 +51,13 @@ def test_a_folder_from_python_gives_a_run(tmp_path: Path) -> None:
     assert run.config.method["name"] == "jcl"
     assert [step for step, _ in run.knn] == [0, 6]
     assert run.metrics[-1]["step"] == 6
+
+
+def test_out_may_be_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(launch, "start", lambda config, own: asked.append(config.out))
+    manyview.pretrain("photos", out=tmp_path / "run")
+    assert asked == [str(tmp_path / "run")]
 
 
 def test_the_same_call_goes_on_with_the_same_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

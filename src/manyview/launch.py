@@ -38,6 +38,8 @@ def pretrain(
     >>> encoder = manyview.load(run)
     """
     own = None
+    if isinstance(settings.get("out"), os.PathLike):
+        settings["out"] = os.fspath(settings["out"])
     if isinstance(data, str | os.PathLike):
         settings["data"] = os.fspath(data)
     elif isinstance(data, Mapping):
