@@ -15,11 +15,12 @@ from PIL import Image
 from torch import Tensor, nn
 
 import manyview
-from manyview import build, optim
-from manyview.config import Config, flat, part, resolve
+from manyview.config.config import Config, flat, part, resolve
 from manyview.data import Batch, Dataset, Loader
 from manyview.encoders import Encoder, create, dense_on_small_maps
-from manyview.step import Engine, whole_batch
+from manyview.training import build
+from manyview.training import optimizers as optim
+from manyview.training.step import Engine, whole_batch
 
 WORKERS = 2  # lightly's examples say 8; more than there are cores only costs
 WARM = 2  # steps after a pause that are not counted, until workers have something ready

@@ -26,10 +26,10 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 from torchvision.transforms import v2
 
-from manyview.contract import Sample
+from manyview.core.contract import Sample
 from manyview.data.folder import Folder
 from manyview.data.loader import Loader
-from manyview.data.scenes import Scenes
+from manyview.data.scenes.dataset import Scenes
 from manyview.views import IMAGENET, Look, Stack
 
 WORKERS = 2

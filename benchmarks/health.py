@@ -16,7 +16,8 @@ from typing import Any
 from measure import machine_facts
 
 import manyview
-from manyview import tell, train
+from manyview.training import messages as tell
+from manyview.training import train
 
 BAR = 0.02
 CASES: dict[str, dict[str, Any]] = {

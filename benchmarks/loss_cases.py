@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from measure import available_bytes, version
 from torch import Tensor
 
-from manyview.contract import Negatives
+from manyview.core.contract import Negatives
 from manyview.losses import cacr, info_nce, jcl, nce
-from manyview.pairs import contrast, each_view, each_view_against_keys, query_against_keys, total
+from manyview.methods.topologies import contrast, each_view, each_view_against_keys, query_against_keys, total
 
 D = 128
 IN_BATCH_TEMPERATURE = 0.1

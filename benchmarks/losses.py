@@ -35,7 +35,7 @@ SCALING_NOTE = (
 )
 
 FRESH = multiprocessing.get_context("forkserver")  # its processes have torch imported, and have computed nothing
-FRESH.set_forkserver_preload(["torch", "manyview.pairs"])
+FRESH.set_forkserver_preload(["torch", "manyview.methods.topologies"])
 
 
 @dataclass(frozen=True)

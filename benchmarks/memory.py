@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from measure import MB, available_bytes, machine_facts, peak_extra_bytes
 
-from manyview import build
-from manyview.config import flat, resolve
-from manyview.step import Engine, micro_batches, whole_batch
+from manyview.config.config import flat, resolve
+from manyview.training import build
+from manyview.training.step import Engine, micro_batches, whole_batch
 
 BATCHES = (64, 256, 1024, 4096)
 KEYS = (1, 2, 5, 9)

@@ -18,9 +18,9 @@ from pathlib import Path
 from measure import machine_facts
 
 import manyview
-from manyview import recipes
-from manyview.config import SECTIONS
-from manyview.run import Run
+from manyview.config import recipes
+from manyview.config.config import SECTIONS
+from manyview.training.run import Run
 
 
 def main() -> None:

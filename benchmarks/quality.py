@@ -20,10 +20,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 
-from manyview import recipes
-from manyview.config import SECTIONS
+from manyview.config import recipes
+from manyview.config.config import SECTIONS
 from manyview.data import Dataset, Loader, open_data
-from manyview.evaluate.features import embed
+from manyview.embeddings.features import embed
 from manyview.evaluate.knn import knn
 from manyview.views import STACKS
 

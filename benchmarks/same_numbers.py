@@ -26,12 +26,11 @@ from torch import Tensor
 
 from manyview.methods import METHODS
 
-FLAGS = (
-    "--data scenes --data.count 640 --data.size 32 --views.size 16 --batch-size 64 --epochs 2 --max-steps 12 --seed 0 "
-    "--health-every 3 --knn-bank 200 --knn-queries 100 --workers 0 --report false --quiet --loggers [] "
-    '--encoder.options {"widths":[16,32],"blocks":[1,1]}'
-).split()
-QUEUE = "--negatives.size 256".split()
+FLAGS = """--data scenes --data.count 640 --data.size 32 --views.size 16 --batch-size 64 --epochs 2 --max-steps 12
+--seed 0 --health-every 3 --knn-bank 200 --knn-queries 100 --workers 0 --report false --quiet --loggers []
+--encoder.options {"widths":[16,32],"blocks":[1,1]}"""
+QUEUE = "--negatives.size 256"
+TWO = "-m torch.distributed.run --standalone --nproc-per-node 2"
 VARIANTS = {  # paths through the code that no method's defaults take
     "simclr, 3 views": "--method simclr --method.views 3",
     "moco_v2, symmetric, 4 splits": "--method moco_v2 --method.symmetric --method.splits 4",
@@ -54,11 +53,10 @@ def cases() -> Iterator[tuple[str, list[str], bool]]:
 def run(flags: list[str], two: bool) -> dict[str, Any]:
     """Trains, and gives the tensors of the last checkpoint and the lines of metrics.jsonl."""
     with tempfile.TemporaryDirectory() as folder:
-        start = "-m torch.distributed.run --standalone --nproc-per-node 2".split() if two else []
-        arguments = [sys.executable, *start, "-m", "manyview", "pretrain", *FLAGS, *flags, "--out", f"{folder}/run"]
+        arguments = [sys.executable, *TWO.split()[: 6 * two], "-m", "manyview", "pretrain", *FLAGS.split(), *flags]
         if "queue" in flags or _has_queue(flags):
-            arguments += QUEUE
-        subprocess.run(arguments, check=True, stdout=subprocess.DEVNULL)
+            arguments += QUEUE.split()
+        subprocess.run([*arguments, "--out", f"{folder}/run"], check=True, stdout=subprocess.DEVNULL)
         newest = max(Path(folder, "run", "checkpoints").glob("step-*.pt"))
         state = torch.load(newest, weights_only=True)
         lines = [json.loads(line) for line in Path(folder, "run", "metrics.jsonl").read_text().splitlines()]

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from PIL import Image, ImageDraw
 from torch import Tensor
 
-from manyview.data.scenes import Scenes
+from manyview.data.scenes.dataset import Scenes
 from manyview.views import IMAGENET, STACKS, Stack
 
 GAP = 4  # white pixels between pictures

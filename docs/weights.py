@@ -21,7 +21,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from manyview.contract import Negatives
+from manyview.core.contract import Negatives
 from manyview.losses import align_uniform, cacr, dcl, hard_negative, info_nce, jcl, nce, nce_partition
 
 Loss = Callable[[Tensor, Tensor, Negatives], Tensor]

@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from manyview.whole import DRAFT
+from manyview.core.atomic import DRAFT
 
 SCENES = {"data": "scenes", "data.count": "320"}
 SETTINGS = {
@@ -46,7 +46,7 @@ def slowly(state, file):
         file.flush()
         time.sleep(0.02)
 torch.save = slowly
-from manyview.cli import main
+from manyview.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """
 STEP = 0.15  # about the seconds that a step takes here, over which a kill is spread

@@ -21,8 +21,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from manyview.checkpoint import locked
-from manyview.contract import Sample
+from manyview.core.contract import Sample
+from manyview.training.checkpoint import locked
 from tests.tiny import flags, pictures, pretrain
 
 STEPS = 3
@@ -89,9 +89,9 @@ class Noise:
 def work(rank: int, world: int, cases: dict[str, dict[str, Any]], folder: str, port: int) -> None:
     """Trains in one of `world` processes and leaves what the networks and the queue were after each step."""
     take_place(rank, world, port)
-    from manyview.config import resolve
+    from manyview.config.config import resolve
     from manyview.methods import Method
-    from manyview.train import train
+    from manyview.training.train import train
 
     found: dict[str, Steps] = {}
     update = Method.update
@@ -183,7 +183,7 @@ def test_two_processes_train_as_one_does_in_every_kind_of_method_and_in_micro_ba
 def refused(rank: int, folder: str, port: int) -> None:
     """What one of two processes says, and with which code it ends, when the first cannot go on."""
     take_place(rank, 2, port)
-    from manyview.cli import main
+    from manyview.cli.main import main
 
     at_once, told = torch.save, []
 

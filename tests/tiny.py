@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from PIL import Image
 
-from manyview import cli
+from manyview.cli import main as cli
 
 ENCODER = "{widths: [8, 16], blocks: [1, 1]}"
 SETTINGS = {

@@ -6,26 +6,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from manyview import (
-        data,
-        diagnose,
-        distributed,
-        embeddings,
-        encoders,
-        evaluate,
-        losses,
-        methods,
-        negatives,
-        pairs,
-        report,
-        search,
-        views,
-    )
-    from manyview.comparison import compare
-    from manyview.contract import Negatives, Triple
-    from manyview.launch import pretrain
-    from manyview.pairs import contrast
-    from manyview.run import Run, load
+    from manyview import data, diagnose, embeddings, encoders, evaluate, losses, memories, methods, report, views
+    from manyview.comparison.compare import compare
+    from manyview.core.contract import Negatives, Triple
+    from manyview.methods.topologies import contrast
+    from manyview.training.launch import pretrain
+    from manyview.training.run import Run, load
 
 __version__ = "0.1.0"
 __all__ = [
@@ -37,33 +23,29 @@ __all__ = [
     "contrast",
     "data",
     "diagnose",
-    "distributed",
     "embeddings",
     "encoders",
     "evaluate",
     "load",
     "losses",
+    "memories",
     "methods",
-    "negatives",
-    "pairs",
     "pretrain",
     "report",
-    "search",
     "views",
 ]
 
 _MODULES = (
-    "data", "diagnose", "distributed", "embeddings", "encoders", "evaluate", "losses", "methods", "negatives", "pairs",
-    "report", "search", "views",
+    "data", "diagnose", "embeddings", "encoders", "evaluate", "losses", "memories", "methods", "report", "views",
 )  # fmt: skip
 _HOMES = {
-    "Negatives": "manyview.contract",
-    "Run": "manyview.run",
-    "Triple": "manyview.contract",
-    "compare": "manyview.comparison.comparing",
-    "contrast": "manyview.pairs",
-    "load": "manyview.run",
-    "pretrain": "manyview.launch",
+    "Negatives": "manyview.core.contract",
+    "Run": "manyview.training.run",
+    "Triple": "manyview.core.contract",
+    "compare": "manyview.comparison.compare",
+    "contrast": "manyview.methods.topologies",
+    "load": "manyview.training.run",
+    "pretrain": "manyview.training.launch",
 }
 
 

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from manyview.cli import main
+from manyview.cli.main import main
 
 code = main()
 if "TORCHELASTIC_RUN_ID" in os.environ:  # of torchrun, for which a run that was saved would have failed

@@ -11,9 +11,9 @@ import pytest
 
 from manyview.comparison.outcome import Outcome, Point, Row, curve, outcome, read, told
 from manyview.comparison.plan import Entry, Unlike
-from manyview.config import to_yaml
-from manyview.launch import configured
-from manyview.run import CONFIG, METRICS, Run
+from manyview.config.config import to_yaml
+from manyview.training.launch import configured
+from manyview.training.run import CONFIG, METRICS, Run
 
 
 def row(method: str, scores: list[float], *, seeds: tuple[int, ...] = (0, 1, 2)) -> Row:

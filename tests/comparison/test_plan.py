@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from manyview import build
 from manyview.comparison.plan import entries, images_an_epoch, looks, spelt, unlike
 from manyview.data import Loader, Scenes
+from manyview.training import build
 from manyview.views import STACKS
 
 GIVEN = {"data.name": "scenes", "views.size": 16}

@@ -9,7 +9,7 @@ import pytest
 
 from manyview.comparison.plan import entries
 from manyview.comparison.speed import EVERY, STEPS, equal_time
-from manyview.config import Config
+from manyview.config.config import Config
 
 SECONDS = {"simclr": 0.1, "dcl": 0.2}  # a step
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from manyview import cli
+from manyview.cli import main as cli
 from manyview.data.check import command, open_splits
 from manyview.data.memory import default_limit
 from tests.data import fakes

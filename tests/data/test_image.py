@@ -14,8 +14,9 @@ import pytest
 import torch
 from PIL import Image
 
+from manyview.core.text import printable
 from manyview.data.dataset import Unreadable
-from manyview.data.image import decode, decode_array, decode_own, own_of, printable, read_header
+from manyview.data.image import decode, decode_array, decode_own, own_of, read_header
 from tests.data.awful import BROKEN, GOOD, make_awful, picture, png16
 
 

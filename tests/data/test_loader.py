@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torchvision import transforms
 
-from manyview.contract import Sample
+from manyview.core.contract import Sample
 from manyview.data.dataset import Unreadable
 from manyview.data.loader import Batch, Loader, TooManyBroken
 from manyview.views import Look, Sensor, Stack, TransformStack

@@ -9,7 +9,7 @@ from torch import Tensor
 from manyview.diagnose import couplings, measure
 from manyview.diagnose.batches import drawn
 from manyview.losses import info_nce
-from manyview.pairs import every_view
+from manyview.methods.topologies import every_view
 from tests.golden import unit
 
 

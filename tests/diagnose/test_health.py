@@ -14,14 +14,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyview.contract import Triple
+from manyview.core.contract import Triple
 from manyview.data import Scenes
 from manyview.diagnose import Health, Verdict, flat_share, measure
 from manyview.encoders import create
 from manyview.evaluate import knn
 from manyview.losses import LOSSES, attraction, cacr, info_nce
-from manyview.negatives import Queue
-from manyview.pairs import each_view, every_view, query_against_keys, total
+from manyview.memories import Queue
+from manyview.methods.topologies import each_view, every_view, query_against_keys, total
 from manyview.views import STACKS
 
 Reports = list[tuple[int, Verdict]]

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from manyview.contract import Negatives, Triple
+from manyview.core.contract import Negatives, Triple
 from manyview.data import Scenes
 from manyview.diagnose import flat_share, measure, rankme
 from manyview.diagnose.measures import KEYS, PER_QUERY, QUERIES
 from manyview.losses import alignment, info_nce, uniformity
-from manyview.pairs import every_view, view_pairs
+from manyview.methods.topologies import every_view, view_pairs
 from manyview.views import STACKS
 from tests.golden import DOUBLE, assert_value, entries, golden, parameter, unit
 

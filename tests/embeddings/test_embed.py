@@ -13,16 +13,16 @@ from PIL import Image
 from torch.utils.data import TensorDataset
 
 from manyview import encoders
-from manyview.checkpoint import locked
+from manyview.cli.embed import command
 from manyview.data import Folder, Own
 from manyview.data.selection import subset
 from manyview.embeddings import Embeddings, embed, read
-from manyview.embeddings.command import command
+from manyview.embeddings.features import features
+from manyview.embeddings.partial import Unfinished
+from manyview.embeddings.preprocess import Preprocess
 from manyview.embeddings.reader import Reader
-from manyview.embeddings.unfinished import Unfinished
 from manyview.encoders import Encoder
-from manyview.evaluate import features
-from manyview.preprocess import Preprocess
+from manyview.training.checkpoint import locked
 from tests.tiny import pictures
 
 IMAGES = 50

@@ -217,7 +217,7 @@ def test_networks_without_published_weights_say_so(name: str) -> None:
 def test_weights_out_of_reach_are_one_line_that_says_where_to_put_them(
     name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: object
 ) -> None:
-    import manyview.encoders.published as published
+    import manyview.encoders.pretrained as published
     import manyview.encoders.timm_models as timm_models
 
     monkeypatch.setattr(published, "_answers", lambda site: False)
@@ -228,7 +228,7 @@ def test_weights_out_of_reach_are_one_line_that_says_where_to_put_them(
 
 
 def test_a_site_that_does_not_answer_is_out_of_reach() -> None:
-    from manyview.encoders.published import _answers
+    from manyview.encoders.pretrained import _answers
 
     assert not _answers("http://127.0.0.1:9", seconds=1)
 

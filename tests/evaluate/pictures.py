@@ -8,8 +8,8 @@ import torch
 from torch.utils.data import TensorDataset
 
 from manyview.data import Own, Scenes
+from manyview.embeddings.model_source import subject
 from manyview.encoders import Encoder, create
-from manyview.evaluate.subject import subject
 from manyview.evaluate.task import Task
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import torch
 
-from manyview import build, encoders
-from manyview.config import flat, read_flags, resolve, to_yaml
-from manyview.run import CONFIG, ENCODER, Run
+from manyview import encoders
+from manyview.config.config import flat, read_flags, resolve, to_yaml
+from manyview.training import build
+from manyview.training.run import CONFIG, ENCODER, Run
 from tests import tiny
 
 

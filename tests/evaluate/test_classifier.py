@@ -10,11 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyview.evaluate import halfway
+from manyview.embeddings.feature_cache import Store
+from manyview.evaluate import probe_checkpoint as halfway
 from manyview.evaluate.classifier import Batches, Recipe, chosen, fit, last_and_best, linear_head, named, seeded
-from manyview.evaluate.store import Store
 from manyview.evaluate.task import Score
-from manyview.optim import adam, lars
+from manyview.training.optimizers import adam, lars
 from tests.evaluate.pictures import task
 
 CLASSES = len(task().classes)

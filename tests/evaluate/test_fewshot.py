@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from manyview.contract import Sample
+from manyview.core.contract import Sample
 from manyview.data import Unreadable
-from manyview.evaluate import Task, subject
+from manyview.embeddings.model_source import subject
+from manyview.evaluate import Task
 from manyview.evaluate.fewshot import drawn, fewshot
 from tests.data.fakes import Memory
 from tests.evaluate.pictures import easy, encoder, pair, task

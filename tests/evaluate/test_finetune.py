@@ -6,8 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from manyview.evaluate.backbone import held_out, looking, looks
 from manyview.evaluate.finetune import RECIPES, Network, finetune
-from manyview.evaluate.looking import held_out, looking, looks
 from tests.data.fakes import Memory
 from tests.evaluate.pictures import easy, pair, task
 

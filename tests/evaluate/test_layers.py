@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import torch
 
+from manyview.embeddings.model_source import subject
 from manyview.encoders import create
-from manyview.evaluate import Task, subject
+from manyview.evaluate import Task
 from manyview.evaluate.layers import layers, pooled
 from manyview.evaluate.logistic import linear_fast
 from tests.evaluate.pictures import depths, easy, encoder, pair

@@ -7,12 +7,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyview.contract import Views
-from manyview.draws import key, order
+from manyview.core.contract import Views
+from manyview.core.rng import key, order
+from manyview.embeddings.model_source import subject
 from manyview.encoders import create
+from manyview.evaluate.backbone import Looking
 from manyview.evaluate.linear import RECIPES, linear
-from manyview.evaluate.looking import Looking
-from manyview.evaluate.subject import subject
 from manyview.evaluate.task import Task
 from tests.data.fakes import Memory
 from tests.evaluate.pictures import easy, encoder, pair, scenes, task

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from manyview import __version__
-from manyview.evaluate import PROTOCOLS, Store, Subject, classifier, evaluate, halfway, prepare
+from manyview.evaluate import PROTOCOLS, Store, Subject, classifier, evaluate, prepare
+from manyview.evaluate import probe_checkpoint as halfway
 from manyview.evaluate import protocols as table
 from manyview.evaluate.results import read
 from manyview.evaluate.task import Scores, Task

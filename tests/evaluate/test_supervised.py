@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from manyview.embeddings.model_source import Subject
 from manyview.evaluate.finetune import RECIPES as FINETUNE
 from manyview.evaluate.finetune import trained_whole
-from manyview.evaluate.subject import Subject
 from manyview.evaluate.supervised import RECIPES, supervised
 from tests.data.fakes import Memory
 from tests.evaluate.pictures import easy, encoder, task

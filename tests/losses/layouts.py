@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from manyview.contract import Negatives
+from manyview.core.contract import Negatives
 from tests.losses import oracle
 
 N, D = 9, 3  # nine queries fill more than one tile of eight
@@ -193,7 +193,7 @@ def gradients(loss: Tensor, leaves: dict[str, Tensor]) -> dict[str, Tensor]:
 @contextmanager
 def many_tiles() -> Iterator[None]:
     """Tiles of a few entries and equal ids found by sorting, as in batches many times as large."""
-    with patch("manyview.losses.tiles.TILE", TINY), patch("manyview.losses.exclusion._SMALL", 0):
+    with patch("manyview.losses.tiles.TILE", TINY), patch("manyview.losses.id_mask._SMALL", 0):
         yield
 
 

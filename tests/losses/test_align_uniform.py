@@ -5,9 +5,9 @@ from functools import partial
 import pytest
 import torch
 
-from manyview.contract import Negatives
+from manyview.core.contract import Negatives
 from manyview.losses import align_uniform, alignment, uniformity
-from manyview.pairs import each_view, each_view_against_keys, total
+from manyview.methods.topologies import each_view, each_view_against_keys, total
 from tests.golden import (
     Precision,
     assert_golden,

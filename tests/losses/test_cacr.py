@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from manyview.contract import Negatives
+from manyview.core.contract import Negatives
 from manyview.losses import attraction, cacr, repulsion, uniformity
 from manyview.losses.streaming import Stream
-from manyview.pairs import each_view_against_keys, total
+from manyview.methods.topologies import each_view_against_keys, total
 from tests.golden import (
     DOUBLE,
     SINGLE,

@@ -5,10 +5,10 @@ from functools import partial
 import pytest
 import torch
 
-from manyview.contract import Negatives
+from manyview.core.contract import Negatives
 from manyview.losses import dcl
 from manyview.losses.streaming import Stream
-from manyview.pairs import every_view, total
+from manyview.methods.topologies import every_view, total
 from tests.golden import (
     DOUBLE,
     Precision,

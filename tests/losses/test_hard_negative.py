@@ -5,9 +5,9 @@ from functools import partial
 import pytest
 import torch
 
-from manyview.contract import Negatives
+from manyview.core.contract import Negatives
 from manyview.losses import hard_negative, info_nce
-from manyview.pairs import every_view, total
+from manyview.methods.topologies import every_view, total
 from tests.golden import Precision, assert_golden, golden, in_both_precisions, parameter, two_views, unit
 from tests.losses import oracle
 from tests.losses.layouts import (

@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyview.contract import Negatives
+from manyview.core.contract import Negatives
 from manyview.losses import alignment, attraction, dcl, info_nce, jcl, repulsion
 from manyview.losses.streaming import Stream
-from manyview.pairs import every_view
+from manyview.methods.topologies import every_view
 from tests.losses.layouts import assert_close, normal
 
 

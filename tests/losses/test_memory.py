@@ -12,7 +12,7 @@ PROGRAM = """
 import re, sys, torch
 import torch.nn.functional as F
 from manyview import contrast
-from manyview.pairs import each_view
+from manyview.methods.topologies import each_view
 
 def peak():  # of this program alone: getrusage also counts what its parent was when it started it
     return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from manyview.contract import Negatives
+from manyview.core.contract import Negatives
 from manyview.losses import info_nce
 from manyview.losses.streaming import Stream
 from manyview.losses.tiles import Buffers, DrawnKeys, OwnKeys, SharedKeys, tiles_of
@@ -156,6 +156,6 @@ def test_any_mixture_of_tile_sizes_gives_the_same() -> None:
     negatives = Negatives(queue) + Negatives(query, ids, ids)
     wanted = gradients(streamed(query, negatives, 2.0).sum(), {"query": query})["query"]
     for tile, small in product((1, 17, 100, 1000), (0, 2**18)):
-        with patch("manyview.losses.tiles.TILE", tile), patch("manyview.losses.exclusion._SMALL", small):
+        with patch("manyview.losses.tiles.TILE", tile), patch("manyview.losses.id_mask._SMALL", small):
             found = gradients(streamed(query, negatives, 2.0).sum(), {"query": query})["query"]
         assert_close(found, wanted, 1e-11, f"gradient with tiles of {tile}")

@@ -9,12 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from manyview.contract import Triple
+from manyview.core.contract import Triple
 from manyview.encoders import Encoder, heads
-from manyview.encoders.stages import Backbone, Maps
+from manyview.encoders.feature_maps import Backbone, Maps
+from manyview.memories import Queue
+from manyview.memories import memory as against
+from manyview.memories.memory import AgainstQueue, Enqueue
 from manyview.methods import Method, Seen
-from manyview.negatives import Queue, against
-from manyview.negatives.against import AgainstQueue, Enqueue
 from tests.golden import DOUBLE, unit
 from tests.losses import oracle
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from manyview import losses
+from manyview.memories import memory as against
 from manyview.methods import Seen, jcl, multikey
-from manyview.negatives import against
 from tests.golden import DOUBLE, assert_golden, golden, unit
 from tests.losses import oracle
 from tests.methods.small import (

@@ -8,7 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from manyview.contract import Triple
+from manyview.core.contract import Triple
+from manyview.memories import Against
+from manyview.memories.memory import queue
 from manyview.methods import Seen
 from manyview.methods.meetings import (
     each_query_against_other_keys,
@@ -19,8 +21,6 @@ from manyview.methods.meetings import (
     query_against_keys_and_queries,
 )
 from manyview.methods.method import Pairs
-from manyview.negatives import Against
-from manyview.negatives.against import queue
 from tests.losses import oracle
 
 IDS = torch.tensor([10, 11, 12])

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from manyview import losses
 from manyview.encoders import Towers, create, heads
+from manyview.memories import Against
+from manyview.memories.memory import AgainstQueue
 from manyview.methods import METHODS, Method, Seen, Term
 from manyview.methods.meetings import each_view, every_view
-from manyview.negatives import Against
-from manyview.negatives.against import AgainstQueue
 from tests.losses import oracle
 from tests.methods.small import (
     DIM,

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from manyview import losses
 from manyview.encoders import heads
 from manyview.encoders.norm import SplitBatchNorm
+from manyview.memories import memory as against
 from manyview.methods import Seen, cacr_moco, jcl, moco_v1, moco_v2, multikey
-from manyview.negatives import against
-from manyview.optim import sgd
+from manyview.training.optimizers import sgd
 from tests.golden import DOUBLE, assert_golden, golden, unit
 from tests.losses import oracle
 from tests.methods.small import (

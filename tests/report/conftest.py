@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 from manyview.report import write
-from manyview.run import Run
+from manyview.training.run import Run
 from tests.tiny import pictures, pretrain
 
 EVIL = "<img src=x onerror=alert(1)>"

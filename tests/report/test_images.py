@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from manyview import build
 from manyview.data import Folder
 from manyview.report.images import Kept, opened, pictures, sheet, visible
-from manyview.run import Run
+from manyview.training import build
+from manyview.training.run import Run
 from tests.report.conftest import thumbnails
 from tests.tiny import pictures as files
 

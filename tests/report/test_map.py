@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from manyview.report.map import EDGE, SIDE, _placed, colours, for_script, maps
-from manyview.report.seen import Seen, seen
-from manyview.report.told import told
-from manyview.run import Run
+from manyview.report.run_embeddings import Seen, seen
+from manyview.report.run_record import told
+from manyview.training.run import Run
 from tests.report.conftest import EVIL
 
 

@@ -11,8 +11,8 @@ import torch
 from manyview.data import Folder
 from manyview.report import after_training, write
 from manyview.report.page import page
-from manyview.run import Run
-from tests.report.test_told import copy
+from manyview.training.run import Run
+from tests.report.test_run_record import copy
 from tests.tiny import pictures, pretrain
 
 FIGURES = [
@@ -98,13 +98,13 @@ def test_without_checkpoints_the_encoder_is_still_looked_at(run: Run, tmp_path: 
 
 def test_an_encoder_that_has_diverged_is_told(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nothing = lambda *_, **__: (torch.full((40, 8), torch.nan), torch.zeros(40))  # noqa: E731
-    monkeypatch.setattr("manyview.report.seen.features", nothing)
+    monkeypatch.setattr("manyview.report.run_embeddings.features", nothing)
     text = page([run])
     assert any("NaN or infinite" in reason for reason in left_out(text))
 
 
 def test_what_a_slow_encoder_would_take_too_long_for_is_left_out(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("manyview.report.seen._look", lambda _: 0.06)  # a ResNet-50 on one core
+    monkeypatch.setattr("manyview.report.run_embeddings._look", lambda _: 0.06)  # a ResNet-50 on one core
     text = page([run])
     assert text.count('class="map"') == 1
     assert len(left_out(text)) == 5

@@ -9,7 +9,7 @@ import torchvision.transforms.functional as tv
 from torch import Tensor
 from torchvision.transforms import InterpolationMode
 
-from manyview.views.look import Look
+from manyview.views.augmentation import Look
 from manyview.views.resample import crop_batch, crop_one
 
 BOXES = [[0, 0, 40, 56], [3, 5, 17, 9], [39, 55, 1, 1], [10, 0, 30, 56], [0, 20, 40, 30]]

@@ -1,6 +1,5 @@
 """WHICH IS BETTER: several methods on the same images, from the same weights, in the same order."""
 
-from manyview.comparison.comparing import compare
 from manyview.comparison.outcome import Outcome, Row
 
-__all__ = ["Outcome", "Row", "compare"]
+__all__ = ["Outcome", "Row"]

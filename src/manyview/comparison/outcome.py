@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from manyview.comparison.plan import Entry, Unlike, looks, name_of, spelt
-from manyview.run import Run
+from manyview.training.run import Run
 
 OUTCOME = "comparison.json"
 COST = "cost.json"  # in a run's folder: what it took, beside its time

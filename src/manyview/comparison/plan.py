@@ -10,11 +10,12 @@ from typing import Any
 
 import torch
 
-from manyview import encoders, recipes
-from manyview.config import ENCODER, MACHINE, PARTS, SECTIONS, Config, flat, part
-from manyview.launch import configured
+from manyview import encoders
+from manyview.config import recipes
+from manyview.config.config import ENCODER, MACHINE, PARTS, SECTIONS, Config, flat, part
+from manyview.config.settings import Flat, spoken
 from manyview.methods import Method
-from manyview.settings import Flat, spoken
+from manyview.training.launch import configured
 
 VIEWS = 2  # of an image, for which a batch size is meant
 OWN = ("method", *PARTS)  # sections in which methods differ: that is what is compared

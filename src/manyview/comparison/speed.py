@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from manyview import build
 from manyview.comparison.plan import Entry
-from manyview.config import Config
-from manyview.run import Run
+from manyview.config.config import Config
+from manyview.training import build
+from manyview.training.run import Run
 
 STEPS, EVERY, ROUNDS = 40, 10, 2  # of a measurement; the steps before the first line are not counted
 

@@ -1,15 +1,15 @@
 """WHERE IMAGES COME FROM: folders, named sets, paired views, procedural scenes; and the loader that batches them."""
 
 from manyview.data.dataset import Dataset, Unreadable, id_of
+from manyview.data.factory import open_data
 from manyview.data.folder import Folder
 from manyview.data.imbalance import imbalanced
 from manyview.data.loader import Batch, Loader, TooManyBroken
 from manyview.data.named import NAMED, open_named
-from manyview.data.open import open_data
-from manyview.data.own import Own
 from manyview.data.paired import Paired
-from manyview.data.scenes import Scenes
+from manyview.data.scenes.dataset import Scenes
 from manyview.data.selection import subset
+from manyview.data.torch_dataset import Own
 
 __all__ = [
     "NAMED",

@@ -13,11 +13,11 @@ from typing import NoReturn
 
 from PIL import Image
 
+from manyview.core.text import printable
 from manyview.data.dataset import Dataset
-from manyview.data.image import printable
+from manyview.data.factory import SCENES, open_data
 from manyview.data.memory import default_limit
 from manyview.data.named import NAMED
-from manyview.data.open import SCENES, open_data
 from manyview.data.splits import Labels, check_folder, find_splits
 from manyview.data.survey import SMALL, Progress, Survey, survey
 

@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
-from manyview.contract import Sample
+from manyview.core.contract import Sample
 
 
 @runtime_checkable

@@ -6,10 +6,11 @@ import os
 
 import torch
 
-from manyview.contract import Sample
+from manyview.core.contract import Sample
+from manyview.core.text import printable
 from manyview.data.dataset import id_of
 from manyview.data.files import Found, scan
-from manyview.data.image import EXTENSIONS, decode, printable
+from manyview.data.image import EXTENSIONS, decode
 from manyview.data.splits import Labels, check_folder, class_labels, pick_split, sibling_classes
 
 

@@ -8,13 +8,13 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from manyview.contract import Sample
+from manyview.core.contract import Sample
+from manyview.core.rng import key, order
 from manyview.data.dataset import Batched, Dataset
+from manyview.data.factory import open_data
 from manyview.data.imbalance import imbalanced
-from manyview.data.open import open_data
 from manyview.data.paired import Paired
 from manyview.data.selection import Subset, subset
-from manyview.draws import key, order
 
 SHARE, MOST = 0.1, 1000  # of the images, and how many, that are kept aside where there is no test split
 ASIDE = 0x5C0DE  # keeps this draw apart from others with the same seed

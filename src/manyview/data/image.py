@@ -11,6 +11,7 @@ import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
+from manyview.core.text import printable
 from manyview.data.dataset import Unreadable
 
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".jfif", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm", ".pgm")
@@ -122,12 +123,6 @@ def reason(error: BaseException) -> str:
     text = " ".join(str(error).split())
     speaks = text and isinstance(error, OSError | SyntaxError | ValueError)  # others, such as KeyError, say only what
     return printable(text if speaks else f"{type(error).__name__} {text}".strip())[:200]
-
-
-def printable(text: str) -> str:
-    r"""The text with all that is not a visible character written as an escape: a newline as \n, a lone byte as \xff."""
-    text = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def _open(source: Source) -> Image.Image:

@@ -9,9 +9,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from manyview.core.rng import key, order
 from manyview.data.dataset import Dataset
 from manyview.data.selection import subset
-from manyview.draws import key, order
 
 Rule = Literal["linear", "exponential"]
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from manyview.contract import Views
+from manyview.core.contract import Views
+from manyview.core.rng import key, order
 from manyview.data.dataset import Dataset
 from manyview.data.memory import Resident, decode
 from manyview.data.workers import Collated, Maker, Reader, Rows, start_workers
-from manyview.draws import key, order
 
 SHUFFLE = 0x5EED  # keeps the order of an epoch apart from what the views draw
 

@@ -12,10 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyview.contract import Sample
+from manyview.core.contract import Sample
+from manyview.core.text import printable
 from manyview.data.dataset import Unreadable, id_of
 from manyview.data.idx import find_idx, read_idx
-from manyview.data.image import printable, reason, to_rgb
+from manyview.data.image import reason, to_rgb
 from manyview.data.imagenet100 import WNIDS
 
 

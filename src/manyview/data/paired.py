@@ -12,10 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyview.contract import Sample
+from manyview.core.contract import Sample
+from manyview.core.text import printable
 from manyview.data.dataset import Unreadable, id_of
 from manyview.data.files import Files, Found, scan
-from manyview.data.image import EXTENSIONS, Source, decode_array, decode_own, printable
+from manyview.data.image import EXTENSIONS, Source, decode_array, decode_own
 from manyview.data.splits import Labels, check_folder, class_labels, folders_in, pick_split, sibling_classes
 
 REFERENCE = ("rgb", "image", "images")

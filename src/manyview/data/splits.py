@@ -10,8 +10,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from manyview.core.text import printable
 from manyview.data.files import is_folder
-from manyview.data.image import printable
 
 Labels = bool | Literal["auto"]
 

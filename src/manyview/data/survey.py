@@ -14,7 +14,7 @@ from statistics import median_low
 
 from torch import Tensor
 
-from manyview.cores import available
+from manyview.core.parallel import available
 from manyview.data.dataset import Dataset, Unreadable
 from manyview.data.folder import Folder
 from manyview.data.image import Source, decode, read_header, reason

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from manyview.contract import Negatives
+from manyview.core.contract import Negatives
+from manyview.core.rng import key, order
 from manyview.diagnose.vectors import unit
-from manyview.draws import key, order
-from manyview.losses.inputs import check_positive
+from manyview.losses.checks import check_positive
 from manyview.losses.streaming import Stream
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from manyview.diagnose.entropy import T_NEG
 from manyview.diagnose.vectors import same_length, unit
-from manyview.losses.inputs import check_positive
+from manyview.losses.checks import check_positive
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from manyview.contract import Negatives
+from manyview.core.contract import Negatives
 from manyview.diagnose.batches import drawn
 from manyview.diagnose.vectors import unit
-from manyview.losses.inputs import check_positive
+from manyview.losses.checks import check_positive
 from manyview.losses.streaming import Stream
 
 T_NEG = 2.0  # CACR's t^- on ImageNet, and with one positive on CIFAR-10; for losses that have none of their own

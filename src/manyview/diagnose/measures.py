@@ -12,8 +12,8 @@ import math
 import torch
 from torch import Tensor
 
-from manyview.contract import Negatives, Source, alone
-from manyview.losses.inputs import Inputs, average, check_inputs
+from manyview.core.contract import Negatives, Source, alone
+from manyview.losses.checks import Inputs, average, check_inputs
 from manyview.losses.streaming import Stream
 
 QUERIES = 512

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from manyview.contract import Triple
+from manyview.core.contract import Triple
 from manyview.diagnose.entropy import T_NEG, entropies
 from manyview.diagnose.measures import measure
-from manyview.evaluate.features import still
+from manyview.embeddings.features import still
 from manyview.methods import Method, Seen, Term
 
 PREFIX = "validation_"

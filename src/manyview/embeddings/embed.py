@@ -15,18 +15,18 @@ import torch
 from torch import Tensor
 
 from manyview import __version__
+from manyview.core.progress import bar
+from manyview.core.text import printable
 from manyview.data import Dataset
-from manyview.data.image import printable
 from manyview.data.splits import Labels
 from manyview.data.workers import usual_workers
+from manyview.embeddings.amounts import check_amounts
+from manyview.embeddings.file_format import DTYPES, About, Array, Embeddings, checked, read
 from manyview.embeddings.images import Images, fingerprint, images, one_view
+from manyview.embeddings.model_source import Subject, What, subject, weights_of
+from manyview.embeddings.partial import Unfinished
 from manyview.embeddings.reader import Reader, reads
-from manyview.embeddings.stored import DTYPES, About, Array, Embeddings, checked, read
-from manyview.embeddings.unfinished import Unfinished
 from manyview.encoders import Encoder
-from manyview.evaluate.amounts import check_amounts
-from manyview.evaluate.bar import bar
-from manyview.evaluate.subject import Subject, What, subject, weights_of
 
 LINE_SECONDS = 10.0  # between lines of progress, where there is no terminal
 
@@ -49,7 +49,7 @@ def embed(
 ) -> Embeddings:
     """Writes the embedding of every image that can be read to an .npz or .parquet file, and reads it.
 
-    what      a run's folder, an encoder, a file or the name of one, as `manyview.evaluate.subject.subject` takes it
+    what      a run's folder, an encoder, a file or the name of one, as `model_source.subject` takes it
     split     of the data; None: all of a folder, the training split of a named set
     dtype     of a vector, float32 or float16
     progress  is shown on stderr

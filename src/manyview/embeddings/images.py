@@ -12,14 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from manyview.core.text import printable
 from manyview.data import NAMED, Dataset, Folder, Paired
+from manyview.data.factory import SCENES, open_data
 from manyview.data.holdout import OneView, only_view
-from manyview.data.image import printable
 from manyview.data.memory import some_samples
-from manyview.data.open import SCENES, open_data
 from manyview.data.selection import Subset
 from manyview.data.splits import Labels, find_splits
-from manyview.evaluate.subject import REFERENCE
+from manyview.embeddings.model_source import REFERENCE
 
 OWN = "(own)"  # the name of a data set that a person made themselves
 

@@ -1,9 +1,9 @@
 """Who looks: networks that turn images into vectors, their heads, and the towers of query and key branch."""
 
+from manyview.encoders.dense_conv import dense_on_small_maps
 from manyview.encoders.encoder import Encoder, create, known
 from manyview.encoders.heads import HEADS, projection
 from manyview.encoders.norm import shuffled, split_batch_norm, sync_batch_norm
-from manyview.encoders.small_maps import dense_on_small_maps
 from manyview.encoders.towers import Towers
 from manyview.encoders.weights import load, load_into, save
 

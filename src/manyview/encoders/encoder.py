@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from manyview.encoders.stages import Backbone, Maps
+from manyview.encoders.feature_maps import Backbone, Maps
 
 Stem = Literal["cifar"] | None
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from manyview.draws import key, order
+from manyview.core.rng import key, order
 
 
 class SplitBatchNorm(_BatchNorm):

@@ -8,8 +8,8 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyview.encoders.published import refuse_what_only_libraries_have
-from manyview.encoders.stages import Backbone, hooked
+from manyview.encoders.feature_maps import Backbone, hooked
+from manyview.encoders.pretrained import refuse_what_only_libraries_have
 
 WIDTHS = (32, 64, 128, 256)
 BLOCKS = (1, 1, 1, 1)

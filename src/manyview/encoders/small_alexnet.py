@@ -6,8 +6,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from manyview.encoders.published import refuse_what_only_libraries_have
-from manyview.encoders.stages import Backbone, hooked
+from manyview.encoders.feature_maps import Backbone, hooked
+from manyview.encoders.pretrained import refuse_what_only_libraries_have
 
 WIDTHS = (96, 192, 384, 384, 192)
 POOLED = (True, True, False, False, True)  # a max-pool after convolutions 1, 2 and 5

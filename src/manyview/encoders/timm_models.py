@@ -8,8 +8,8 @@ import timm
 from timm.models.resnet import ResNet
 from torch import Tensor
 
-from manyview.encoders.published import HUB, refuse_if_unreachable, unavailable
-from manyview.encoders.stages import Backbone, Maps, hooked
+from manyview.encoders.feature_maps import Backbone, Maps, hooked
+from manyview.encoders.pretrained import HUB, refuse_if_unreachable, unavailable
 from manyview.encoders.stem import cifar_stem
 
 

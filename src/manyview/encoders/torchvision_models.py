@@ -9,8 +9,8 @@ import torch
 import torchvision.models as zoo
 from torch import nn
 
-from manyview.encoders.published import refuse_if_unreachable, unavailable
-from manyview.encoders.stages import Backbone, Reader, channels_first, grid_of_tokens, hooked
+from manyview.encoders.feature_maps import Backbone, Reader, channels_first, grid_of_tokens, hooked
+from manyview.encoders.pretrained import refuse_if_unreachable, unavailable
 from manyview.encoders.stem import cifar_stem, look_at_channels
 
 SIDE_CLASSIFIED = (zoo.GoogLeNet, zoo.Inception3)

@@ -11,8 +11,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
+from manyview.core.atomic import whole
 from manyview.encoders.encoder import Encoder, create
-from manyview.whole import whole
 
 State = dict[str, Tensor]
 Normalisation = tuple[tuple[float, ...], tuple[float, ...]]

@@ -1,11 +1,11 @@
 """HOW GOOD: what an encoder's embeddings are worth, judged with labels that training never saw."""
 
-from manyview.evaluate.features import embed, features
+from manyview.embeddings.feature_cache import Store
+from manyview.embeddings.features import embed, features
+from manyview.embeddings.model_source import Subject, subject
 from manyview.evaluate.knn import knn, knn_predict, knn_votes
 from manyview.evaluate.protocols import PROTOCOLS, evaluate
 from manyview.evaluate.results import Result
-from manyview.evaluate.store import Store
-from manyview.evaluate.subject import Subject, subject
 from manyview.evaluate.task import Task, prepare
 
 __all__ = [

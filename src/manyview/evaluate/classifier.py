@@ -12,11 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from manyview.draws import key
-from manyview.evaluate.halfway import Halfway
+from manyview.core.rng import key
+from manyview.evaluate.probe_checkpoint import Halfway
 from manyview.evaluate.scores import tops
 from manyview.evaluate.task import Score, Task
-from manyview.optim import cosine, set_lr, sgd, steps
+from manyview.training.optimizers import cosine, set_lr, sgd, steps
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -30,7 +30,7 @@ class Recipe:
     lr_head     of the classifier, if it has its own
     milestones  epochs, counted from 0, from which on the learning rate is `factor` times what it was; with none it
                 falls with a cosine
-    optimizer   one of `manyview.optim`
+    optimizer   one of `manyview.training.optimizers`
     layer       what the classifier sits on, in encoders that have such a layer; otherwise on the embedding
 
     Learning rates are set once an epoch, as all of these papers' codes do.

@@ -7,7 +7,7 @@ import statistics
 import torch
 from torch import Tensor
 
-from manyview.draws import key, order
+from manyview.core.rng import key, order
 from manyview.evaluate.classifier import named
 from manyview.evaluate.logistic import ROUGHLY, Scaling, check, fit, logits
 from manyview.evaluate.task import Score, Scores, Task

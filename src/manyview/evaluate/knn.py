@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from manyview.draws import key, order
+from manyview.core.rng import key, order
+from manyview.embeddings.neighbours import neighbours
 from manyview.evaluate.classifier import named
-from manyview.evaluate.neighbours import neighbours
 from manyview.evaluate.scores import tops
 from manyview.evaluate.task import Score, Scores, Task
 

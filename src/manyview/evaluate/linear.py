@@ -7,7 +7,7 @@ from functools import partial
 from manyview.evaluate.classifier import Recipe, chosen, linear_head
 from manyview.evaluate.probe import probe
 from manyview.evaluate.task import Scores, Task
-from manyview.optim import adam, lars
+from manyview.training.optimizers import adam, lars
 
 RECIPES: dict[str, Recipe] = {
     "moco": Recipe(

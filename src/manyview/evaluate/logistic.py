@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyview.draws import key, order
+from manyview.core.rng import key, order
 from manyview.evaluate.classifier import named
 from manyview.evaluate.scores import tops
 from manyview.evaluate.task import Score, Scores, Task

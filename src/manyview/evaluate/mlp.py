@@ -9,7 +9,7 @@ from torch import nn
 from manyview.evaluate.classifier import Recipe, chosen
 from manyview.evaluate.probe import probe
 from manyview.evaluate.task import Scores, Task
-from manyview.optim import adam
+from manyview.training.optimizers import adam
 
 RECIPES = {
     "cmc": Recipe(

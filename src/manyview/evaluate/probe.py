@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
+from manyview.core.rng import key, order
 from manyview.data.loader import SHUFFLE
-from manyview.draws import key, order
+from manyview.evaluate.backbone import Looking, check_unmoved, chosen_layer, features, frozen, looks
 from manyview.evaluate.classifier import Batches, Recipe, fit, named, seeded
-from manyview.evaluate.looking import Looking, check_unmoved, chosen_layer, features, frozen, looks
 from manyview.evaluate.task import Score, Scores, Task
 
 Head = Callable[[int, int], nn.Module]

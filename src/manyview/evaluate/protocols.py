@@ -15,6 +15,10 @@ from typing import Any
 import torch
 
 from manyview import __version__
+from manyview.config.settings import Key, keys_of, typed, unknown
+from manyview.core.writable import check_folder_for
+from manyview.embeddings.feature_cache import Store
+from manyview.embeddings.model_source import Subject, What
 from manyview.encoders.encoder import Stem
 from manyview.evaluate.fewshot import fewshot
 from manyview.evaluate.finetune import finetune
@@ -26,12 +30,8 @@ from manyview.evaluate.mlp import mlp
 from manyview.evaluate.results import Result, find, put
 from manyview.evaluate.retrieval import retrieval
 from manyview.evaluate.semi import semi
-from manyview.evaluate.store import Store
-from manyview.evaluate.subject import Subject, What
 from manyview.evaluate.supervised import supervised as supervised_baseline
 from manyview.evaluate.task import Data, Scores, Task, prepare
-from manyview.evaluate.writable import check_folder_for
-from manyview.settings import Key, keys_of, typed, unknown
 
 Protocol = Callable[..., Scores]
 PROTOCOLS: dict[str, Protocol] = {

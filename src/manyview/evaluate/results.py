@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from manyview.evaluate.subject import digest
-from manyview.evaluate.writable import writing
-from manyview.whole import whole
+from manyview.core.atomic import whole
+from manyview.core.writable import writing
+from manyview.embeddings.model_source import digest
 
 FILE = "results.json"
 MATTERS = ("protocol", "settings", "data", "seed", "subject", "version")

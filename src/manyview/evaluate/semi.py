@@ -8,8 +8,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from manyview.core.rng import key, order
 from manyview.data import Dataset, subset
-from manyview.draws import key, order
 from manyview.evaluate.finetune import finetune
 from manyview.evaluate.linear import linear
 from manyview.evaluate.task import Scores, Task

@@ -15,17 +15,17 @@ import torch
 from torch import Tensor
 
 from manyview import __version__
-from manyview.build import OWN
+from manyview.core.progress import bar
 from manyview.data import Dataset, Loader, Own, Unreadable, subset
 from manyview.data.holdout import Divided, divided, only_view
-from manyview.data.own import as_dataset
+from manyview.data.torch_dataset import as_dataset
+from manyview.embeddings.amounts import check_amounts
+from manyview.embeddings.extract import Read, embedding, extract
+from manyview.embeddings.feature_cache import PIECE, Made, Store, without
+from manyview.embeddings.model_source import ALL, REFERENCE, Subject, What, a_few, check_named, digest, run_of, subject
 from manyview.encoders.encoder import Stem
-from manyview.evaluate.amounts import check_amounts
-from manyview.evaluate.bar import bar
-from manyview.evaluate.extract import Read, embedding, extract
-from manyview.evaluate.store import PIECE, Made, Store, without
-from manyview.evaluate.subject import ALL, REFERENCE, Subject, What, a_few, check_named, digest, run_of, subject
-from manyview.run import Run
+from manyview.training.build import OWN
+from manyview.training.run import Run
 from manyview.views import Stack
 
 Split = Literal["train", "test"]

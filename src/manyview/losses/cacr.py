@@ -7,8 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from manyview.contract import Gather, Negatives, alone
-from manyview.losses.inputs import (
+from manyview.core.contract import Gather, Negatives, alone
+from manyview.losses.checks import (
     Inputs,
     Reduction,
     average,

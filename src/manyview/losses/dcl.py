@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from manyview.contract import Gather, Negatives, alone
-from manyview.losses.inputs import (
+from manyview.core.contract import Gather, Negatives, alone
+from manyview.losses.checks import (
     Inputs,
     Reduction,
     average,

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyview.contract import Gather, Negatives, alone
-from manyview.losses.inputs import Reduction, average, check_inputs, check_temperature
+from manyview.core.contract import Gather, Negatives, alone
+from manyview.losses.checks import Reduction, average, check_inputs, check_temperature
 from manyview.losses.streaming import Stream
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyview.contract import Gather, Negatives, alone
-from manyview.losses.inputs import Reduction, average, check_inputs, check_temperature
+from manyview.core.contract import Gather, Negatives, alone
+from manyview.losses.checks import Reduction, average, check_inputs, check_temperature
 from manyview.losses.streaming import Stream
 
 

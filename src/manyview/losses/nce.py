@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyview.contract import Gather, Negatives, alone
-from manyview.losses.inputs import (
+from manyview.core.contract import Gather, Negatives, alone
+from manyview.losses.checks import (
     Reduction,
     average,
     check_choice,

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from manyview.contract import Negatives, Source
-from manyview.losses.exclusion import Exclusion
-from manyview.losses.forms import Form, Pair, Softmax, Softplus, Tile
-from manyview.losses.inputs import at_least_float32, check_negatives, number
-from manyview.losses.mirror import Mirror, MirrorFunction
+from manyview.core.contract import Negatives, Source
+from manyview.losses.checks import at_least_float32, check_negatives, number
+from manyview.losses.id_mask import Exclusion
+from manyview.losses.reductions import Form, Pair, Softmax, Softplus, Tile
+from manyview.losses.symmetric import Mirror, MirrorFunction
 from manyview.losses.tiles import Keys, Span, exact, steps, tiles_of
 
 _matmul_dtype: ContextVar[torch.dtype | None] = ContextVar("matmul_dtype", default=None)

@@ -15,8 +15,8 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor
 
-from manyview.contract import Source
-from manyview.losses.exclusion import Exclusion
+from manyview.core.contract import Source
+from manyview.losses.id_mask import Exclusion
 
 TILE = 2**20  # entries: a few such float32 tiles stay in a processor's last cache
 CUDA_TILE = 2**22

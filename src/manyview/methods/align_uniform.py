@@ -6,11 +6,11 @@ from functools import partial
 
 from manyview import losses
 from manyview.encoders import Encoder, Towers, heads
+from manyview.memories import memory as against
 from manyview.methods.meetings import each_view, query_against_keys_and_queries
 from manyview.methods.method import Head, Loss, MakeNegatives, Method, Term
 from manyview.methods.moco import momentum_towers
 from manyview.methods.simclr import at_least_two
-from manyview.negatives import against
 
 
 def align_uniform(

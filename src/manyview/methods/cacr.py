@@ -6,10 +6,10 @@ from functools import partial
 
 from manyview import losses
 from manyview.encoders import Encoder, Towers, heads
+from manyview.memories import memory as against
 from manyview.methods.meetings import each_view, each_view_against_keys
 from manyview.methods.method import Head, Loss, MakeNegatives, Method, Term
 from manyview.methods.moco import momentum_towers
-from manyview.negatives import against
 
 
 def cacr(

@@ -6,9 +6,9 @@ from functools import partial
 
 from manyview import losses
 from manyview.encoders import Encoder, heads
+from manyview.memories import memory as against
 from manyview.methods.method import Head, Loss, MakeNegatives, Method
 from manyview.methods.simclr import simclr
-from manyview.negatives import against
 
 
 def hard_negative(

@@ -1,4 +1,4 @@
-"""Who meets whom in a method: the topologies of `manyview.pairs`, with negatives from wherever the method has them."""
+"""Who meets whom in a method: the topologies of `topologies.py`, with negatives from wherever the method has them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from manyview import pairs
-from manyview.contract import Negatives, Source, Triple
+from manyview.core.contract import Negatives, Source, Triple
+from manyview.memories import Against
+from manyview.methods import topologies as pairs
 from manyview.methods.method import Seen
-from manyview.negatives import Against
 
 
 def every_view(seen: Seen, against: Against) -> list[Triple]:

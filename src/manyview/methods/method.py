@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from manyview.contract import Gather, Triple, alone
+from manyview.core.contract import Gather, Triple, alone
 from manyview.encoders.towers import Towers
-from manyview.negatives import Against
+from manyview.memories import Against
 
 Loss = Callable[..., Tensor]
 Head = Callable[[int], nn.Module]

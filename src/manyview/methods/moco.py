@@ -6,9 +6,9 @@ from functools import partial
 
 from manyview import losses
 from manyview.encoders import Encoder, Towers, heads, split_batch_norm
+from manyview.memories import memory as against
 from manyview.methods.meetings import each_query_against_other_keys, query_against_keys
 from manyview.methods.method import Head, Loss, MakeNegatives, Method, Term
-from manyview.negatives import against
 
 SHUFFLE = 0  # seed of the keys' order; the step's number makes it another one each time
 

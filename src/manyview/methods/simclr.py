@@ -6,9 +6,9 @@ from functools import partial
 
 from manyview import losses
 from manyview.encoders import Encoder, Towers, heads
+from manyview.memories import memory as against
 from manyview.methods.meetings import every_view
 from manyview.methods.method import Head, Loss, MakeNegatives, Method, Term
-from manyview.negatives import against
 
 
 def simclr(

@@ -13,13 +13,13 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from manyview import build
-from manyview.config import Config
-from manyview.contract import Sample
+from manyview.config.config import Config
+from manyview.core.contract import Sample
+from manyview.core.rng import key, order
 from manyview.data import Dataset, Unreadable
 from manyview.data.dataset import Batched
 from manyview.data.selection import subset
-from manyview.draws import key, order
+from manyview.training import build
 
 DRAWN = 0x5E1EC7  # keeps this choice apart from others by the same ids
 CHUNK = 128  # images at a time

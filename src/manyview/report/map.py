@@ -10,7 +10,7 @@ from torch import Tensor
 
 from manyview.report.html import Child, Html, tag
 from manyview.report.parts import attempted, left_out, section
-from manyview.report.seen import Seen
+from manyview.report.run_embeddings import Seen
 
 SIDE, EDGE = 480, 14
 COLOURED = 10  # classes with a colour of their own, the commonest

@@ -12,11 +12,14 @@ from pathlib import Path
 import torch
 
 from manyview.comparison.outcome import Outcome
+from manyview.core.atomic import whole
+from manyview.core.writable import check_folder_for, writing
 from manyview.data import Dataset
-from manyview.evaluate.writable import check_folder_for, writing
 from manyview.report import map as maps
 from manyview.report.html import Html, data, tag, verbatim
 from manyview.report.parts import attempted, reason, sheet_style
+from manyview.report.run_embeddings import MOST, Seen, seen
+from manyview.report.run_record import Told, told
 from manyview.report.sections.classes import classes
 from manyview.report.sections.comparison import comparison, standing
 from manyview.report.sections.curves import curves
@@ -25,10 +28,7 @@ from manyview.report.sections.head import head, title
 from manyview.report.sections.scores import scores
 from manyview.report.sections.settings import configs
 from manyview.report.sections.why import why
-from manyview.report.seen import MOST, Seen, seen
-from manyview.report.told import Told, told
-from manyview.run import CONFIG, REPORT, Run
-from manyview.whole import whole
+from manyview.training.run import CONFIG, REPORT, Run
 
 IMAGES = 400
 FEWEST = 16  # images of a map

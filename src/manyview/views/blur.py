@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyview.views.look import Array
+from manyview.views.augmentation import Array
 
 REACH = 5.0  # in sigmas: a weight beyond is under 4e-6 of the middle one
 

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyview.cores import room
-from manyview.views.look import Array
+from manyview.core.parallel import room
+from manyview.views.augmentation import Array
 
 RED, GREEN, BLUE = 0.2989, 0.587, 0.114  # torchvision's weights of luma
 

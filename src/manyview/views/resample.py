@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyview.cores import room
-from manyview.views.look import Array, Look
+from manyview.core.parallel import room
+from manyview.views.augmentation import Array, Look
 
 
 def crop_batch(images: Tensor, look: Look, box: Array, flip: Array, *, unit: float = 1.0) -> Tensor:

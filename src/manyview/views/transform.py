@@ -12,8 +12,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from manyview.contract import Views
-from manyview.draws import key
+from manyview.core.contract import Views
+from manyview.core.rng import key
 
 
 class TransformStack:

@@ -3,10 +3,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from manyview.report.run_record import told
 from manyview.report.sections.curves import curves
-from manyview.report.told import told
-from manyview.run import Run
-from tests.report.test_told import copy, measured
+from manyview.training.run import Run
+from tests.report.test_run_record import copy, measured
 
 TITLES = [
     "Loss", "kNN by epoch", "kNN by time", "Alignment and uniformity", "Similarity", "Entropy of the negatives",

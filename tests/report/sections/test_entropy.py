@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from manyview.report.sections.entropy import NAME, SEEN, TITLE, entropy
-from manyview.run import Run
-from tests.report.test_told import copy, measured
+from manyview.training.run import Run
+from tests.report.test_run_record import copy, measured
 
 
 @pytest.mark.parametrize(("held_out", "title"), [(True, TITLE), (False, SEEN)])

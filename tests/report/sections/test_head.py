@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from manyview.report.run_record import told
 from manyview.report.sections.head import duration, head, summary
-from manyview.report.told import told
-from manyview.run import Run
-from tests.report.test_told import copy, measured
+from manyview.training.run import Run
+from tests.report.test_run_record import copy, measured
 
 
 def test_what_came_of_it_is_one_plain_sentence(run: Run, tmp_path: Path) -> None:

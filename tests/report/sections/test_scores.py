@@ -3,12 +3,12 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from manyview.embeddings.model_source import subject
 from manyview.evaluate.results import Result, put
-from manyview.evaluate.subject import subject
+from manyview.report.run_record import told
 from manyview.report.sections.scores import scores
-from manyview.report.told import told
-from manyview.run import Run
-from tests.report.test_told import copy, measured
+from manyview.training.run import Run
+from tests.report.test_run_record import copy, measured
 
 KNN = {"step": 0, "epoch": 0, "knn": 0.25}, {"step": 10, "epoch": 1, "knn": 0.5}
 

@@ -11,7 +11,7 @@ from manyview.report.frame import Axis
 from manyview.report.html import Child, Html, tag
 from manyview.report.map import class_name
 from manyview.report.parts import attempted, figure, section
-from manyview.report.seen import Seen
+from manyview.report.run_embeddings import Seen
 
 NEIGHBOURS = 10
 ROWS = 20  # classes that fit on a page: the commonest

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from manyview.diagnose import couplings
-from manyview.diagnose.looks import Moment
+from manyview.diagnose.view_embeddings import Moment
 from manyview.report.distribution import Values, boxes
 from manyview.report.frame import Axis
 from manyview.report.html import Html
 from manyview.report.parts import figure
-from manyview.report.seen import Seen, some
+from manyview.report.run_embeddings import Seen, some
 
 SIZES = (8, 32, 128)
 TEMPERATURE = 0.1  # for losses that have none

@@ -9,7 +9,7 @@ from manyview.report.chart import Line, lines, trail
 from manyview.report.frame import Axis
 from manyview.report.html import Html, tag
 from manyview.report.parts import figure, grid, left_out, section
-from manyview.report.told import Told
+from manyview.report.run_record import Told
 
 EPOCH = Axis("epoch", low=0.0)
 WIDE = 100.0  # times the least, from which on a curve is drawn by its logarithm

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from manyview.diagnose.entropy import T_NEG
-from manyview.diagnose.looks import Moment
 from manyview.diagnose.validation import PREFIX
+from manyview.diagnose.view_embeddings import Moment
 from manyview.report.chart import Line, Point, lines
 from manyview.report.frame import Axis
 from manyview.report.html import Html
 from manyview.report.parts import figure
-from manyview.report.seen import Seen
-from manyview.report.told import Told
+from manyview.report.run_embeddings import Seen
+from manyview.report.run_record import Told
 
 NAME = "batch_entropy"
 TITLE = "Entropy on images kept aside"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from manyview.report.html import Html, tag
 from manyview.report.map import class_name, labels_of
 from manyview.report.parts import section, thumbnail
-from manyview.report.seen import Seen
+from manyview.report.run_embeddings import Seen
 
 QUERIES = 8
 

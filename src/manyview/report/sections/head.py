@@ -12,7 +12,7 @@ import torch
 from manyview import __version__
 from manyview.report.html import Child, Html, tag
 from manyview.report.parts import copied
-from manyview.report.told import Told, short
+from manyview.report.run_record import Told, short
 
 STANDING = 6  # that are named in the first sentence
 LEVELS = {"healthy": ("good", "\N{CHECK MARK}"), "warning": ("warn", "!"), "bad": ("bad", "\N{MULTIPLICATION SIGN}")}

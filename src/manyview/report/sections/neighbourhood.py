@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from manyview.diagnose import neighbourhood
-from manyview.diagnose.looks import Moment
+from manyview.diagnose.view_embeddings import Moment
 from manyview.report.html import Html, tag
 from manyview.report.parts import figure
-from manyview.report.seen import Seen, some
+from manyview.report.run_embeddings import Seen, some
 
 RADIUS = 10.0  # of what is shown around the query, as in the paper
 HALF, EDGE = 190, 8

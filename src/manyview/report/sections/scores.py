@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from manyview.embeddings.model_source import subject
+from manyview.evaluate.evaluators import NEIGHBOURS
 from manyview.evaluate.results import Result, read
-from manyview.evaluate.scorer import NEIGHBOURS
-from manyview.evaluate.subject import subject
 from manyview.report.html import Child, Html, tag
 from manyview.report.parts import left_out, scrolled, section
-from manyview.report.told import Told
+from manyview.report.run_record import Told
 
 LETTERS = 160  # of a protocol's settings
 MOST = 8  # scores of one protocol

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from manyview.config import MACHINE, flat
+from manyview.config.config import MACHINE, flat
 from manyview.report.html import Child, Html, tag
 from manyview.report.parts import copied, scrolled, section
-from manyview.report.told import Told, settings
+from manyview.report.run_record import Told, settings
 
 
 def configs(runs: Sequence[Told]) -> Html:

@@ -11,7 +11,7 @@ from manyview.report.chart import Line, lines
 from manyview.report.frame import Axis
 from manyview.report.html import Html
 from manyview.report.parts import figure
-from manyview.report.seen import Seen
+from manyview.report.run_embeddings import Seen
 
 LEAST = 1e-6  # of the variance: below is rounding
 

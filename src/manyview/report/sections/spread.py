@@ -11,7 +11,7 @@ from manyview.report.distribution import Values, histogram
 from manyview.report.frame import Axis
 from manyview.report.html import Html
 from manyview.report.parts import figure
-from manyview.report.seen import AUGMENTED, Seen
+from manyview.report.run_embeddings import AUGMENTED, Seen
 
 
 def agreement(shown: Sequence[Seen]) -> Html:

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from manyview.diagnose import Contrasted, contrasted
 from manyview.diagnose.entropy import T_NEG
-from manyview.diagnose.looks import Looks
+from manyview.diagnose.view_embeddings import Looks
 from manyview.report.html import Html, tag, verbatim
 from manyview.report.images import Sheet, sheet, visible
 from manyview.report.parts import figure, sheet_style, thumbnail
-from manyview.report.seen import Seen
+from manyview.report.run_embeddings import Seen
 
 QUERIES = 2
 MOST = 4  # strongest and weakest negatives, as in the paper

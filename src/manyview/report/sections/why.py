@@ -7,14 +7,14 @@ from functools import partial
 
 from manyview.report.html import Html, tag
 from manyview.report.parts import attempted, left_out, section
+from manyview.report.run_embeddings import Seen
+from manyview.report.run_record import Told
 from manyview.report.sections.coupling import coupling
 from manyview.report.sections.entropy import entropy
 from manyview.report.sections.neighbourhood import around
 from manyview.report.sections.spectrum import spectra
 from manyview.report.sections.spread import agreement, variance
 from manyview.report.sections.weights import weights
-from manyview.report.seen import Seen
-from manyview.report.told import Told
 
 LEAD = "The papers' own figures, made from this page's runs. Dashed or pale is the same encoder before training."
 

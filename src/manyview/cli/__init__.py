@@ -1,0 +1,1 @@
+"""The commands of the command line, each imported when it is called."""

@@ -1,0 +1,1 @@
+"""Settings: read from signatures, recipes and flags, both strict."""

@@ -1,0 +1,73 @@
+"""Recipes: one YAML file per published setting, found by name."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from manyview.config.config import Config, flat, resolve, schema
+from manyview.config.settings import Flat, read_yaml
+from manyview.training import build
+
+HOMES = (Path(__file__).parents[1] / "recipes", Path(__file__).parents[3] / "recipes")  # installed; in the repository
+ABOUT = "about"  # the section that is for people
+SMOKE: Flat = {  # all that `--smoke` changes: data, image size, steps, batch and queue size, and no page
+    "data.name": "scenes",
+    "data.count": 256,
+    "views.size": 32,
+    "max_steps": 2,
+    "batch_size": 16,
+    "micro_batch": None,
+    "report": False,  # which takes longer than the run
+}
+
+
+class Recipe(NamedTuple):
+    """about: what it is for people: paper, command, hardware, expected result, and the encoder's parameter count."""
+
+    name: str
+    about: dict[str, Any]
+    settings: Flat
+
+
+def recipes() -> dict[str, Path]:
+    """All that come with manyview, by name."""
+    home = next((home for home in HOMES if home.is_dir()), None)
+    return {} if home is None else {path.stem: path for path in sorted(home.rglob("*.yaml"))}
+
+
+def read(name: str | Path) -> Recipe:
+    """A recipe by name, or a YAML file by path, such as a run's config.yaml."""
+    known = recipes()
+    path = known.get(str(name), Path(name))
+    if not path.is_file():
+        near = get_close_matches(str(name), known, n=3, cutoff=0.4)
+        hint = f"did you mean {' or '.join(near)}?" if near else "`manyview list recipes` names them"
+        raise ValueError(f"recipe: {str(name)!r} is neither a recipe's name nor a file; {hint}")
+    found = read_yaml(path)
+    about = found.pop(ABOUT, None) or {}
+    return Recipe(path.stem, about if isinstance(about, dict) else {"text": str(about)}, flat(found))
+
+
+def smoke(recipe: Recipe, given: Flat) -> Flat:
+    """What to put on top of a recipe to try it in seconds, after its real encoder has been found to be as it says.
+
+    given: what a person has set on top of it, which counts more.
+    """
+    expected = recipe.about.get("parameters")
+    if expected is not None:
+        found = parameters(resolve(recipe.settings, {"data.name": SMOKE["data.name"]}))  # some leave the data to a flag
+        if found != expected:
+            raise ValueError(f"{recipe.name}: its encoder has {found:,} parameters, the recipe says {expected:,}")
+    changed = {**SMOKE, "negatives.size": 64, **given}
+    there = schema({**recipe.settings, "data.name": SMOKE["data.name"], **given})
+    return {key: value for key, value in changed.items() if key in there or key in given}
+
+
+def parameters(config: Config, channels: int = 3) -> int:
+    """Of the encoder at its real size, without making it."""
+    with torch.device("meta"):
+        return sum(each.numel() for each in build.encoder(config, channels).parameters())

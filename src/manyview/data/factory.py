@@ -1,0 +1,52 @@
+"""A data set from what a person would type: a name or a path."""
+
+from __future__ import annotations
+
+import os
+from difflib import get_close_matches
+
+from manyview.data.dataset import Dataset
+from manyview.data.folder import Folder
+from manyview.data.named import NAMED, open_named
+from manyview.data.paired import open_if_paired
+from manyview.data.splits import Labels, check_folder
+
+SCENES = "scenes"
+
+
+def open_data(
+    data: str | os.PathLike[str],
+    *,
+    root: str | os.PathLike[str] | None = None,
+    split: str | None = "train",
+    labels: Labels = "auto",
+    download: bool = False,
+    count: int = 20_000,
+    size: int = 32,
+    seed: int = 0,
+) -> Dataset:
+    """A named set of `NAMED` (cifar10, stl10, ...), `scenes`, or else a folder.
+
+    A folder that holds one folder per view, one of them called rgb, image or images, opens as `Paired`, any other as
+    `Folder`. Names win over paths: write ./cifar10 for a folder of that name. `root` and `download` are for named sets,
+    `count`, `size` and `seed` for scenes.
+    """
+    text = os.fspath(data)
+    if text == SCENES:
+        from manyview.data.scenes.dataset import Scenes
+
+        return Scenes(count, size=size, seed=seed, split=split or "train")
+    if text in NAMED:
+        return open_named(text, root=root, split=split or "train", download=download)
+    if not os.path.exists(text):
+        raise FileNotFoundError(_unknown(text))
+    paired = open_if_paired(text, split, labels)
+    return Folder(text, split=split, labels=labels) if paired is None else paired
+
+
+def _unknown(text: str) -> str:
+    if os.path.dirname(text):  # a path, not a name
+        check_folder(text)
+    near = get_close_matches(text.lower(), [*NAMED, SCENES], n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"the names are {SCENES}, {', '.join(NAMED)}"
+    return f"data: {text!r} is neither a folder here nor the name of a data set; {hint}"

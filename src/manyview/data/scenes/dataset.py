@@ -1,0 +1,129 @@
+"""The data set that is always there: scenes of solids on a ground plane, rendered when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from manyview.core.contract import Sample
+from manyview.core.parallel import cores, each
+from manyview.core.rng import key
+from manyview.data.scenes.captions import captions
+from manyview.data.scenes.description import Description, describe
+from manyview.data.scenes.render import EXACT, PICTURES, render
+from manyview.data.scenes.shading import rays_per_pixel
+from manyview.data.scenes.shapes import SHAPES
+from manyview.data.scenes.stage import main_shape, stage
+
+SPLITS = ("train", "val", "test")
+VIEWS = (*PICTURES, *EXACT)
+LEAST = 64  # scenes for a thread, below which it is not worth while
+RAYS = 2**19  # at a time: enough to keep the processor busy, few enough to bound the memory
+
+
+class Scenes:
+    """`count` scenes; the class is the shape of the main object.
+
+    A scene is a function of seed, split and index alone: other counts, sizes and batches show the same one.
+
+    >>> Scenes(100, size=64)[7].views["image"].shape == (3, 64, 64)
+    >>> Scenes(views=("rgb", "depth", "flow")).batch(torch.arange(256))["depth"].shape == (256, 1, 32, 32)
+
+    image, rgb  (3, H, W) uint8, the picture under either name
+    rgb2        (3, H, W) uint8, a moment later: objects and camera have moved
+    depth       (1, H, W) float32, distance from the camera along the ray, 20 in the sky
+    normals     (3, H, W) float32, in the camera's axes right, down, forward; 0 in the sky
+    semantic    (1, H, W) uint8, 0 sky, 1 ground, 2 + class
+    instance    (1, H, W) uint8, 0 no object, 1 the main one, 2 to 4 the others
+    flow        (2, H, W) float32, pixels to the right and down, from rgb to rgb2
+    """
+
+    def __init__(
+        self,
+        count: int = 20000,
+        *,
+        size: int = 32,
+        seed: int = 0,
+        split: str = "train",
+        views: Sequence[str] = ("image",),
+    ) -> None:
+        _check(count, size, split, views)
+        self.size = size
+        self.split = split
+        self._views = tuple(views)
+        self._keys = key(seed, SPLITS.index(split), torch.arange(count))
+        self._labels = main_shape(self._keys)
+
+    @property
+    def ids(self) -> Tensor:
+        return self._keys & (2**63 - 1)
+
+    @property
+    def labels(self) -> Tensor:
+        return self._labels
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return tuple(SHAPES)
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        return self._views
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __getitem__(self, index: int) -> Sample:
+        index = self._row(index)
+        views = {name: view[0] for name, view in self.batch(torch.tensor([index])).items()}
+        return Sample(int(self.ids[index]), index, views, int(self._labels[index]))
+
+    def name(self, index: int) -> str:
+        return f"{self.split}-{self._row(index):06d}"
+
+    def batch(self, index: Tensor) -> dict[str, Tensor]:
+        """The views of many scenes, (len(index), C, H, W) each."""
+        if not len(index):
+            return {name: view[None][:0] for name, view in self[0].views.items()}
+        keys = self._keys[index]
+        chunks = keys.split(chunk_length(len(keys), self.size))
+        parts = each(lambda part: render(stage(part), self.size, self._views), chunks)
+        return {name: torch.cat([part[name] for part in parts]) for name in self._views}
+
+    def captions(self, index: Tensor) -> list[str]:
+        """An English sentence about each scene."""
+        parts = each(lambda part: captions(stage(part)), self._keys[index].split(LEAST))
+        return [text for part in parts for text in part]
+
+    def describe(self, index: int) -> Description:
+        """Caption, boxes and keypoints of one scene."""
+        row = self._row(index)
+        return describe(stage(self._keys[row : row + 1]), self.size)
+
+    def _row(self, index: int) -> int:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"index: {index} is not among the {len(self)} scenes; count= makes more")
+        return index % len(self)
+
+
+def chunk_length(count: int, size: int) -> int:
+    """Scenes to render at a time: some for every thread, but no more than the memory bound."""
+    share = -(-count // cores())
+    bound = RAYS // (len(rays_per_pixel(size)) * size**2)
+    return max(1, min(bound, max(share, LEAST)))
+
+
+def _check(count: int, size: int, split: str, views: Sequence[str]) -> None:
+    if count < 1:
+        raise ValueError(f"count: expected at least 1 scene, got {count}")
+    if size < 1:
+        raise ValueError(f"size: expected at least 1 pixel, got {size}")
+    if split not in SPLITS:
+        raise ValueError(f"split: expected one of {', '.join(SPLITS)}, got {split!r}")
+    if isinstance(views, str):
+        raise ValueError(f"views: expected a sequence of names such as ({views!r},), got the text {views!r}")
+    unknown = [view for view in views if view not in VIEWS]
+    if unknown or not views or len(set(views)) < len(views):
+        raise ValueError(f"views: expected different names among {', '.join(VIEWS)}, got {tuple(views)}")

@@ -1,0 +1,131 @@
+"""The views of a scene: a picture, and what is exact about it at the middle of each pixel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import torch
+from torch import Tensor
+
+from manyview.data.scenes.shading import picture
+from manyview.data.scenes.stage import Stage, moved
+from manyview.data.scenes.trace import (
+    FAR,
+    Surface,
+    at,
+    camera_rays,
+    column_of,
+    first_surface,
+    ground_distance,
+    look_up,
+    project,
+    scene_of,
+)
+from manyview.data.scenes.vectors import Vector, along, apply, minus, plus, square
+
+NOTHING, GROUND = 0, 1  # in the semantic mask; the shapes follow
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """What the rays through the pixels' middles meet; shared by all exact views."""
+
+    stage: Stage
+    size: int
+    direction: Vector  # (n, size * size) each
+    surface: Surface
+    ground: Tensor  # (n, size * size), distance to the ground, infinite in the sky
+
+
+def geometry(stage: Stage, size: int) -> Geometry:
+    direction = camera_rays(stage.camera, size)
+    return Geometry(stage, size, direction, first_surface(stage, direction), ground_distance(stage.camera, direction))
+
+
+def render(stage: Stage, size: int, views: Sequence[str]) -> dict[str, Tensor]:
+    """The named views, (n, C, size, size) each; only what they need is computed."""
+    exact = geometry(stage, size) if set(views) & set(EXACT) else None
+    out: dict[str, Tensor] = {}
+    for view in views:
+        if exact is not None and view in EXACT:
+            out[view] = EXACT[view](exact)
+        else:
+            out[view] = picture(moved(stage) if view == "rgb2" else stage, size)
+    return out
+
+
+def depth(g: Geometry) -> Tensor:
+    """(n, 1, H, W) float32: distance from the camera along the ray; FAR in the sky."""
+    return planes(g, [over(g, g.ground.clamp_max(FAR), g.surface.t)])
+
+
+def normals(g: Geometry) -> Tensor:
+    """(n, 3, H, W) float32 of length 1, in the camera's axes right, down, forward; 0 in the sky."""
+    upright = (g.ground < torch.inf).float()
+    axes, scene = g.stage.camera.axes, scene_of(g.surface.thing)
+    right, down, forward = (at(axis, scene) for axis in axes)
+    own = apply((right, down, forward), g.surface.normal)
+    return planes(g, [over(g, axis[2] * upright, value) for axis, value in zip(axes, own, strict=True)])
+
+
+def semantic(g: Geometry) -> Tensor:
+    """(n, 1, H, W) uint8: 0 sky, 1 ground, 2 + class for objects."""
+    shape = g.stage.objects.shape.view(-1).index_select(0, g.surface.thing)
+    ground = torch.where(g.ground < torch.inf, GROUND, NOTHING).to(torch.uint8)
+    return planes(g, [over(g, ground, (shape + GROUND + 1).to(torch.uint8))])
+
+
+def instance(g: Geometry) -> Tensor:
+    """(n, 1, H, W) uint8: 0 no object, 1 the main object, 2 and more the others."""
+    nothing = torch.zeros(g.ground.shape, dtype=torch.uint8)
+    return planes(g, [over(g, nothing, (column_of(g.surface.thing) + 1).to(torch.uint8))])
+
+
+def flow(g: Geometry) -> Tensor:
+    """(n, 2, H, W) float32: how many pixels to the right and down what is seen here has moved in the second frame."""
+    before, after = g.stage.camera, g.stage.motion.camera
+    floor = project(after, along(before.eye, g.direction, g.ground.clamp_max(FAR)), g.size)
+    sky = look_up(after, g.direction, g.size)
+    objects = project_moved(g)
+    middle = torch.arange(g.size) + 0.5
+    start = (middle.repeat(g.size), middle.repeat_interleave(g.size))
+    out = []
+    for here, far, near, own in zip(start, sky, floor, objects, strict=False):
+        still = torch.where(g.ground < torch.inf, near, far)
+        out.append(over(g, still, own).view_as(still) - here)
+    return planes(g, out)
+
+
+def project_moved(g: Geometry) -> tuple[Tensor, Tensor]:
+    """Where the second camera sees the objects' points after their motion, in pixels."""
+    objects, motion, thing = g.stage.objects, g.stage.motion, g.surface.thing
+    centre = at(objects.centre, thing)
+    spin = square(chain(*(at(line, thing) for line in motion.spin)))
+    point = plus(plus(apply(spin, minus(g.surface.point, centre)), centre), at(motion.shift, thing))
+    scene = scene_of(g.surface.thing)
+    towards = minus(point, at(motion.camera.eye, scene))
+    axes = square(chain(*(at(axis, scene) for axis in motion.camera.axes)))
+    right, down, forward = apply(axes, towards)
+    scale = 1 / (forward * motion.camera.field.view(-1).index_select(0, scene))
+    return (right * scale + 1) * (g.size / 2), (down * scale + 1) * (g.size / 2)
+
+
+def over(g: Geometry, behind: Tensor, objects: Tensor) -> Tensor:
+    """Objects' values in front of values (n, size * size)."""
+    return behind.contiguous().view(-1).index_copy(0, g.surface.ray, objects)
+
+
+def planes(g: Geometry, channels: list[Tensor]) -> Tensor:
+    return torch.stack([channel.reshape(-1, g.size, g.size) for channel in channels], 1)
+
+
+EXACT: dict[str, Callable[[Geometry], Tensor]] = {
+    "depth": depth,
+    "normals": normals,
+    "semantic": semantic,
+    "instance": instance,
+    "flow": flow,
+}
+PICTURES = ("image", "rgb", "rgb2")

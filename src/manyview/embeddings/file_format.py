@@ -1,0 +1,327 @@
+"""Embeddings in a file: the vectors, what each is of, and which encoder made them. Nothing in a file is executed."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manyview.core.atomic import whole
+from manyview.core.text import printable
+
+FORMAT = 1
+COLUMNS = ("path", "id", "label", "vector")
+DTYPES = ("float32", "float16")
+LIKE_ZIP = (1980, 1, 1, 0, 0, 0)  # the first date that zip knows: the same embeddings are the same bytes
+GROUP = 16  # pieces in a row group of Parquet
+ROWS = 8192  # of Parquet, read at a time
+
+Array = np.ndarray[Any, Any]
+Piece = Mapping[str, Array]
+Pieces = Callable[..., Iterator[Piece]]
+"""Called with the columns that are wanted, gives them piece by piece: path (n,) bytes, id (n,), label (n,), vector."""
+
+
+@dataclass(frozen=True)
+class About:
+    """What embeddings are of, and how they were made.
+
+    encoder      as a person called it: a run's folder, a name
+    network      what kind of network it is
+    weights      a check sum of it: what `manyview.embeddings.model_source.weights_of` gives
+    size         of the pictures that it saw, in pixels
+    mean, std    they were normalised by
+    view         the raw view of the data that it saw
+    data         a folder or the name of a data set, and the options that opened it
+    root         the folder that paths are relative to; None where images are not files
+    classes      the labels' names
+    fingerprint  of which images there were
+    broken       the images that could not be read, and why
+    """
+
+    encoder: str
+    network: str
+    weights: str
+    size: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    view: str
+    data: str
+    options: dict[str, Any]
+    root: str | None
+    classes: tuple[str, ...]
+    dtype: str
+    batch_size: int
+    fingerprint: str
+    version: str
+    broken: dict[str, str]
+
+    def to_json(self) -> bytes:
+        return json.dumps({"manyview_embeddings": FORMAT, **asdict(self)}, sort_keys=True).encode()
+
+    @classmethod
+    def from_json(cls, text: bytes) -> About:
+        """ValueError where it is of another kind."""
+        found = json.loads(text)
+        if not isinstance(found, dict) or found.pop("manyview_embeddings", None) != FORMAT:
+            raise ValueError(f"it does not say that it is of format {FORMAT}")
+        wrong = [field.name for field in fields(cls) if not isinstance(found.get(field.name), KINDS[field.name])]
+        lists = [name for name, kind in INSIDE.items() if not all(isinstance(each, kind) for each in found[name] or ())]
+        if wrong or lists or len(found) != len(fields(cls)):
+            raise ValueError(f"what it says of itself is damaged: {', '.join(wrong or lists or ['unknown entries'])}")
+        return cls(**{**found, **{name: tuple(found[name]) for name in ("mean", "std", "classes")}})
+
+
+KINDS: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("encoder", "network", "weights", "view", "data", "dtype", "fingerprint", "version"), str),
+    **dict.fromkeys(("mean", "std", "classes"), list),
+    **dict.fromkeys(("options", "broken"), dict),
+    **dict.fromkeys(("size", "batch_size"), int),
+    "root": (str, type(None)),
+}
+INSIDE: dict[str, type | tuple[type, ...]] = {"mean": (int, float), "std": (int, float), "classes": str}
+
+
+@dataclass(frozen=True, eq=False)
+class Embeddings:
+    """What `read` gives.
+
+    vectors  (n, d) float32 or float16; of an .npz file it stays on the disk until it is looked at
+    ids      (n,) int64, as the data set has them
+    labels   (n,) int64, -1 where there is none
+    paths    (n,) bytes as the file system has them, relative to `about.root`; else what the data set calls an image
+    """
+
+    vectors: Tensor
+    ids: Tensor
+    labels: Tensor
+    paths: Array
+    about: About
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def names(self) -> list[str]:
+        return [self.name(row) for row in range(len(self))]
+
+    def name(self, row: int) -> str:
+        """The relative path, safe to print."""
+        return printable(os.fsdecode(bytes(self.paths[row])))
+
+    def file(self, row: int) -> str | None:
+        """Where the image is, or was when it was embedded."""
+        root = self.about.root
+        return None if root is None else os.path.join(root, os.fsdecode(bytes(self.paths[row])))
+
+    def label(self, row: int) -> str:
+        """The class's name; empty where there is none."""
+        number = int(self.labels[row])
+        return printable(self.about.classes[number]) if number >= 0 else ""
+
+
+def read(path: str | Path) -> Embeddings:
+    """The embeddings in an .npz or .parquet file.
+
+    >>> embeddings = read("embeddings.npz")
+    >>> embeddings.vectors.shape, embeddings.names[0]
+    """
+    path = checked(path)
+    if not path.is_file():
+        raise ValueError(f"embeddings: there is no file {printable(str(path))}; `manyview embed` writes one")
+    try:
+        columns, about = READERS[path.suffix](path)
+        _check(columns, about)
+    except ImportError:
+        raise
+    except Exception as error:  # a file of any content raises almost anything
+        why = printable(" ".join(str(error).split()))[:200] or type(error).__name__
+        raise ValueError(f"embeddings: {printable(str(path))} is damaged or none of ours: {why}") from error
+    vectors, ids, labels = (torch.from_numpy(columns[name]) for name in ("vector", "id", "label"))
+    return Embeddings(vectors, ids, labels, columns["path"], about)
+
+
+def write(path: str | Path, about: About, pieces: Pieces) -> None:
+    """Joins pieces to one file, which appears whole or not at all, in memory for a few pieces."""
+    path = checked(path)
+    with whole(path) as draft:
+        WRITERS[path.suffix](draft, about, pieces)
+
+
+def checked(path: str | Path) -> Path:
+    """A path whose ending is one that can be read and written here."""
+    path = Path(path)
+    if path.suffix not in READERS:
+        raise ValueError(f"embeddings: expected a file that ends in .npz or .parquet, got {printable(str(path))}")
+    if path.suffix == ".parquet" and find_spec("pyarrow") is None:
+        raise ImportError('embeddings: .parquet needs pyarrow: pip install "manyview[parquet]", or choose .npz')
+    return path
+
+
+def _check(columns: Piece, about: About) -> None:
+    vectors, count = columns["vector"], len(columns["id"])
+    if vectors.ndim != 2 or not vectors.size or vectors.dtype.name not in DTYPES:
+        raise ValueError(f"vector: expected (n, d) {' or '.join(DTYPES)}, got {vectors.shape} {vectors.dtype}")
+    for name in ("id", "label"):
+        if columns[name].shape != (len(vectors),) or columns[name].dtype != np.int64:
+            raise ValueError(f"{name}: expected ({len(vectors)},) int64, got {columns[name].shape}")
+    if columns["path"].shape != (count,) or columns["path"].dtype.kind != "S":
+        raise ValueError(f"path: expected ({count},) bytes, got {columns['path'].shape} {columns['path'].dtype}")
+    labels = columns["label"]
+    if labels.min() < -1 or labels.max() >= len(about.classes):
+        raise ValueError(f"label: expected -1 to {len(about.classes) - 1}, got {labels.min()} to {labels.max()}")
+
+
+class Measured(NamedTuple):
+    images: int
+    dim: int
+    dtype: np.dtype[Any]  # of a vector
+    width: int  # of the longest path
+    text: bool  # whether all paths are UTF-8
+
+
+def _measure(pieces: Pieces) -> Measured:
+    first = next(pieces("vector"))["vector"]
+    paths = [(len(piece["path"]), piece["path"].dtype.itemsize, _is_text(piece["path"])) for piece in pieces("path")]
+    counts, widths, texts = zip(*paths, strict=True)
+    return Measured(sum(counts), first.shape[1], first.dtype, max(widths), all(texts))
+
+
+def _is_text(paths: Array) -> bool:
+    try:
+        for path in paths.tolist():
+            path.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _write_npz(draft: Path, about: About, pieces: Pieces) -> None:
+    """An uncompressed zip archive of .npy files, as `numpy.savez` writes, but never all of it in memory."""
+    found = _measure(pieces)
+    kinds: dict[str, Any] = {"path": f"|S{found.width}", "id": "<i8", "label": "<i8", "vector": found.dtype}
+    text = np.array(about.to_json())
+    with zipfile.ZipFile(draft, "w") as archive:
+        _member(archive, "about", text.dtype, (), iter([text]))
+        for name, kind in kinds.items():
+            shape = (found.images, found.dim) if name == "vector" else (found.images,)
+            _member(archive, name, np.dtype(kind), shape, (piece[name] for piece in pieces(name)))
+
+
+def _member(
+    archive: zipfile.ZipFile, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], arrays: Iterator[Array]
+) -> None:
+    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    with archive.open(zipfile.ZipInfo(f"{name}.npy", LIKE_ZIP), "w", force_zip64=True) as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        for array in arrays:
+            file.write(array.astype(dtype).tobytes())
+
+
+def _read_npz(path: Path) -> tuple[dict[str, Array], About]:
+    with zipfile.ZipFile(path) as archive:
+        missing = {f"{name}.npy" for name in ("about", *COLUMNS)} - set(archive.namelist())
+        if missing:
+            raise ValueError(f"it has no {', '.join(sorted(missing))}")
+        if any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist()):
+            raise ValueError("it is compressed; keep it as `manyview embed` wrote it")
+        about, *small = (_unpacked(archive, name) for name in ("about", *COLUMNS[:-1]))
+        vectors = _mapped(path, archive.getinfo("vector.npy"))
+    return {**dict(zip(COLUMNS, small, strict=False)), "vector": vectors}, About.from_json(about.item())
+
+
+def _unpacked(archive: zipfile.ZipFile, name: str) -> Array:
+    with archive.open(f"{name}.npy") as file:
+        array: Array = np.lib.format.read_array(file, allow_pickle=False)
+    return array
+
+
+def _mapped(path: Path, info: zipfile.ZipInfo) -> Array:
+    """A member as it lies in the file, read when it is looked at; changes of it stay in memory."""
+    with path.open("rb") as file:
+        file.seek(info.header_offset + 26)
+        lengths = file.read(4)  # of the name and of what follows it
+        start = file.tell() + int.from_bytes(lengths[:2], "little") + int.from_bytes(lengths[2:], "little")
+        file.seek(start)
+        if np.lib.format.read_magic(file) != (1, 0):
+            raise ValueError("vector: not an .npy of version 1.0")
+        shape, by_columns, dtype = np.lib.format.read_array_header_1_0(file)
+        begin = file.tell()
+    if by_columns or dtype.hasobject or begin - start + dtype.itemsize * int(np.prod(shape)) != info.file_size:
+        raise ValueError("vector: its size is not what it says")
+    return np.memmap(path, dtype, "c", begin, shape)
+
+
+def _write_parquet(draft: Path, about: About, pieces: Pieces) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    found = _measure(pieces)
+    vector = pa.list_(pa.from_numpy_dtype(found.dtype), found.dim)
+    kinds = (pa.string() if found.text else pa.binary(), pa.int64(), pa.string(), vector)
+    schema = pa.schema(list(zip(COLUMNS, kinds, strict=True)), metadata={"manyview": about.to_json()})
+    classes = np.array([*about.classes, None], dtype=object)  # the last is for -1
+    with pq.ParquetWriter(draft, schema, compression="none", use_dictionary=["label"]) as writer:
+        for piece in _grouped(pieces):
+            flat = pa.array(piece["vector"].reshape(-1))
+            writer.write_table(
+                pa.table(
+                    [
+                        pa.array(piece["path"].tolist(), pa.binary()).cast(schema.field("path").type),
+                        pa.array(piece["id"]),
+                        pa.array(classes[piece["label"]], pa.string()),
+                        pa.FixedSizeListArray.from_arrays(flat, type=vector),
+                    ],
+                    schema=schema,
+                )
+            )
+
+
+def _grouped(pieces: Pieces) -> Iterator[Piece]:
+    """Several pieces as one."""
+    every = pieces(*COLUMNS)
+    while some := list(islice(every, GROUP)):
+        yield {name: np.concatenate([piece[name] for piece in some]) for name in COLUMNS}
+
+
+def _read_parquet(path: Path) -> tuple[dict[str, Array], About]:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path, pre_buffer=False) as file:  # else all of it is held as well
+        about = About.from_json((file.schema_arrow.metadata or {}).get(b"manyview", b"null"))
+        vectors = _room(file)
+        paths, ids, labels, at = [], [], [], 0
+        number = {name: index for index, name in enumerate(about.classes)} | {None: -1}
+        for batch in file.iter_batches(ROWS, columns=list(COLUMNS)):
+            path_, id_, label, vector = (batch.column(name) for name in COLUMNS)
+            vectors[at : at + len(batch)] = vector.flatten().to_numpy().reshape(len(batch), -1)
+            paths.append(np.array([os.fsencode(each) for each in path_.to_pylist()]))
+            ids.append(id_.to_numpy(zero_copy_only=False))
+            labels.append(np.array([number[name] for name in label.to_pylist()], dtype=np.int64))
+            at += len(batch)
+    columns = {"path": np.concatenate(paths), "id": np.concatenate(ids), "label": np.concatenate(labels)}
+    return {**columns, "vector": vectors}, about
+
+
+def _room(file: Any) -> Array:
+    """For all vectors of a Parquet file."""
+    import pyarrow as pa
+
+    kind = file.schema_arrow.field("vector").type
+    if not pa.types.is_fixed_size_list(kind) or not pa.types.is_floating(kind.value_type):
+        raise ValueError(f"vector: expected lists of one length, got {kind}")
+    return np.empty((file.metadata.num_rows, kind.list_size), dtype=kind.value_type.to_pandas_dtype())
+
+
+READERS: dict[str, Callable[[Path], tuple[dict[str, Array], About]]] = {".npz": _read_npz, ".parquet": _read_parquet}
+WRITERS: dict[str, Callable[[Path, About, Pieces], None]] = {".npz": _write_npz, ".parquet": _write_parquet}

@@ -1,0 +1,216 @@
+"""`manyview search`: the images whose embeddings are nearest to a picture's."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from manyview.cli.commands import Parser
+from manyview.cli.embed import encoder_arguments, encoder_options
+from manyview.core.atomic import whole
+from manyview.core.text import printable
+from manyview.core.writable import writing
+from manyview.data import Dataset, Unreadable
+from manyview.data.factory import open_data
+from manyview.data.image import decode
+from manyview.embeddings import Embeddings, read
+from manyview.embeddings.embed import one_encoder
+from manyview.embeddings.model_source import Subject, What, weights_of
+from manyview.embeddings.neighbours import neighbours
+from manyview.embeddings.preprocess import Picture, Preprocess
+from manyview.report.contact_sheet import Tile, contact_sheet
+
+ALIKE = 1 - 1e-5  # cosine of what is the same picture but for rounding
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """An image that was found.
+
+    row         in the embeddings
+    similarity  the cosine, 1 for the same picture
+    label       its class's name; empty where there is none
+    file        where it is, if it is a file
+    """
+
+    row: int
+    name: str
+    similarity: float
+    label: str
+    file: str | None
+
+    @property
+    def duplicate(self) -> bool:
+        """Whether the encoder cannot tell it from the query."""
+        return self.similarity >= ALIKE
+
+
+def search(
+    what: What | Subject, image: Picture, embeddings: Embeddings | str | Path, top: int = 10, **encoder: Any
+) -> list[Neighbour]:
+    """The images nearest to a picture by cosine, the nearest first; exact, in pieces.
+
+    what     the encoder that made the embeddings; another one is refused
+    image    a file, a Pillow image or a uint8 tensor (C, H, W). If the file itself was embedded it is left out
+    encoder  size, weights, pretrained, stem: which one is meant, where `what` is a name
+
+    >>> for found in search("runs/dcl-photos-1a2b3c", "cat.jpg", "embeddings.npz"):
+    ...     print(found.similarity, found.name)
+    """
+    if top < 1:
+        raise ValueError(f"top: expected 1 or more images, got {top}")
+    found = embeddings if isinstance(embeddings, Embeddings) else read(embeddings)
+    query = _vector(_maker(what, found, encoder), image, found)
+    similarity, rows = neighbours(found.vectors, query, top + 1)  # one more, for the query itself
+    if not torch.isfinite(similarity).all():
+        raise ValueError("embeddings: some hold NaN or infinite numbers; embed the images anew")
+    near = sorted((-float(value), int(row)) for value, row in zip(similarity[0], rows[0], strict=True))
+    every = [_neighbour(found, row, -value) for value, row in near]
+    return [each for each in every if not _is(image, each.file)][:top]
+
+
+def picture(image: Picture, found: Sequence[Neighbour], embeddings: Embeddings) -> Image.Image:
+    """A contact sheet: the query, and its neighbours with their names, similarities and labels."""
+    rgb = _shown(image) if isinstance(image, str | Path) else _rgb(image) if isinstance(image, Tensor) else image
+    name = printable(str(image)) if isinstance(image, str | Path) else "a picture"
+    count, encoder = f"{len(embeddings):,} images of {embeddings.about.data}", embeddings.about.encoder
+    first = Tile(rgb, (f"nearest to {name}", f"among {printable(count)}", f"as {printable(encoder)} sees them"))
+    shown = zip(found, _pictures(found, embeddings), strict=True)
+    others = [_tile(number, each, seen) for number, (each, seen) in enumerate(shown, 1)]
+    return contact_sheet(first, others)
+
+
+def _tile(number: int, found: Neighbour, seen: Image.Image | None) -> Tile:
+    lines = f"{number}   {found.similarity:.4f}{_mark(found)}", found.name
+    return Tile(seen, (*lines, found.label) if found.label else lines)
+
+
+def _maker(what: What | Subject, found: Embeddings, options: dict[str, Any]) -> Subject:
+    """The encoder that made the embeddings."""
+    about = found.about
+    if isinstance(what, str) and not os.path.exists(what) and not options.get("size"):
+        options = {**options, "size": about.size}  # a name does not say at which size it looks
+    who = one_encoder(what, **options)
+    weights = weights_of(who.encoder)
+    if weights != about.weights or who.encoder.dim != found.vectors.shape[1]:
+        made = printable(f"{about.encoder} (weights {about.weights[:8]})")
+        raise ValueError(
+            f"embeddings: were made by {made}, not by {who.name} (weights {weights[:8]}); search with the encoder that "
+            "made them, or embed the images anew"
+        )
+    return who
+
+
+@torch.no_grad()
+def _vector(who: Subject, image: Picture, found: Embeddings) -> Tensor:
+    """(1, d), seen as the embedded images were."""
+    sensor = replace(who.picture, mean=found.about.mean, std=found.about.std)
+    preprocess = Preprocess(who.size, who.encoder.options["channels"], sensor)
+    encoder = copy.deepcopy(who.encoder).eval().cpu()  # a person's own stays as it is
+    x = preprocess(image).to(next(encoder.parameters()).dtype)
+    vector: Tensor = encoder(x.contiguous(memory_format=torch.channels_last)).float()
+    return vector
+
+
+def _neighbour(found: Embeddings, row: int, similarity: float) -> Neighbour:
+    return Neighbour(row, found.name(row), similarity, found.label(row), found.file(row))
+
+
+def _is(image: Picture, file: str | None) -> bool:
+    if file is None or not isinstance(image, str | Path):
+        return False
+    return os.path.exists(image) and os.path.exists(file) and os.path.samefile(image, file)
+
+
+def _pictures(found: Sequence[Neighbour], embeddings: Embeddings) -> list[Image.Image | None]:
+    """From their files, or from the data set that they are of; None where neither is there."""
+    about = embeddings.about
+    if about.root is not None:
+        return [None if each.file is None else _shown(each.file) for each in found]
+    split, root = (about.options.get(name) for name in ("split", "root"))  # no more: a file may not make us download
+    try:
+        dataset = open_data(about.data, split=split, root=root)
+        return [_of_dataset(dataset, embeddings.ids[each.row], about.view) for each in found]
+    except (ValueError, OSError, ImportError, TypeError):
+        return [None] * len(found)
+
+
+def _of_dataset(dataset: Dataset, id: Tensor, view: str) -> Image.Image | None:
+    row = (dataset.ids == id).nonzero()[:, 0].tolist()
+    try:
+        return _rgb(dataset[row[0]].views[view]) if row else None
+    except (Unreadable, KeyError):
+        return None
+
+
+def _rgb(raw: Tensor) -> Image.Image:
+    """(C, H, W) uint8 of one channel or three."""
+    return Image.fromarray(raw.expand(3, -1, -1).permute(1, 2, 0).contiguous().numpy())
+
+
+def _shown(file: str | Path) -> Image.Image | None:
+    if not os.path.isfile(file):  # nor a device, which may never end
+        return None
+    try:
+        return _rgb(decode(file))
+    except Unreadable:
+        return None
+
+
+def _mark(found: Neighbour) -> str:
+    return "   duplicate?" if found.duplicate else ""
+
+
+def command(arguments: list[str]) -> int:
+    """Bad input raises ValueError, OSError or ImportError with one line."""
+    given = _parser().parse_args(arguments)
+    to = Path(given.picture or f"nearest-{Path(given.image).stem}.png")
+    _check_picture(to, given.image, given.embeddings)
+    found = read(given.embeddings)
+    if given.root is not None:
+        if not os.path.isdir(given.root):
+            raise ValueError(f"--root: there is no folder {printable(given.root)}; give where the images are now")
+        found = replace(found, about=replace(found.about, root=os.path.abspath(given.root)))
+    near = search(given.encoder, given.image, found, given.top, **encoder_options(given))
+    print(f"nearest to {printable(given.image)} among {len(found):,} images of {printable(found.about.data)}:")
+    for number, each in enumerate(near, 1):
+        print(f"{number:>4}  {each.similarity:.4f}  {each.name}  {each.label}{_mark(each)}".rstrip())
+    if not given.no_picture:
+        sheet = picture(given.image, near, found)
+        with writing("--picture", to), whole(to) as draft, draft.open("wb") as stream:
+            sheet.save(stream, format="PNG")
+        print(f"picture {printable(str(to))}")
+    return 0
+
+
+def _check_picture(to: Path, image: str, embeddings: str) -> None:
+    if to.suffix.lower() != ".png":
+        raise ValueError(f"--picture: expected a file that ends in .png, got {printable(str(to))}")
+    if not to.parent.is_dir():
+        raise ValueError(f"--picture: there is no folder {printable(str(to.parent))}; make it first")
+    if any(_is(str(to), file) for file in (image, embeddings)):
+        raise ValueError(f"--picture: {printable(str(to))} would be overwritten; give another name")
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        "manyview search",
+        description="The embedded images nearest to IMAGE, by cosine: a list, and a picture of them.",
+    )
+    encoder_arguments(parser)
+    add = parser.add_argument
+    add("image", metavar="IMAGE", help="a file; if it was embedded itself, it is left out of what is found")
+    add("--in", dest="embeddings", required=True, metavar="FILE", help="what `manyview embed` wrote")
+    add("--top", type=int, default=10, metavar="N", help="how many (%(default)s)")
+    add("--picture", metavar="FILE", help="where the picture goes; nearest-IMAGE.png by default")
+    add("--no-picture", action="store_true", help="only the list")
+    add("--root", metavar="FOLDER", help="where the images are now, if they were moved")
+    return parser

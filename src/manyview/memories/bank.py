@@ -1,0 +1,120 @@
+"""The memory bank of CMC and instance discrimination: one vector per image."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from manyview.core.contract import Negatives
+
+
+class MemoryBank(nn.Module):
+    """A unit vector for each of `instances` images, by dense index, moving towards what the encoder says.
+
+    CMC section 3.4, and its code for what the paper leaves open: momentum 0.5, negatives drawn uniformly with
+    replacement. The start is Gaussian noise of unit length (CMC's own code does not normalise it), and an image is
+    never drawn as its own negative (CMC's code may). dtype=torch.float16 halves the memory. All of it, with NCE's Z, is
+    in the state dict.
+
+    >>> negatives = bank.negatives(index, 16384)
+    >>> loss = info_nce(z1, bank.read(index)[:, None], negatives, temperature=0.07)
+    >>> loss.backward(); optimizer.step(); bank.update(index, z2)
+    """
+
+    vectors: Tensor
+    log_partition: Tensor
+
+    def __init__(
+        self,
+        instances: int,
+        dim: int,
+        momentum: float = 0.5,
+        *,
+        dtype: torch.dtype = torch.float32,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        if instances < 2 or dim < 1:
+            raise ValueError(f"instances and dim: expected at least 2 and 1, got {instances} and {dim}")
+        if not 0 <= momentum < 1:
+            raise ValueError(f"momentum: expected a share from 0 up to below 1, got {momentum}")
+        self.momentum = momentum
+        start = torch.randn(instances, dim, generator=generator)
+        self.register_buffer("vectors", F.normalize(start, dim=1).to(dtype))
+        # ln Z of NCE, since Z itself has no room in float16; -inf before the first estimate
+        self.register_buffer("log_partition", torch.tensor(-torch.inf, dtype=torch.float64))
+
+    def extra_repr(self) -> str:
+        instances, dim = self.vectors.shape
+        return f"instances={instances}, dim={dim}, momentum={self.momentum}, dtype={self.vectors.dtype}"
+
+    @property
+    def partition(self) -> Tensor:
+        """NCE's Z, a float64 number; 0 before the first estimate."""
+        return self.log_partition.double().exp()
+
+    def read(self, index: Tensor) -> Tensor:
+        """The vectors (N, dim) of images (N,)."""
+        vectors = self.vectors[self._checked(index)]
+        return vectors.to(torch.promote_types(vectors.dtype, torch.float32))
+
+    @torch.no_grad()
+    def draw(self, index: Tensor, m: int, *, generator: torch.Generator | None = None) -> Tensor:
+        """For each image (N,), m others (N, m), uniformly and with replacement."""
+        if m < 1:
+            raise ValueError(f"m: expected at least 1 negative, got {m}")
+        own = self._checked(index)[:, None]
+        others = torch.randint(len(self.vectors) - 1, (len(index), m), device=own.device, generator=generator)
+        return others.add_(others >= own)  # skips the own index, all others stay equally likely
+
+    def negatives(
+        self, index: Tensor, m: int, *, shared: bool = False, generator: torch.Generator | None = None
+    ) -> Negatives:
+        """m drawn images for each of the N; the bank itself is not copied.
+
+        shared=True draws m images once for the whole batch: many times cheaper, and other semantics than the paper's. A
+        query whose own image is among them does not meet it.
+        """
+        if not shared:
+            return Negatives(self.vectors, index=self.draw(index, m, generator=generator))
+        drawn = torch.randint(len(self.vectors), (m,), device=self.vectors.device, generator=generator)
+        return Negatives(self.vectors[drawn], drawn, self._checked(index))
+
+    @torch.no_grad()
+    def update(self, index: Tensor, features: Tensor) -> None:
+        """vector <- unit(momentum * vector + (1 - momentum) * feature), after the loss has been computed.
+
+        With several processes give the gathered index and features, so that all banks stay the same, and start them
+        with the same generator.
+        """
+        if features.shape != (len(index), self.vectors.shape[1]):
+            expected = (len(index), self.vectors.shape[1])
+            raise ValueError(
+                f"features: expected {expected} for index {tuple(index.shape)}, got {tuple(features.shape)}"
+            )
+        mixed = self.momentum * self.read(index) + (1 - self.momentum) * features.float()
+        self.vectors[index] = F.normalize(mixed, dim=1).to(self.vectors.dtype)
+
+    @torch.no_grad()
+    def update_partition(self, estimate: Tensor, *, decay: float | None = None) -> Tensor:
+        """Keeps NCE's Z and gives it: the first batch's estimate for ever, as published, or its running mean with
+        `decay`.
+
+        Estimates come from `manyview.losses.nce_partition`. A constant Z goes stale when the bank is no longer noise
+        (CMC issue 23): decay=0.99 follows it.
+        """
+        if self.log_partition == -torch.inf:
+            self.log_partition.copy_(estimate.double().log())
+        elif decay is not None:
+            self.log_partition.copy_((decay * self.partition + (1 - decay) * estimate).log())
+        return self.partition
+
+    def _checked(self, index: Tensor) -> Tensor:
+        if index.dim() != 1 or index.dtype != torch.long:
+            raise ValueError(f"index: expected int64 (N,), got {index.dtype} {tuple(index.shape)}")
+        if len(index) and not 0 <= int(index.min()) <= int(index.max()) < len(self.vectors):
+            raise ValueError(
+                f"index: expected 0 to {len(self.vectors) - 1}, got {int(index.min())} to {int(index.max())}"
+            )
+        return index

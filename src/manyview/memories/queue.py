@@ -1,0 +1,83 @@
+"""The queue of MoCo: the keys of the last batches."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from manyview.core.contract import Negatives
+
+NO_ID = torch.iinfo(torch.int64).min  # of a key that shows no image, or none that was named
+
+
+class Queue(nn.Module):
+    """The `size` newest keys, first in, first out, for batches of any size. All of it is in the state dict.
+
+    start="noise" begins with random unit vectors, as published; start="empty" with nothing: wait until the queue is
+    `ready` before asking it for negatives.
+
+    >>> loss = info_nce(q, k[:, None], queue.negatives(ids))
+    >>> loss.backward(); optimizer.step(); queue.enqueue(k, ids)     # in this order: no key is its own negative
+    """
+
+    keys: Tensor
+    ids: Tensor
+    pointer: Tensor
+    filled: Tensor
+
+    def __init__(
+        self,
+        size: int,
+        dim: int,
+        *,
+        start: Literal["noise", "empty"] = "noise",
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        if size < 1 or dim < 1:
+            raise ValueError(f"size and dim: expected at least 1 each, got size {size} and dim {dim}")
+        if start not in ("noise", "empty"):
+            raise ValueError(f"start: expected 'noise' or 'empty', got {start!r}")
+        noise = start == "noise"
+        keys = F.normalize(torch.randn(size, dim, generator=generator), dim=1) if noise else torch.zeros(size, dim)
+        self.register_buffer("keys", keys)
+        self.register_buffer("ids", torch.full((size,), NO_ID))
+        self.register_buffer("pointer", torch.zeros((), dtype=torch.long))
+        self.register_buffer("filled", torch.tensor(size if noise else 0))
+
+    def extra_repr(self) -> str:
+        size, dim = self.keys.shape
+        return f"size={size}, dim={dim}, filled={int(self.filled)}"
+
+    @property
+    def ready(self) -> bool:
+        return int(self.filled) == len(self.keys)
+
+    def negatives(self, query_ids: Tensor | None = None, *, weight: float = 1.0) -> Negatives:
+        """All keys, not copied; with ids (N,), keys enqueued under a query's own id do not count for it."""
+        if not self.ready:
+            held = f"{int(self.filled)} of {len(self.keys)}"
+            raise ValueError(f"queue: holds {held} keys; enqueue until it is ready, then ask for negatives")
+        return Negatives(self.keys, None if query_ids is None else self.ids, query_ids, weight=weight)
+
+    @torch.no_grad()
+    def enqueue(self, keys: Tensor, ids: Tensor | None = None) -> None:
+        """Puts keys (B, dim) in the place of the oldest, as they are: a mean of keys is not made unit length again.
+
+        With several processes give the gathered keys, so that all queues stay the same, and start them with the same
+        generator.
+        """
+        size, dim = self.keys.shape
+        if keys.dim() != 2 or keys.shape[1] != dim:
+            raise ValueError(f"keys: expected (B, {dim}), got {tuple(keys.shape)}")
+        if ids is not None and ids.shape != (len(keys),):
+            raise ValueError(f"ids: expected ({len(keys)},) for keys {tuple(keys.shape)}, got {tuple(ids.shape)}")
+        new = keys[-size:]  # of a batch larger than the queue, the newest
+        where = (int(self.pointer) + len(keys) - len(new) + torch.arange(len(new), device=keys.device)) % size
+        self.keys[where] = new.to(self.keys.dtype)
+        self.ids[where] = NO_ID if ids is None else ids[-size:]
+        self.pointer.add_(len(keys)).remainder_(size)
+        self.filled.add_(len(keys)).clamp_(max=size)

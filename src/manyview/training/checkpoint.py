@@ -1,0 +1,262 @@
+"""The checkpoints of a run: written whole, found again after any accident, and by one process at a time."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import shutil
+import socket
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+from torch import Tensor, nn
+
+from manyview.core.atomic import tidy, whole
+
+State = dict[str, Any]
+FULL = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "your quota is used up",
+    errno.EFBIG: "files may not grow that large here (ulimit -f)",
+}
+STEP, EPOCH = re.compile(r"step-(\d{9,})\.pt"), re.compile(r"epoch-(\d{4,})\.pt")
+PLAIN = (int, float, bool, str, type(None), Tensor, nn.Parameter)  # what torch reads back without running code
+SEAL, PIECE = 8, 2**20  # bytes: of the check sum, and read at a time
+NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+
+
+class DiskFull(OSError):
+    """There was no room for a file. What was there before is untouched."""
+
+
+class InUse(ValueError):
+    """Another process trains in this folder."""
+
+
+class Checkpoints:
+    """The checkpoints of a run in files step-000000123.pt, the newest `keep` of them, and epoch-0020.pt for ever.
+
+    >>> kept = Checkpoints(Path("runs/first"))
+    >>> kept.save({"step": 123, "towers": towers.state_dict()}, 123)
+    >>> found = kept.latest()      # (state, path), or None; kept.damaged says what was passed over
+
+    A state is nested dicts, lists and tuples of tensors, numbers, texts and None. Reading one runs no code from it.
+    """
+
+    def __init__(self, folder: Path, *, keep: int = 2) -> None:
+        if keep < 1:
+            raise ValueError(f"keep: expected 1 or more checkpoints, got {keep}")
+        self.folder, self.keep = Path(folder), keep
+        self.damaged: list[str] = []
+
+    def save(self, state: State, step: int, *, epoch_snapshot: int | None = None) -> Path:
+        """Writes a checkpoint, under the epoch's number too if one is given, and then deletes old ones.
+
+        Files of later steps go as well: the run was taken up before them, because they are damaged or were not wanted.
+        """
+        _check(state, "state")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / f"step-{step:09d}.pt"
+        with naming_full_disk(path, self._remedy):
+            if epoch_snapshot is None:
+                _write(state, path)
+            else:  # first of all: who is killed in between goes on from an earlier step, and comes by again
+                snapshot = self.folder / f"epoch-{epoch_snapshot:04d}.pt"
+                _write(state, snapshot)
+                _also(snapshot, path)
+        up_to_now = [file for number, file in self._numbered(STEP) if number <= step]
+        for _, file in self._numbered(STEP):
+            if file not in up_to_now[: self.keep]:
+                file.unlink(missing_ok=True)
+        return path
+
+    def latest(self) -> tuple[State, Path] | None:
+        """The newest that is whole, on the CPU, and its file; None where nothing was saved yet.
+
+        Without a whole step file it is the newest epoch's. Damaged ones are passed over: `damaged` says which and why.
+        """
+        self.damaged = []
+        files = self._files()
+        for file in files:
+            try:
+                return read(file), file
+            except ValueError as error:
+                self.damaged.append(str(error))
+        if files:
+            raise ValueError(
+                f"{self.folder}: none of its {len(files)} checkpoints is whole ({self.damaged[0]}); "
+                "bring one back from a copy, or delete them to start anew"
+            )
+        return None
+
+    def tidy(self) -> list[Path]:
+        """Removes drafts of killed processes. For who holds the lock of the run."""
+        return tidy(self.folder) if self.folder.is_dir() else []
+
+    def _files(self) -> list[Path]:
+        """The newest first; an epoch's file is never newer than the step files."""
+        return [file for pattern in (STEP, EPOCH) for _, file in self._numbered(pattern)]
+
+    def _numbered(self, pattern: re.Pattern[str]) -> list[tuple[int, Path]]:
+        """The largest number first."""
+        files = self.folder.iterdir() if self.folder.is_dir() else ()
+        found = [(int(match[1]), file) for file in files if (match := pattern.fullmatch(file.name))]
+        return sorted(found, reverse=True)
+
+    def _remedy(self) -> str:
+        last = next((file for file in self._files() if _flaw(file) is None), None)
+        kept = "there is no checkpoint yet" if last is None else f"the last checkpoint {last} is whole"
+        return f"{kept}; free some space and start the same command again, which goes on from there"
+
+
+@contextmanager
+def naming_full_disk(path: Path, remedy: Callable[[], str]) -> Iterator[None]:
+    """Says in one line, as `DiskFull`, that a file or folder had no room, and what to do; other errors pass."""
+    try:
+        yield
+    except (OSError, RuntimeError, ValueError) as error:  # torch and others hide the first behind the second
+        cause = _no_room(error)
+        if cause is None:
+            raise
+        free = shutil.disk_usage(path if path.is_dir() else path.parent).free / 2**20
+        raise DiskFull(f"{path} cannot be written: {FULL[cause]}, {free:,.1f} MB are free; {remedy()}") from error
+
+
+def _no_room(error: BaseException | None) -> int | None:
+    """The number of a full disk among an error and those that led to it."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in FULL:
+            return error.errno
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _check(state: object, name: str) -> None:
+    """That what is written can be read again. Subclasses, such as numpy's floats, would be read by running code."""
+    if type(state) in (dict, OrderedDict):
+        assert isinstance(state, dict)
+        for key, value in state.items():
+            _check(key, f"a key of {name}")
+            _check(value, f"{name}[{key!r}]")
+    elif type(state) in (list, tuple):
+        assert isinstance(state, list | tuple)
+        for index, value in enumerate(state):
+            _check(value, f"{name}[{index}]")
+    elif type(state) not in PLAIN:
+        kinds = "dicts, lists and tuples of tensors, numbers, texts and None"
+        raise ValueError(f"{name}: is a {type(state).__name__}; a checkpoint holds {kinds}")
+
+
+def _write(state: State, path: Path) -> None:
+    with whole(path) as draft:
+        with draft.open("wb") as file:  # an open file, since torch's own writer loses the reason of a failure
+            torch.save(state, file)
+        _seal(draft)
+
+
+def _seal(path: Path) -> None:
+    """Ends a file of torch.save with a check sum of all before it, as the comment that a zip archive may have.
+
+    The archive's own check sums leave out its directory, where one bit can make torch read memory that nobody filled.
+    """
+    with path.open("r+b") as file:
+        file.seek(-2, os.SEEK_END)
+        file.write(SEAL.to_bytes(2, "little"))  # the last field is the length of the comment
+        length = file.tell()
+        file.write(_sum(file, length))
+
+
+def _sum(file: BinaryIO, length: int) -> bytes:
+    """CRC-32 of a file's first bytes; it is at their end afterwards."""
+    file.seek(0)
+    total = 0
+    while length > 0 and (piece := file.read(min(length, PIECE))):
+        total, length = zlib.crc32(piece, total), length - len(piece)
+    return f"{total:0{SEAL}x}".encode()
+
+
+def _also(path: Path, name: Path) -> None:
+    """The same file under a second name, which the first one's deletion does not touch."""
+    with whole(name) as draft:
+        try:
+            os.link(path, draft)
+        except OSError:  # a file system without links
+            shutil.copyfile(path, draft)
+
+
+def read(path: Path) -> State:
+    flaw = _flaw(path)
+    if flaw is not None:
+        raise ValueError(f"{path}: is damaged: {flaw}")
+    try:
+        state = torch.load(path, weights_only=True, map_location="cpu")
+    except Exception as error:  # a file of any content raises almost anything
+        raise ValueError(f"{path}: cannot be read: {_first_line(error)}") from None
+    if not isinstance(state, dict):
+        raise ValueError(f"{path}: is no checkpoint: it holds a {type(state).__name__}, not a dict")
+    return state
+
+
+def _flaw(path: Path) -> str | None:
+    """What is wrong with a file, by its check sum; None where nothing is."""
+    try:
+        with path.open("rb") as file:
+            fits = _sum(file, file.seek(0, os.SEEK_END) - SEAL) == file.read()
+    except OSError as error:
+        return _first_line(error)
+    return None if fits else "its check sum does not fit, so it was cut off or has changed since it was written"
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+_held: set[int] = set()
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keeps other processes from training in a folder, which is made if need be. A killed one leaves no lock behind.
+
+    Where the file system has no locks nobody is kept out.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+    _held.add(handle)
+    try:
+        _take(handle, folder)
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"{os.getpid()} {socket.gethostname()}".encode(), 0)
+        yield
+    finally:
+        _held.discard(handle)
+        os.close(handle)
+
+
+def _take(handle: int, folder: Path) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        process, _, host = os.pread(handle, 300, 0).decode(errors="replace").partition(" ")
+        who = f"process {process} on {host}" if host else "another process"
+        raise InUse(f"{folder} is being trained by {who}; wait for it, stop it, or give another --out") from None
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+
+
+def _let_go() -> None:
+    """A forked child, such as a worker that outlives its killed parent, has no part in the lock."""
+    while _held:
+        os.close(_held.pop())
+
+
+os.register_at_fork(after_in_child=_let_go)

@@ -1,0 +1,88 @@
+"""Starting a run: from a recipe and what a person gives on top of it to `train`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from manyview.config import recipes
+from manyview.config.config import MACHINE, Config, differences, flat, from_yaml, resolve
+from manyview.config.settings import Flat
+from manyview.data import Dataset
+from manyview.data.torch_dataset import as_dataset
+from manyview.training import build
+from manyview.training.run import CONFIG, Run
+
+if TYPE_CHECKING:
+    from torch.utils.data import Dataset as TorchDataset
+
+
+def pretrain(
+    data: str | os.PathLike[str] | Mapping[str, Any] | Dataset | TorchDataset[Any] | None = None,
+    *,
+    recipe: str | os.PathLike[str] | None = None,
+    resume: str | os.PathLike[str] | None = None,
+    **settings: Any,
+) -> Run:
+    """Learns an encoder from unlabelled images. Called again with the same settings, it goes on where it was.
+
+    data      a folder; a name such as "cifar10" or "scenes"; either with options, {"name": "scenes", "count": 5000}; or
+              a data set of your own, torch's or manyview's
+    recipe    a name of `manyview list recipes`, or a YAML file
+    resume    the folder of a run to go on with
+    settings  any key of `manyview show`; sections as dicts
+
+    >>> run = manyview.pretrain("photos", method="jcl", epochs=50, loss={"temperature": 0.1})
+    >>> encoder = manyview.load(run)
+    """
+    own = None
+    if isinstance(settings.get("out"), os.PathLike):
+        settings["out"] = os.fspath(settings["out"])
+    if isinstance(data, str | os.PathLike):
+        settings["data"] = os.fspath(data)
+    elif isinstance(data, Mapping):
+        settings["data"] = dict(data)
+    elif data is not None:
+        settings["data"], own = build.OWN, as_dataset(data)
+    if resume is not None:
+        if recipe is not None:
+            raise ValueError(f"recipe: {recipe} was given beside resume, and a run that was begun has its settings")
+        return start(resumed(Path(resume), flat(settings)), own)
+    return start(configured(recipe, flat(settings)), own)
+
+
+def configured(recipe: str | os.PathLike[str] | None, given: Flat, *, smoke: bool = False) -> Config:
+    """The settings of a run; with `smoke`, of one that takes seconds."""
+    found = recipes.Recipe("", {}, {}) if recipe is None else recipes.read(os.fspath(recipe))
+    return resolve(found.settings, recipes.smoke(found, given) if smoke else given)
+
+
+def resumed(folder: Path, given: Flat) -> Config:
+    """The settings of a run that was begun. What it computes cannot be changed any more, only where and how."""
+    path = folder / CONFIG
+    if not path.is_file():
+        raise ValueError(f"resume: {folder} is no run's folder, it has no {CONFIG}")
+    if "out" in given:
+        raise ValueError(
+            f"out: {given['out']} was given beside a run to go on with, whose folder is its own; leave it out"
+        )
+    before = from_yaml(path)
+    name = given.get("data.name", before.data["name"])  # the data may have moved; it is known by its fingerprint
+    others = {key: value for key, value in given.items() if key != "data.name"}
+    after = resolve(flat(vars(before)), {**others, "out": str(folder)})
+    after = replace(after, data={**after.data, "name": name})
+    changed = differences(before, after)
+    if changed:
+        may = ", ".join(key for key in MACHINE if key != "out")
+        raise ValueError(f"{changed[0]}: a run that was begun keeps its settings; only {may} may change")
+    return after
+
+
+def start(config: Config, own: Dataset | None = None) -> Run:
+    build.check(config)
+    from manyview.training.train import train  # the engine takes a second to import
+
+    return train(config, own)

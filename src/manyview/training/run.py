@@ -1,0 +1,82 @@
+"""A run's folder: what training left there, and the encoder that came out of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from manyview import encoders
+from manyview.config.config import Config, from_yaml
+from manyview.embeddings.preprocess import Preprocess
+from manyview.training import build
+from manyview.training.checkpoint import Checkpoints
+
+CONFIG, METRICS, ENCODER, CHECKPOINTS = "config.yaml", "metrics.jsonl", "encoder.safetensors", "checkpoints"
+REPORT = "report.html"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What `manyview.pretrain` gives back, and what the command line calls RUN: a folder.
+
+    config.yaml          all settings; `manyview pretrain --recipe config.yaml --out NEW` runs the job again
+    metrics.jsonl        what was measured, every 20 steps
+    train.log            what was said
+    checkpoints/         the last two, and the snapshots
+    encoder.safetensors  what it was all for; `manyview.load(run)`
+    """
+
+    folder: Path
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "folder", Path(self.folder))  # for those who give a text
+
+    @property
+    def config(self) -> Config:
+        return from_yaml(self.folder / CONFIG)
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl."""
+        path = self.folder / METRICS
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+    @property
+    def knn(self) -> list[tuple[int, float]]:
+        """(step, kNN accuracy), step 0 untrained; empty where the data has no labels."""
+        return [(line["step"], line["knn"]) for line in self.metrics if line.get("knn") is not None]
+
+
+def load(run: Run | str | Path) -> encoders.Encoder:
+    """The encoder of a run, in eval mode, with the preprocessing it was trained with.
+
+    >>> encoder = manyview.load("runs/dcl-photos-1a2b3c")
+    >>> encoder(encoder.preprocess("cat.jpg"))                # (1, dim)
+
+    Of a run that has not ended, the encoder of its last checkpoint.
+    """
+    folder = run.folder if isinstance(run, Run) else Path(run)
+    if not (folder / CONFIG).is_file():
+        hint = "; a file of weights is for manyview.encoders.load" if folder.is_file() else ""
+        raise ValueError(f"run: {folder} is no run's folder, it has no {CONFIG}{hint}")
+    config = from_yaml(folder / CONFIG)
+    path = folder / ENCODER
+    encoder = encoders.load(path) if path.is_file() else _of_checkpoint(folder, config)
+    picture = build.picture(config)
+    encoder.preprocess = Preprocess(encoder.options["size"], encoder.options["channels"], picture)
+    return encoder.eval()
+
+
+def _of_checkpoint(folder: Path, config: Config) -> encoders.Encoder:
+    found = Checkpoints(folder / CHECKPOINTS).latest()
+    if found is None:
+        raise ValueError(f"run: {folder} has no encoder and no checkpoint yet; train it first")
+    state, _ = found
+    with torch.random.fork_rng():  # a method is drawn from its seed, which is no business of who loads one
+        method = build.method(config, state["channels"], begun=True)
+    method.load_state_dict(state["method"])
+    return method.towers.encoder()

@@ -1,0 +1,83 @@
+"""Flags of `manyview compare` as what they mean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from manyview.cli import compare as command
+from manyview.cli import main as cli
+from manyview.comparison.outcome import Outcome, Point, Row
+
+NEEDED = ["--data", "scenes", "--methods", "simclr,dcl"]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What `compare` was called with."""
+    found: dict[str, Any] = {}
+    row = Row("simclr", (0,), 32, 2, 40, [[Point(0, 0.0, 0.1)]], {"kNN": [0.5]}, [9.0], None)
+
+    def compare(data: str, **given: Any) -> Outcome:
+        found.update(given, data=data)
+        return Outcome(Path(), data, [row], 400)
+
+    monkeypatch.setattr(command, "compare", compare)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("data", "PATH|NAME"), ("methods", "A,B,..."), ("minutes", "T"), ("seeds", "N"), ("recipe", "NAME|FILE"),
+        ("jobs", "N"), ("protocols", "A,B,..."), ("out", "FOLDER"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("text", ["--{}", "--{}=", "--{}=,"])
+def test_a_flag_without_its_value_is_refused_in_one_line(
+    asked: dict[str, Any], capsys: pytest.CaptureFixture[str], flag: str, value: str, text: str
+) -> None:
+    at = NEEDED.index(f"--{flag}") if f"--{flag}" in NEEDED else len(NEEDED)
+    assert cli.main(["compare", *NEEDED[:at], *NEEDED[at + 2 :], text.format(flag)]) == 2
+    said = capsys.readouterr().err
+    assert said == f"manyview compare: {flag}: expected a value, got none; write --{flag} {value}\n"
+    assert not asked
+
+
+def test_seeds_that_are_no_numbers_are_refused(asked: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["compare", *NEEDED, "--seeds", "x"]) == 2
+    assert capsys.readouterr().err == "manyview compare: seeds: expected a number, got 'x'\n"
+    assert not asked
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([], False),
+        (["--same-batch"], True),
+        (["--same-batch", "true"], True),
+        (["--same-batch", "Yes"], True),
+        (["--same-batch=false"], False),
+        (["--same-batch", "no"], False),
+    ],
+)
+def test_the_same_batch_is_asked_for_or_not(asked: dict[str, Any], words: list[str], expected: bool) -> None:
+    assert cli.main(["compare", *NEEDED, *words]) == 0
+    assert asked["same_batch"] is expected
+
+
+def test_any_other_answer_is_refused(asked: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["compare", *NEEDED, "--same-batch", "64"]) == 2
+    assert "same_batch: expected true or false, got '64'; write --same-batch" in capsys.readouterr().err
+    assert not asked
+
+
+def test_values_are_read_as_what_they_mean(asked: dict[str, Any]) -> None:
+    more = ["--seeds", "3,5", "--jobs", "2", "--minutes", "0.5", "--protocols", "knn, linear", "--out", "there"]
+    assert cli.main(["compare", *NEEDED, *more]) == 0
+    assert asked == {
+        "data": "scenes", "methods": ["simclr", "dcl"], "seeds": [3, 5], "jobs": 2, "minutes": 0.5, "out": "there",
+        "protocols": ["knn", "linear"], "same_batch": False,
+    }  # fmt: skip

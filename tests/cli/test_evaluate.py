@@ -1,0 +1,174 @@
+"""`manyview evaluate`: the table, where results go, settings as flags, and one line for what is wrong."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from manyview.cli import main as cli
+from manyview.cli.evaluate import report
+from manyview.encoders import save
+from manyview.evaluate.results import read
+from manyview.evaluate.task import Task
+from tests import tiny
+from tests.evaluate import runs
+from tests.evaluate.pictures import encoder
+from tests.evaluate.test_results import ONE
+
+SCENES = ["--data", "scenes", "--data.count", "40", "--data.size", "16"]
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MANYVIEW_CACHE", str(tmp_path / "cache"))
+
+
+def evaluate(*words: object) -> int:
+    return cli.main(["evaluate", *map(str, words)])
+
+
+def test_a_run_is_judged_on_its_own_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = runs.made(tmp_path / "run")
+    assert evaluate(run.folder, "--knn.k", 5, "--linear-fast.cs", "0.01,0.1") == 0
+    out = capsys.readouterr().out
+    assert "49 images to learn from, 5 kept aside, 2 classes" in out
+    assert "protocol" in out
+    assert "untrained" in out
+    assert f"wrote {run.folder / 'results.json'}" in out
+    found = {each.protocol: each for each in read(run.folder)}
+    assert found["knn"].settings["k"] == 5
+    assert found["linear-fast"].settings["cs"] == [0.01, 0.1]
+    assert evaluate("--knn.k=5", run.folder, "--protocols", "knn") == 0
+    again = capsys.readouterr()
+    assert "knn: computed on" in again.err
+    assert again.out.count("knn (k 5, temperature 0.1)") == 1
+
+
+def test_an_encoder_by_name_says_that_it_is_untrained_and_has_a_folder_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert evaluate("patchnet", *SCENES, "--protocols", "retrieval", "--seed", 2, "--no-cache") == 0
+    out = capsys.readouterr().out
+    assert "its weights are drawn, not learnt: give --pretrained, or --weights FILE" in out
+    assert "40 images to learn from, 40 in its test split, 10 classes" in out
+    assert [each.seed for each in read(tmp_path / "evaluations" / "patchnet")] == [2]
+    assert not (tmp_path / "cache").exists()
+
+
+def test_weights_of_a_file_and_a_cache_of_ones_own(tmp_path: Path) -> None:
+    save(encoder(), tmp_path / "mine.safetensors")
+    assert evaluate("mine.safetensors", *SCENES, "--protocols", "knn", "--cache", tmp_path / "kept") == 0
+    assert len(read(tmp_path / "evaluations" / "mine")) == 1
+    assert len(list((tmp_path / "kept").iterdir())) == 4  # trained and untrained, to learn from and to test on
+
+
+def test_transfer_is_judging_on_other_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = runs.made(tmp_path / "run")
+    for name, count in (("cats", 60), ("dogs", 80)):
+        tiny.pictures(tmp_path / name, count, classes=3, flat=True)
+    assert evaluate(run.folder, "--on", "cats,dogs", "--protocols", "knn", "--knn.k", 3, "--data.split", "train") == 0
+    assert [each.data["name"] for each in read(run.folder)] == ["cats", "dogs"]
+    out = capsys.readouterr().out
+    assert "cats: 54 images to learn from, 6 kept aside, 3 classes" in out
+    assert "dogs: 72 images to learn from, 8 kept aside, 3 classes" in out
+
+
+def test_the_table_tells_gains_in_points_and_what_there_is_no_room_for() -> None:
+    data = {"name": "scenes", "train": 10, "test": 10, "classes": 9, "aside": False}
+    judged = {"name": "a", "encoder": "patchnet", "size": 32, "trained": True}
+    result = replace(ONE, settings={"k": 20}, data=data, subject=judged)
+    told = report([result, replace(result, scores=dict.fromkeys(map(str, range(15)), 0.5))]).splitlines()
+    assert told[-1].split() == ["3", "more", "in", "results.json"]
+    row = next(line for line in told if line.startswith("knn"))
+    assert row.split()[-4:] == ["top1", "50.0%", "10.0%", "+40.0"]
+
+
+def test_results_with_and_without_the_supervised_network_are_one_table() -> None:
+    data = {"name": "scenes", "train": 10, "test": 10, "classes": 9, "aside": False}
+    judged = {"name": "a", "encoder": "patchnet", "size": 32, "trained": True}
+    one = replace(ONE, data=data, subject=judged, scores={"top1": 0.5})
+    both = [replace(one, supervised={"top1": 0.8}), replace(one, protocol="linear-fast")]
+    for results in (both, both[::-1]):
+        told = report(results).splitlines()
+        assert next(line for line in told if line.startswith("knn")).endswith("80.0%")
+        assert next(line for line in told if line.startswith("linear-fast")).endswith("+40.0")
+        assert sum(line.endswith("supervised") for line in told) == 1
+
+
+def test_help_names_the_settings_of_all_protocols(capsys: pytest.CaptureFixture[str]) -> None:
+    assert evaluate("--help") == 0
+    out = " ".join(capsys.readouterr().out.split())
+    for flag in (
+        "--knn.k",
+        "--linear-fast.held-out",
+        "--fewshot.shots",
+        "--linear.recipe",
+        "--supervised.epochs",
+        "--no-cache",
+    ):
+        assert flag in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "give a run's folder, or an encoder"),
+        (["patchnet"], "data: is needed; give --data"),
+        (["patchnet", *SCENES, "--knn.q", "3"], "knn.q: there is no such setting"),
+        (["patchnet", *SCENES, "--mlp.lr", "3"], "there is no protocol 'mlp' in --protocols knn,linear-fast"),
+        (["patchnet", *SCENES[:2], "--data.size", "x"], "data.size: expected a whole number"),
+        (["patchnet", *SCENES, "--data.root", "x"], "data.root: there is no such setting"),
+        (["patchnet", *SCENES, "--on", "scenes"], "--on: is instead of --data"),
+        (["patchnet", "--data.count", "3"], "--data.count: give --data too"),
+        (["patchnet", "extra", *SCENES], "unrecognized arguments: extra"),
+        (["patchnet", *SCENES, "--size", "big"], "argument --size: invalid int value"),
+        (["patchnet", *SCENES, "--device", "tpu9"], "device: expected auto, cpu or cuda, got 'tpu9'"),
+        (["patchnet", *SCENES, "--knn.k", "41"], "k: expected 1 to the 40 vectors"),
+        (["resnet18"], "there is no run, file or encoder named 'resnet18'; nearest: timm/resnet18"),
+        (["patchnet", *SCENES, "--batch-size", "0"], "batch_size: expected 1 or more images, got 0"),
+        (["patchnet", *SCENES, "--workers", "-2"], "workers: expected 0 or more, got -2"),
+        (["patchnet", *SCENES, "--seed", "-1"], "seed: expected a number from 0 to 2^63 - 1, got -1"),
+        (["patchnet", *SCENES, "--size", "0"], "size: expected a whole number from 1 to"),
+        (["patchnet", *SCENES, "--protocols", ""], "protocols: none is named; there are knn"),
+        (["patchnet", *SCENES, "--knn.kk", "3"], "knn.kk: there is no such setting; knn protocol takes k, temperature"),
+        (["nothing/here", *SCENES], "encoder: there is no run, file or encoder named 'nothing/here'"),
+    ],
+)
+def test_what_is_wrong_is_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert evaluate(*words) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_an_out_that_is_a_file_is_refused_before_the_encoder_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Task, "features", None)
+    (tmp_path / "file.txt").touch()
+    for out in ("file.txt", "file.txt/below"):
+        assert evaluate("patchnet", *SCENES, "--out", out) == 2
+        error = capsys.readouterr().err
+        assert f"out: {out} cannot be written to: {tmp_path / 'file.txt'} is no folder; give another" in error
+        assert error.count("\n") == 1
+
+
+def test_a_cache_that_cannot_be_written_to_is_one_line_of_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file.txt").touch()
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        assert evaluate("patchnet", *SCENES, "--protocols", "retrieval", "--cache", "file.txt") == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("warning: features are not kept: file.txt")
+
+
+def test_data_without_labels_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tiny.pictures(tmp_path / "plain", 30)
+    assert evaluate("patchnet", "--data", "plain") == 2
+    assert "data: plain has no labels to judge by" in capsys.readouterr().err

@@ -1,0 +1,148 @@
+"""What a comparison says before and after its runs, which here take no time."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from manyview.cli import main as cli
+from manyview.comparison import compare as comparing
+from manyview.comparison.outcome import OUTCOME, Outcome
+from manyview.comparison.plan import Entry
+from manyview.config.config import to_yaml
+from manyview.embeddings.feature_cache import Store
+from manyview.training.run import CONFIG, METRICS
+from tests.tiny import noise
+
+IMAGES = 49  # to learn from, in `noise`
+Compare = Callable[..., Outcome]
+
+
+def trained(runs: Sequence[Entry], jobs: int, say: Callable[[str], None]) -> list[Entry]:
+    """In place of `race`: what runs of two epochs leave."""
+    for entry in runs:
+        steps = IMAGES // entry.config.batch_size
+        lines = [{"step": n * steps, "epoch": n, "seconds": float(n), "knn": 0.5 + n / 10} for n in range(3)]
+        entry.folder.mkdir(parents=True)
+        (entry.folder / CONFIG).write_text(to_yaml(entry.config))
+        (entry.folder / METRICS).write_text("\n".join(map(json.dumps, lines)))
+    return []
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def compare(tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch) -> Compare:
+    monkeypatch.setattr(comparing, "race", trained)
+    monkeypatch.setattr(comparing, "_report", lambda found, say: None)
+    monkeypatch.setenv("MANYVIEW_CACHE", str(tmp_path / "cache"))
+
+    def compared(methods: Sequence[str], **given: Any) -> Outcome:
+        usual = {"epochs": 2, "batch_size": 8, "seeds": 1, "out": tmp_path / "out", "say": said.append}
+        return comparing.compare(noise(), methods, **{**usual, **given})
+
+    return compared
+
+
+def test_a_fair_comparison_warns_of_nothing(compare: Compare, said: list[str]) -> None:
+    found = compare(["simclr", "cacr"])  # batches of 8 and of 3 see 48 images
+    assert said == []
+    assert found.also == ""
+    assert "images seen" not in found.titles
+
+
+def test_settings_that_differ_by_recipe_are_said_once_and_kept(
+    compare: Compare, said: list[str], tmp_path: Path
+) -> None:
+    for method, rate in (("dcl", 0.03), ("simclr", 0.06)):
+        (tmp_path / f"{method}.yaml").write_text(f"optimizer: {{name: sgd, lr: {rate}}}\n")
+    found = compare(["dcl", "simclr"], recipe=str(tmp_path / "{method}.yaml"), seeds=2)
+    assert said == ["the methods differ also in: optimizer.lr (dcl 0.03, simclr 0.06)"]
+    assert found.table().endswith("\n\nThe methods differ also in: optimizer.lr (dcl 0.03, simclr 0.06).")
+    written = json.loads((tmp_path / "out" / OUTCOME).read_text())
+    assert written["unlike"] == {"optimizer.lr": {"dcl": 0.03, "simclr": 0.06}}
+
+
+def test_recipes_with_other_views_are_refused_before_any_training(compare: Compare, tmp_path: Path) -> None:
+    for method, size in (("dcl", 24), ("simclr", 32)):
+        (tmp_path / f"{method}.yaml").write_text(f"views: {{size: {size}}}\n")
+    with pytest.raises(ValueError, match=r"^views.size: dcl has 24, simclr has 32; .* give --views.size for all$"):
+        compare(["dcl", "simclr"], recipe=str(tmp_path / "{method}.yaml"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_views_that_come_to_the_same_on_these_images_are_not_refused(compare: Compare, tmp_path: Path) -> None:
+    (tmp_path / "dcl.yaml").write_text("views: {size: 32, stack: custom}\n")
+    (tmp_path / "simclr.yaml").write_text("views: auto\n")
+    assert compare(["dcl", "simclr"], recipe=str(tmp_path / "{method}.yaml")).unlike == {}
+
+
+def test_batches_that_leave_out_many_images_are_warned_of_and_the_table_has_the_images(
+    compare: Compare, said: list[str]
+) -> None:
+    found = compare(["simclr", "cacr"], batch_size=20)
+    (warning,) = said
+    assert "of 49 images an epoch has simclr 40, cacr 48" in warning
+    assert "smaller --batch-size" in warning
+    assert [found.cells(row)[2] for row in found.rows] == ["80", "96"]
+    assert found.titles[2] == "images seen"
+
+
+def test_a_protocol_that_there_is_not_is_refused_before_any_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(comparing, "race", lambda *given: pytest.fail("it has trained"))
+    words = ["--data", str(noise()), "--methods", "simclr,dcl", "--seeds", "1", "--out", str(tmp_path / "out")]
+    assert cli.main(["compare", *words, "--protocols", "lineer"]) == 2
+    assert "there is none named 'lineer'; did you mean 'linear'?" in capsys.readouterr().err
+
+
+def test_an_evaluation_that_fails_costs_that_score_alone(
+    compare: Compare, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def evaluate(folder: Path, data: None, protocols: list[str], **given: Any) -> list[SimpleNamespace]:
+        assert isinstance(given["store"], Store)  # so that what is interrupted goes on
+        if (folder.name, protocols) == ("dcl-1", ["linear"]):
+            raise ValueError("data: has one class only;\njudging needs two or more")
+        return [SimpleNamespace(scores={"top1": 0.7, "top5": 0.9})]
+
+    monkeypatch.setattr(comparing, "evaluate", evaluate)
+    found = compare(["simclr", "dcl"], seeds=2, protocols=["linear", "mlp"])
+    assert said == ["dcl, seed 1: linear is left out: data: has one class only; judging needs two or more"]
+    assert [list(row.scores) for row in found.rows] == [["kNN", "linear", "mlp"], ["kNN", "mlp"]]
+    assert found.scores == ["kNN", "mlp"]
+    assert found.failed == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"batch_size": 500}, "batch_size: 500 images a step of simclr are more than the 49 there are"),
+        ({"encoder": "timm/resnet5000"}, "encoder.name: there is no encoder 'timm/resnet5000'"),
+        ({"encoder": "torchvision/alexnet", "views.size": 8}, "views.size: torchvision/alexnet cannot look at 8 x 8"),
+        ({"precision": "fp16", "device": "cpu"}, "precision: fp16 needs a GPU"),
+        ({"minutes": float("inf"), "epochs": None}, "minutes: expected a time above 0, got inf"),
+        ({"minutes": 1.0}, "minutes: 1 and epochs 2 are both given"),
+    ],
+    ids=str,
+)
+def test_what_every_run_would_be_refused_for_is_refused_before_any_training(
+    given: dict[str, Any], reason: str, compare: Compare, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(reason)):
+        compare(["simclr", "dcl"], **given)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_method_that_there_is_not_comes_with_the_nearest(compare: Compare) -> None:
+    with pytest.raises(ValueError, match="there is no method 'simclrr'; did you mean 'simclr'"):
+        compare(["dcl", "simclrr"])

@@ -1,0 +1,137 @@
+"""Real comparisons of a second: what is done is kept, and what fails says so."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from manyview.cli import main as cli
+from manyview.comparison.outcome import OUTCOME
+from manyview.training.run import Run
+from tests.tiny import SETTINGS, flags, pictures
+
+METHODS = ["--methods", "simclr,cacr", "--seeds", "1"]
+
+
+def compare(out: Path, *more: str) -> int:
+    return cli.main(["compare", *flags(out=out), *METHODS, *more])
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("comparison")
+    assert compare(out, "--jobs", "2") == 0
+    return out
+
+
+def test_a_comparison_leaves_every_run_and_its_outcome(compared: Path) -> None:
+    rows = json.loads((compared / OUTCOME).read_text())["rows"]
+    assert [row["method"] for row in rows] == ["simclr", "cacr"]
+    assert [row["batch_size"] for row in rows] == [8, 3]  # 16 views of five a picture
+    for row in rows:
+        run = Run(compared / f"{row['method']}-0")
+        assert row["scores"]["kNN"] == [run.knn[-1][1]]
+        assert [point[2] for point in row["curves"][0]] == [score for _, score in run.knn]
+        assert row["memory"] > 50 << 20
+
+
+def test_called_again_it_only_tells(compared: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {path: path.stat().st_mtime_ns for path in compared.glob("*-0/encoder.safetensors")}
+    assert compare(compared) == 0
+    assert "2 of 2 runs are done already" in (said := capsys.readouterr().out)
+    assert "| cacr | 3 x 5 |" in said
+    assert len(before) == 2
+    assert all(path.stat().st_mtime_ns == then for path, then in before.items())
+
+
+def test_other_settings_in_the_same_folder_are_refused(compared: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert compare(compared, "--weight-decay", "0.5") == 2
+    assert "optimizer.weight_decay" in capsys.readouterr().err
+
+
+def test_other_images_in_the_same_folder_are_refused(
+    compared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = pictures(tmp_path / "data", 54, classes=2, flat=True)  # of the same names
+    assert cli.main(["compare", *flags(out=compared, data=other), *METHODS]) == 2
+    assert "comparison on other images" in capsys.readouterr().err
+
+
+def test_its_page_compares_the_methods(compared: Path) -> None:
+    page = (compared / "report.html").read_text()
+    assert 'id="comparison"' in page
+    assert "kNN by time" in page
+    assert "against simclr" in page
+
+
+def test_what_fails_is_left_out_and_the_others_go_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "simclr-0").write_text("a file where its folder should be")
+    assert compare(tmp_path) == 1
+    said = capfd.readouterr()
+    assert "simclr, seed 0 has failed" in said.out
+    assert "left out: simclr, seed 0" in said.err
+    assert "| cacr | 3 x 5 |" in said.out
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--jobs", "0"], "jobs: expected 1 or more"),
+        (["--minutes", "1"], "minutes: 1 and epochs 2 are both given"),
+        (["--batch-siz", "4"], "did you mean 'batch_size'"),
+        (["--knn-every", "0"], "no kNN"),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path: Path, more: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert compare(tmp_path, *more) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert len(said.splitlines()) == 1
+
+
+def test_what_is_needed_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["compare", "--data", "scenes"]) == 2
+    assert "methods: is needed" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stopped_halfway_it_goes_on(tmp_path: Path, number: signal.Signals) -> None:
+    """Ctrl-C, or a cluster's signal to the first process alone, in the second run.
+
+    The first is kept, the second goes on, and the end is that of a comparison never stopped.
+    """
+    settings = [*flags(out=tmp_path, **{**SETTINGS, "epochs": "30"}), *METHODS]
+    command = [sys.executable, "-m", "manyview", "compare", *settings]
+    process = subprocess.Popen(command, start_new_session=True)
+    second = tmp_path / "cacr-0" / "metrics.jsonl"
+    while not second.is_file() or len(second.read_text().splitlines()) < 3:
+        assert process.poll() is None
+        time.sleep(0.05)
+    os.killpg(process.pid, number) if number == signal.SIGINT else process.terminate()
+    assert process.wait(60) == 130
+    assert not (tmp_path / "cacr-0" / "encoder.safetensors").exists()
+    assert subprocess.run(command).returncode == 0
+    alone = tmp_path / "alone"
+    same = [str(alone) if word == str(tmp_path) else word for word in settings]
+    assert subprocess.run([sys.executable, "-m", "manyview", "compare", *same]).returncode == 0
+    for name in ("simclr-0", "cacr-0"):
+        ends = [(folder / name / "encoder.safetensors").read_bytes() for folder in (tmp_path, alone)]
+        assert ends[0] == ends[1]
+
+
+@pytest.mark.slow
+def test_in_equal_time_the_faster_gets_more_epochs(tmp_path: Path) -> None:
+    more = [word for word in flags(out=tmp_path) if word not in ("--epochs", "2")]
+    assert cli.main(["compare", *more, *METHODS, "--minutes", "0.05"]) == 0
+    measured = json.loads((tmp_path / "plan.json").read_text())["epochs"]
+    epochs = {method: each["epochs"] for method, each in measured.items()}
+    assert epochs["simclr"] > epochs["cacr"] > 0  # two views of a picture against five
+    assert Run(tmp_path / "simclr-0").config.epochs == epochs["simclr"]

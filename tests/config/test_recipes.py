@@ -1,0 +1,268 @@
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from functools import cache
+from importlib.machinery import PathFinder
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from jsonargparse import ArgumentParser
+
+from manyview.config import recipes as module
+from manyview.config.config import part, read_flags, resolve, schema
+from manyview.config.recipes import HOMES, Recipe, parameters, read, recipes, smoke
+from manyview.config.settings import REQUIRED, Flat
+from manyview.training import build
+from manyview.training.launch import configured, start
+
+OWN = ("demo",)  # written for this package, not after a paper
+NAMES = tuple(recipes())
+PUBLISHED = [name for name in NAMES if name not in OWN and not name.startswith("cifar10-cpu-")]
+HCL = [name for name in PUBLISHED if re.fullmatch("(?!dcl).*-(cifar10|cifar100|stl10)-resnet50", name)]  # its set-up
+CHEAP = ["cifar10-cpu-jcl", "cifar10-cpu-cacr", "cifar10-cpu-align_uniform"]
+QUIET: Flat = {"quiet": True, "loggers": (), "knn_every": 0, "device": "cpu", "workers": 0}
+KNOWN = {  # parameters without classifier or head, from the libraries and from the authors' code less its 128-d layer
+    ("torchvision/resnet50", None, 224): 23_508_032,
+    ("torchvision/resnet18", None, 224): 11_176_512,
+    ("torchvision/resnet50", "cifar", 32): 23_508_032 - 64 * 3 * (7 * 7 - 3 * 3),
+    ("torchvision/resnet18", "cifar", 32): 11_176_512 - 64 * 3 * (7 * 7 - 3 * 3),
+    ("small_alexnet", None, 32): 27_221_088 - (4096 * 128 + 128),
+    ("small_alexnet", None, 64): 58_678_368 - (4096 * 128 + 128),
+}
+
+
+@cache
+def recipe(name: str) -> Recipe:
+    return read(name)
+
+
+def flags_of(name: str) -> tuple[str, Flat]:
+    """The recipe that a recipe's command names, and the settings it gives."""
+    words = shlex.split(recipe(name).about["command"])
+    given = read_flags(words[words.index("pretrain") + 1 :])
+    return given.pop("recipe"), given
+
+
+def needed(name: str) -> Flat:
+    """What the recipe leaves to a flag."""
+    return {} if "data.name" in recipe(name).settings else {"data.name": "DIR"}
+
+
+@cache
+def parser(hint: Any) -> ArgumentParser:
+    made = ArgumentParser(exit_on_error=False, add_help=False)
+    made.add_argument("--value", type=hint)
+    return made
+
+
+def test_there_are_recipes_and_no_two_have_the_same_name() -> None:
+    home = next(home for home in HOMES if home.is_dir())
+    assert len(NAMES) > 80
+    assert max(Counter(path.stem for path in home.rglob("*.yaml")).values()) == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_setting_exists_and_has_its_type(name: str) -> None:
+    settings = {**recipe(name).settings, **needed(name)}
+    keys = schema(settings)
+    assert sorted(set(settings) - set(keys)) == []
+    assert [key for key, each in keys.items() if each.default is REQUIRED and key not in settings] == []
+    for key, value in settings.items():
+        assert parser(keys[key].type).parse_object({"value": value}).value is not None
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_recipe_tells_what_it_is_and_what_to_expect(name: str) -> None:
+    about = recipe(name).about
+    texts = [about[key] for key in ("title", "paper", "command", "hardware", "expected", "evaluation")]
+    assert all(isinstance(text, str) and text for text in texts)
+    assert isinstance(about["parameters"], int)
+    assert "\n" not in about["title"]
+    assert len(about["title"]) <= 100
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in OWN])
+def test_its_command_names_the_recipe_and_gives_settings_that_exist(name: str) -> None:
+    named, given = flags_of(name)
+    assert named == name
+    assert "data.name" in {**recipe(name).settings, **given}
+    assert set(given) <= set(schema({**recipe(name).settings, **given}))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_flags_of_its_sweep_exist_and_change_the_recipe(name: str) -> None:
+    settings = {**recipe(name).settings, **needed(name)}
+    for flags, published in recipe(name).about.get("sweep", {}).items():
+        given = read_flags(shlex.split(flags))
+        assert given
+        assert set(given) <= set(schema({**settings, **given}))
+        assert published
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_batch_falls_into_equal_parts_for_the_processes_of_its_command(name: str) -> None:
+    found = re.search(r"--nproc-per-node (\d+)", recipe(name).about["command"])
+    groups = (int(found[1]) if found else 1) * recipe(name).settings.get("method.splits", 1)
+    assert recipe(name).settings["batch_size"] % groups == 0
+    assert recipe(name).settings["batch_size"] // groups >= 16
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_numbers_have_their_source_beside_them(name: str) -> None:
+    lines = recipes()[name].read_text(encoding="utf-8").splitlines()
+    numbers = r"\s*(lr|weight_decay|epochs|batch_size|temperature|t_pos|t_neg|strength|keys|size): [\d.]+"
+    bare = [
+        line
+        for before, line in pairwise(lines)
+        if re.match(numbers, line) and " # " not in line and not before.strip().startswith("#")
+    ]
+    assert bare == []
+
+
+def test_encoders_have_as_many_parameters_as_their_recipes_say() -> None:
+    said: dict[tuple[Any, ...], set[int]] = {}
+    example: dict[tuple[Any, ...], str] = {}
+    for name in NAMES:
+        if "parameters" in recipe(name).about:
+            settings = recipe(name).settings
+            network = (settings["encoder.name"], settings.get("encoder.stem"), settings["views.size"])
+            said.setdefault(network, set()).add(recipe(name).about["parameters"])
+            example[network] = name
+    assert set(KNOWN) <= set(said)
+    for network, counts in said.items():
+        settings = recipe(example[network]).settings
+        kept = {key: value for key, value in settings.items() if key == "views.size" or key.startswith("encoder.")}
+        found = parameters(resolve(kept, {"data.name": "scenes"}))
+        assert counts == {found}
+        assert KNOWN.get(network, found) == found
+
+
+ALGORITHM_1 = {  # CACR, appendix C.1: mean and deviation of the pictures of each data set
+    "cifar10": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
+    "cifar100": ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
+    "stl10": ((0.4409, 0.4279, 0.3868), (0.2683, 0.2610, 0.2687)),
+}
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "-alexnet" in name])
+def test_small_alexnet_sees_and_begins_as_published(name: str) -> None:
+    config = resolve(recipe(name).settings, {})
+    picture = build.picture(config)
+    assert (picture.mean, picture.std) == ALGORITHM_1[config.data["name"]]
+    fc8 = part(config, "head")(512)
+    torch.testing.assert_close(float(fc8.weight.detach().std()), 0.02, rtol=0.02, atol=0)
+    assert not fc8.bias.any()
+
+
+@pytest.mark.parametrize("name", HCL)
+def test_hcls_set_up_has_its_statistics_and_head(name: str) -> None:
+    config = resolve(recipe(name).settings, {})
+    picture = build.picture(config)
+    assert (picture.mean, picture.std) == ALGORITHM_1["cifar10"]  # of every data set
+    with torch.device("meta"):
+        head = part(config, "head")(2048)
+    assert [type(each).__name__ for each in head] == ["Linear", "BatchNorm1d", "ReLU", "Linear"]
+    assert [tuple(each.weight.shape) for each in (head[0], head[3])] == [(512, 2048), (128, 512)]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if re.match("cacr-k[14]-.*-alexnet$", name)])
+def test_the_rbf_cost_is_published_for_the_t_neg_of_its_table(name: str) -> None:
+    ((flags, published),) = ((a, b) for a, b in recipe(name).about["sweep"].items() if "--loss.cost rbf" in a)
+    if name == "cacr-k1-stl10-alexnet":
+        assert "unknown" in published
+    else:
+        config = resolve(recipe(name).settings, read_flags(shlex.split(flags)))
+        assert config.loss["t_neg"] == 2.0  # Table 20's Euclidean scores are Table 13's for it
+
+
+def test_counting_parameters_makes_no_weights() -> None:
+    network = build.encoder
+    devices: set[str] = set()
+
+    def spied(*arguments: Any) -> Any:
+        made = network(*arguments)
+        devices.update(each.device.type for each in made.parameters())
+        return made
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(build, "encoder", spied)
+        assert parameters(resolve({"data.name": "scenes", "views.size": 32}, {})) == 1_227_072
+    assert devices == {"meta"}
+
+
+def test_smoke_refuses_a_recipe_whose_encoder_is_another_than_it_says() -> None:
+    small = Recipe("small", {"parameters": 1_227_071}, {"data.name": "cifar10", "views.size": 32})
+    with pytest.raises(ValueError, match=r"^small: its encoder has 1,227,072 parameters, the recipe says 1,227,071$"):
+        smoke(small, {})
+    assert smoke(small._replace(about={"parameters": 1_227_072}), {})["max_steps"] == 2
+
+
+def test_smoke_shortens_a_queue_and_leaves_methods_without_one_alone() -> None:
+    assert smoke(Recipe("jcl", {}, {"method.name": "jcl", "negatives.size": 65536}), {})["negatives.size"] == 64
+    assert "negatives.size" not in smoke(Recipe("dcl", {}, {"method.name": "dcl"}), {})
+
+
+def test_a_recipe_that_leaves_its_data_to_a_flag_can_be_smoked() -> None:
+    settings = {"method.name": "dcl", "views.size": 32}
+    assert smoke(Recipe("folder", {"parameters": 1_227_072}, settings), {})["data.name"] == "scenes"
+
+
+@pytest.mark.parametrize("name", CHEAP)
+def test_smoke_trains_a_recipe(name: str, tmp_path: Path) -> None:
+    smoked(name, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in CHEAP])
+def test_smoke_trains_every_recipe(name: str, tmp_path: Path) -> None:
+    smoked(name, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_recipes_with_their_commands_and_sweeps_resolve(name: str) -> None:
+    resolve(recipe(name).settings, {} if name in OWN else flags_of(name)[1])
+    for flags in recipe(name).about.get("sweep", {}):
+        resolve(recipe(name).settings, {**needed(name), **read_flags(shlex.split(flags))})
+
+
+def smoked(name: str, folder: Path) -> None:
+    config = configured(name, {**QUIET, "out": str(folder / name)}, smoke=True)
+    assert (config.data["name"], config.max_steps) == ("scenes", 2)
+    assert config.method["name"] == recipe(name).settings["method.name"]
+    run = start(config)
+    assert (folder / name / "encoder.safetensors").is_file()
+    assert run is not None
+
+
+def test_recipes_are_found_inside_an_installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside = tmp_path / "site-packages" / "manyview" / "recipes"
+    (inside / "cifar10").mkdir(parents=True)
+    (inside / "cifar10" / "mine.yaml").write_text("epochs: 3\n")
+    (inside.parent / "recipes.py").touch()
+    beside = PathFinder.find_spec("recipes", [str(inside.parent)])
+    assert beside is not None
+    assert beside.origin == str(inside.parent / "recipes.py")  # the folder does not hide the module
+    assert HOMES[0] == Path(module.__file__).parents[1] / "recipes"
+    monkeypatch.setattr(module, "HOMES", (inside, tmp_path / "recipes"))
+    assert recipes() == {"mine": inside / "cifar10" / "mine.yaml"}
+    assert read("mine").settings == {"epochs": 3}
+
+
+def test_a_wrong_name_says_which_are_near() -> None:
+    with pytest.raises(ValueError, match="did you mean jcl-imagenet-resnet50"):
+        read("jcl-imagenet-resnet5")
+
+
+@pytest.mark.parametrize(("text", "said"), [("a: [", "is no YAML"), ("- a\n- b\n", "expected settings such as")])
+def test_a_file_that_is_no_recipe_is_refused_in_a_line(text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "broken.yaml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=said) as refused:
+        read(path)
+    assert "\n" not in str(refused.value)

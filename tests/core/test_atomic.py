@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from manyview.core.atomic import tidy, whole
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.iterdir())
+
+
+def test_the_file_takes_its_name_at_the_end_only(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("older")
+    with whole(path) as draft:
+        draft.write_text("newer")
+        assert draft.parent == tmp_path
+        assert path.read_text() == "older"
+    assert path.read_text() == "newer"
+    assert names(tmp_path) == ["a.txt"]
+
+
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+def test_a_failure_leaves_the_older_file_and_no_draft(error: type[BaseException], tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("older")
+    with pytest.raises(error), whole(path) as draft:  # noqa: PT012
+        draft.write_text("half")
+        raise error
+    assert path.read_text() == "older"
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_draft_and_folder_are_brought_to_the_disk_in_this_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def watched_fsync(handle: int) -> None:
+        seen.append(os.readlink(f"/proc/self/fd/{handle}"))
+        fsync(handle)
+
+    def watched_replace(draft: Path, path: Path) -> None:
+        seen.append("replace")
+        replace(draft, path)
+
+    monkeypatch.setattr(os, "fsync", watched_fsync)
+    monkeypatch.setattr(os, "replace", watched_replace)
+    with whole(tmp_path / "a.txt") as draft:
+        draft.write_text("new")
+    assert seen == [str(draft.resolve()), "replace", str(tmp_path.resolve())]
+
+
+def test_a_folder_that_cannot_be_synced_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fsync(handle: int) -> None:
+        if Path(os.readlink(f"/proc/self/fd/{handle}")).is_dir():
+            raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with whole(tmp_path / "a.txt") as draft:
+        draft.write_text("new")
+    assert (tmp_path / "a.txt").read_text() == "new"
+
+
+def test_a_killed_process_leaves_a_draft_that_tidy_removes(tmp_path: Path) -> None:
+    program = (
+        "import os, signal, sys; from manyview.core.atomic import whole\n"
+        "with whole(sys.argv[1]) as draft:\n"
+        "    draft.write_text('half'); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", program, tmp_path / "a.txt"], timeout=60)
+    left = list(tmp_path.iterdir())
+    assert len(left) == 1
+    assert left[0].name.startswith(".a.txt.")
+    assert tidy(tmp_path) == left
+    assert names(tmp_path) == []
+
+
+def test_tidy_leaves_drafts_of_living_processes_and_all_other_files(tmp_path: Path) -> None:
+    others = [f".a.pt.{os.getppid()}.part", "a.pt.99.part", ".hidden", ".a.part", "a.pt"]
+    for name in [*others, f".a.pt.{os.getpid()}.part", ".b\n.pt.999999999.part"]:
+        (tmp_path / name).write_text("")
+    tidy(tmp_path)
+    assert names(tmp_path) == sorted(others)

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+
+from manyview.core.parallel import each, room
+from manyview.views import Look, Stack
+
+
+def test_every_part_is_worked_on_once() -> None:
+    done = torch.zeros(50)
+    each(lambda i: done[i].add_(1), list(range(50)))
+    assert (done == 1).all()
+
+
+def test_a_mistake_in_a_part_is_raised() -> None:
+    def work(part: int) -> None:
+        if part == 3:
+            raise ValueError("part 3")
+
+    with pytest.raises(ValueError, match="part 3"):
+        each(work, list(range(5)))
+
+
+def test_torch_uses_one_core_inside_and_as_many_as_before_outside() -> None:
+    before, inside = torch.get_num_threads(), []
+    torch.set_num_threads(2)
+    try:
+        each(lambda _: inside.append((torch.get_num_threads(), threading.current_thread().name)), [1, 2, 3])
+        assert {number for number, _ in inside} == {1}
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("cores", [1, 2, 3])
+def test_views_are_the_same_for_any_number_of_cores_and_any_parts(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    images, ids = torch.randint(256, (24, 3, 96, 96), dtype=torch.uint8), torch.arange(24)
+    stack = Stack([Look(96, jitter=(0.4,) * 4, grey=0.2, blur=0.5)] * 2)
+    expected = [stack({"image": images[i : i + 1]}, ids[i : i + 1])["image"] for i in range(24)]
+    monkeypatch.setattr("manyview.views.pipeline.PART", 5 * 96 * 96)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(cores)
+        views = stack({"image": images}, ids)["image"]
+    finally:
+        torch.set_num_threads(before)
+    for k, view in enumerate(views):
+        assert torch.equal(view, torch.cat([one[k] for one in expected]))
+
+
+def test_a_room_survives_other_defaults_of_torch() -> None:
+    with torch.device("meta"):
+        assert room("test", 2, 3, device=torch.device("cpu")).device.type == "cpu"
+    assert room("test", 3, 2, device=torch.device("cpu")).dtype == torch.float32
+
+
+def test_views_can_be_made_in_inference_mode() -> None:
+    with torch.inference_mode():
+        view = Stack([Look(8)])({"image": torch.zeros(6, 3, 9, 9, dtype=torch.uint8)}, torch.arange(6))["image"][0]
+    assert view.shape == (6, 3, 8, 8)

@@ -1,0 +1,151 @@
+"""The solids against a brute-force oracle: an implicit function sampled densely along each ray, in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from manyview.core.rng import key, uniform
+from manyview.data.scenes.shapes import BAR, FLOOR, LENGTH, SHAPES, THICK, TUBE
+from manyview.data.scenes.vectors import Vector, along, dot, three, unit
+
+
+def most(*parts: Tensor) -> Tensor:
+    return torch.stack(parts).amax(0)
+
+
+def bar(p: Vector, half: tuple[float, float, float]) -> Tensor:
+    return most(*(part.abs() - h for part, h in zip(p, half, strict=True)))
+
+
+def ring(p: Vector) -> Tensor:
+    return torch.hypot(torch.hypot(p[0], p[1]) - 1, p[2]) - TUBE
+
+
+def pill(p: Vector) -> Tensor:
+    return (p[0] ** 2 + p[1] ** 2 + (p[2] - p[2].clamp(-LENGTH, LENGTH)) ** 2).sqrt() - THICK
+
+
+def jack(p: Vector) -> Tensor:
+    return -most(-bar(p, (1, BAR, BAR)), -bar(p, (BAR, 1, BAR)), -bar(p, (BAR, BAR, 1)))
+
+
+IMPLICIT: dict[str, Callable[[Vector], Tensor]] = {  # negative inside
+    "sphere": lambda p: dot(p, p).sqrt() - 1,
+    "box": lambda p: bar(p, (1, 1, 1)),
+    "cylinder": lambda p: most(torch.hypot(p[0], p[1]) - 1, p[2].abs() - 1),
+    "cone": lambda p: most(torch.hypot(p[0], p[1]) - (1 - p[2]) / 2, -1 - p[2]),
+    "torus": ring,
+    "pyramid": lambda p: most(p[0].abs() - (1 - p[2]) / 2, p[1].abs() - (1 - p[2]) / 2, -1 - p[2]),
+    "capsule": pill,
+    "octahedron": lambda p: p[0].abs() + p[1].abs() + p[2].abs() - 1,
+    "dome": lambda p: most((p[0] ** 2 + p[1] ** 2 + (p[2] - FLOOR) ** 2).sqrt() - 1, FLOOR - p[2]),
+    "cross": jack,
+}
+
+
+def rays(count: int, seed: int) -> tuple[Vector, Vector]:
+    """From a sphere of radius 4 towards points near the solid, with directions of various lengths."""
+    numbers = uniform(key(seed, torch.arange(count)), 7) * 2 - 1
+    origin = unit(three(numbers[:, :3].unbind(1)))
+    origin = three(4 * part for part in origin)
+    target = three((1.3 * numbers[:, 3:6]).unbind(1))
+    pace = 1 + 0.5 * numbers[:, 6]
+    return origin, three((t - o) / 4 * pace for t, o in zip(target, origin, strict=True))
+
+
+def brute_force(name: str, origin: Vector, direction: Vector, steps: int = 2000) -> tuple[Tensor, Tensor]:
+    """The first sample inside the solid, infinite without one, and the least value along the ray."""
+    t = torch.linspace(0, 11, steps, dtype=torch.float64)
+    points = along(three(o[:, None] for o in origin), three(d[:, None] for d in direction), t)
+    value = IMPLICIT[name](points)
+    inside = value < 0
+    entry = t[inside.double().argmax(1)]
+    return torch.where(inside.any(1), entry, torch.inf), value.amin(1)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_ray_enters_where_brute_force_finds_the_first_point_inside(name: str) -> None:
+    origin, direction = rays(500, seed=1)
+    expected, deepest = brute_force(name, origin, direction)
+    found = SHAPES[name].enter(three(o.float() for o in origin), three(d.float() for d in direction)).double()
+    clear = deepest.abs() > 0.01  # a ray that only touches may go either way
+    assert clear.sum() > 400
+    right = torch.isclose(found[clear], expected[clear], atol=0.0075, rtol=0).double().mean()
+    assert right >= (0.99 if name == "torus" else 1)  # walking past a torus's near side may take too many steps
+    assert 0.1 < (found < torch.inf).double().mean() < 0.9
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_entry_lies_on_the_surface_and_its_normal_faces_the_ray(name: str) -> None:
+    origin, direction = rays(2000, seed=2)
+    origin, direction = three(o.float() for o in origin), three(d.float() for d in direction)
+    t = SHAPES[name].enter(origin, direction)
+    hit = t < torch.inf
+    origin, direction = three(o[hit] for o in origin), three(d[hit] for d in direction)
+    point = along(origin, direction, t[hit])
+    assert IMPLICIT[name](three(p.double() for p in point)).abs().max() < 4e-3
+    facing = dot(unit(SHAPES[name].normal(point)), unit(direction))
+    assert (facing < 0.02).double().mean() > 0.998
+    assert (facing < 0).double().mean() > 0.98
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_step_along_the_normal_leaves_the_solid(name: str) -> None:
+    origin, direction = rays(1000, seed=3)
+    t = SHAPES[name].enter(origin, direction)
+    point = along(three(o[t < torch.inf] for o in origin), three(d[t < torch.inf] for d in direction), t[t < torch.inf])
+    normal = unit(SHAPES[name].normal(point))
+    step = torch.full_like(point[0], 0.02)
+    outside, inside = IMPLICIT[name](along(point, normal, step)), IMPLICIT[name](along(point, normal, -step))
+    assert (outside > 0.005).double().mean() > 0.995
+    assert (inside < 0).double().mean() > 0.97  # a step inwards crosses the solid near its edges
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_normal_is_the_gradient_of_the_implicit_function(name: str) -> None:
+    origin, direction = rays(1000, seed=4)
+    t = SHAPES[name].enter(origin, direction)
+    hit = t < torch.inf
+    point = along(three(o[hit] for o in origin), three(d[hit] for d in direction), t[hit])
+    leaves = three(p.clone().requires_grad_() for p in point)
+    slope = unit(three(torch.autograd.grad(IMPLICIT[name](leaves).sum(), leaves)))
+    assert (dot(slope, unit(SHAPES[name].normal(point))) > 0.999).double().mean() > 0.97  # the rest is at edges
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_support_is_the_farthest_point_in_a_direction(name: str) -> None:
+    grid = torch.linspace(-1.5, 1.5, 61, dtype=torch.float64)
+    x, y, z = torch.meshgrid(grid, grid, grid, indexing="ij")
+    inside = IMPLICIT[name]((x, y, z)) <= 1e-9
+    cloud = torch.stack([x[inside], y[inside], z[inside]], 1)
+    towards = uniform(key(5, torch.arange(50)), 3) * 2 - 1
+    expected = (towards @ cloud.T).amax(1)
+    found = SHAPES[name].support(three(towards.unbind(1)))
+    assert (found >= expected - 1e-9).all()
+    assert (found - expected).max() < 0.12  # the grid is coarse
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_keypoints_lie_on_the_surface(name: str) -> None:
+    points = three(torch.tensor(SHAPES[name].keypoints, dtype=torch.float64).unbind(1))
+    assert IMPLICIT[name](points).abs().max() < 1e-9
+    assert len(SHAPES[name].keypoints) == 6
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_ray_that_leads_away_or_starts_inside_meets_nothing(name: str) -> None:
+    origin, direction = rays(300, seed=6)
+    away = three(-d for d in direction)
+    assert (SHAPES[name].enter(origin, away) == torch.inf).all()
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_ray_along_an_axis_is_no_division_by_zero(name: str) -> None:
+    zero, one = torch.zeros(3), torch.eye(3)
+    start = three((zero + 0.3 - 4 * row) for row in one)
+    t = SHAPES[name].enter(start, three(one))
+    assert not t.isnan().any()

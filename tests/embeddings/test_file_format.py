@@ -1,0 +1,216 @@
+"""The file of embeddings: what goes in comes out, and no file of any content does harm."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from manyview.embeddings import About, read
+from manyview.embeddings import file_format as stored
+from manyview.embeddings.file_format import Piece, write
+
+NAMES = [b"cat/1.png", "Straße/ネコ.png".encode(), b"lone\xffbyte.png", b"two\nlines.png", b"a" * 300 + b".png"]
+ENDINGS = ("npz", "parquet")
+
+
+def about(**changes: Any) -> About:
+    told = {
+        "encoder": "runs/demo", "network": "patchnet", "weights": "ab" * 16, "size": 32, "mean": (0.5,), "std": (0.5,),
+        "view": "image", "data": "photos", "options": {}, "root": "/photos", "classes": ("cat", "<b>"),
+        "dtype": "float32", "batch_size": 2, "fingerprint": "f", "version": "0", "broken": {"torn.png": "empty"},
+    }  # fmt: skip
+    return About(**{**told, **changes})
+
+
+def in_pieces(names: list[bytes], dtype: str = "float32", size: int = 2) -> Callable[..., Iterator[Piece]]:
+    whole = {
+        "path": np.array(names),
+        "id": np.arange(len(names)) + 2**62,
+        "label": np.arange(len(names)) % 3 - 1,
+        "vector": np.random.default_rng(0).standard_normal((len(names), 4)).astype(dtype),
+    }
+
+    def pieces(*columns: str) -> Iterator[Piece]:
+        for start in range(0, len(names), size):
+            yield {name: np.array(whole[name][start : start + size].tolist(), whole[name].dtype) for name in columns}
+
+    return pieces
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_what_is_written_is_read_again(tmp_path: Path, ending: str, dtype: str) -> None:
+    path, pieces = tmp_path / f"e.{ending}", in_pieces(NAMES, dtype)
+    write(path, about(dtype=dtype), pieces)
+    found = read(path)
+    assert found.about == about(dtype=dtype)
+    assert found.paths.tolist() == NAMES
+    assert found.ids.tolist() == [number + 2**62 for number in range(5)]
+    assert found.labels.tolist() == [-1, 0, 1, -1, 0]
+    assert found.vectors.dtype == getattr(torch, dtype)
+    assert np.array_equal(found.vectors.numpy(), np.concatenate([piece["vector"] for piece in pieces("vector")]))
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_names_are_safe_to_print_and_files_are_as_the_system_has_them(tmp_path: Path, ending: str) -> None:
+    write(tmp_path / f"e.{ending}", about(), in_pieces(NAMES))
+    found = read(tmp_path / f"e.{ending}")
+    assert found.names[:4] == ["cat/1.png", "Straße/ネコ.png", r"lone\xffbyte.png", r"two\nlines.png"]
+    assert os.fsencode(found.file(2) or "") == b"/photos/lone\xffbyte.png"
+    assert [found.label(row) for row in range(3)] == ["", "cat", "<b>"]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_the_same_embeddings_are_the_same_bytes_however_they_were_cut(tmp_path: Path, ending: str) -> None:
+    files = [tmp_path / f"{size}.{ending}" for size in (1, 5)]
+    write(files[0], about(), in_pieces(NAMES, size=1))
+    write(files[1], about(), in_pieces(NAMES, size=5))
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_numpy_reads_an_npz_file_without_us_and_without_pickle(tmp_path: Path) -> None:
+    write(tmp_path / "e.npz", about(), in_pieces(NAMES))
+    with np.load(tmp_path / "e.npz", allow_pickle=False) as file:
+        assert file["vector"].shape == (5, 4)
+        assert np.char.decode(file["path"][:2], "utf-8").tolist() == ["cat/1.png", "Straße/ネコ.png"]
+        assert json.loads(file["about"].item())["encoder"] == "runs/demo"
+
+
+def test_pyarrow_reads_a_parquet_file_without_us(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    write(tmp_path / "e.parquet", about(), in_pieces(NAMES[:2]))
+    rows = pq.read_table(tmp_path / "e.parquet").to_pylist()
+    assert [(row["path"], row["label"], len(row["vector"])) for row in rows] == [
+        ("cat/1.png", None, 4),
+        ("Straße/ネコ.png", "cat", 4),
+    ]
+
+
+def test_vectors_of_an_npz_file_stay_on_the_disk(tmp_path: Path) -> None:
+    write(tmp_path / "e.npz", about(), in_pieces(NAMES))
+    found, mapped = read(tmp_path / "e.npz"), Path("/proc/self/maps")
+    assert len(found)
+    if mapped.exists():
+        assert str(tmp_path / "e.npz") in mapped.read_text()
+
+
+def members(path: Path, /, **changes: Any) -> None:
+    """Writes an npz file with some members changed; None leaves one out."""
+    write(path, about(), in_pieces(NAMES))
+    with np.load(path, allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files} | changes
+    np.savez(path, **{name: array for name, array in arrays.items() if array is not None})
+
+
+def told(**changes: Any) -> Any:
+    return np.array(json.dumps({**json.loads(about().to_json()), **changes}).encode())
+
+
+HOSTILE: dict[str, Callable[[Path], object]] = {
+    "empty": lambda path: path.write_bytes(b""),
+    "no zip": lambda path: path.write_bytes(b"PK" + bytes(100)),
+    "cut off": lambda path: cut_off(path),
+    "no vectors": lambda path: members(path, vector=None),
+    "objects": lambda path: members(path, path=np.array([{}] * 5, dtype=object)),
+    "objects as vectors": lambda path: members(path, vector=np.array([[{}] * 4] * 5, dtype=object)),
+    "a vector too few": lambda path: members(path, vector=np.zeros((4, 4), np.float32)),
+    "flat vectors": lambda path: members(path, vector=np.zeros(5, np.float32)),
+    "whole numbers": lambda path: members(path, vector=np.zeros((5, 4), np.int32)),
+    "no numbers": lambda path: members(path, vector=np.zeros((5, 0), np.float32)),
+    "by columns": lambda path: members(path, vector=np.asfortranarray(np.zeros((5, 4), np.float32))),
+    "ids that are floats": lambda path: members(path, id=np.zeros(5)),
+    "paths that are text": lambda path: members(path, path=np.array(["a"] * 5)),
+    "a label of no class": lambda path: members(path, label=np.full(5, 2)),
+    "a label below none": lambda path: members(path, label=np.full(5, -2)),
+    "about nothing": lambda path: members(path, about=np.array(b"null")),
+    "about numbers": lambda path: members(path, about=np.zeros(3)),
+    "another format": lambda path: members(path, about=told(manyview_embeddings=2)),
+    "a size in words": lambda path: members(path, about=told(size="large")),
+    "classes that are no names": lambda path: members(path, about=told(classes=[1, 2])),
+    "more than we know": lambda path: members(path, about=told(more=1)),
+    "compressed": lambda path: packed(path),
+    "a size that is a lie": lambda path: lying(path),
+}
+
+
+def cut_off(path: Path) -> None:
+    members(path)
+    path.write_bytes(path.read_bytes()[:-200])
+
+
+def packed(path: Path) -> None:
+    members(path)
+    with np.load(path) as file:
+        np.savez_compressed(path, **{name: file[name] for name in file.files})
+
+
+def lying(path: Path) -> None:
+    """The header of the vectors says that there are very many."""
+    members(path)
+    with zipfile.ZipFile(path) as archive:
+        content = {name: archive.read(name) for name in archive.namelist()}
+    content["vector.npy"] = content["vector.npy"].replace(b"(5, 4), }      ", b"(5000000, 4), }")
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in content.items():
+            archive.writestr(name, data)
+    assert b"5000000" in path.read_bytes()
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_file_that_is_none_of_ours_is_refused_in_one_line(tmp_path: Path, kind: str) -> None:
+    HOSTILE[kind](tmp_path / "e.npz")
+    with pytest.raises(ValueError, match=r"^embeddings: .*e\.npz is damaged or none of ours: .+") as caught:
+        read(tmp_path / "e.npz")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_parquet_file_that_is_none_of_ours_is_refused_in_one_line(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "e.parquet"
+    write(path, about(), in_pieces(NAMES))
+    table = pq.read_table(path)
+    vector = table.column("vector").combine_chunks()
+    ragged = table.set_column(3, "vector", pa.array([[1.0], [1.0, 2.0], [], [1.0], [1.0]]))
+    missing = table.set_column(3, "vector", pa.array([None, *vector.to_pylist()[1:]], vector.type))
+    unknown = table.set_column(2, "label", pa.array(["dog"] * 5))
+    nameless = table.set_column(0, "path", pa.array([None, "a", "b", "c", "d"]))
+    no_id = table.set_column(1, "id", pa.array([None, 1, 2, 3, 4], pa.int64()))
+    for bad in (
+        ragged,
+        missing,
+        unknown,
+        nameless,
+        no_id,
+        table.drop_columns(["path"]),
+        table.replace_schema_metadata(),
+    ):
+        pq.write_table(bad, path)
+        with pytest.raises(ValueError, match="damaged or none of ours"):
+            read(path)
+    path.write_bytes(b"PAR1" + bytes(50) + b"PAR1")
+    with pytest.raises(ValueError, match="damaged or none of ours"):
+        read(path)
+
+
+def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored, "find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r'pip install "manyview\[parquet\]"'):
+        read(tmp_path / "e.parquet")
+
+
+def test_another_ending_or_no_file_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"expected a file that ends in \.npz or \.parquet, got .*e\.csv"):
+        read(tmp_path / "e.csv")
+    with pytest.raises(ValueError, match="there is no file"):
+        read(tmp_path / "e.npz")

@@ -1,0 +1,175 @@
+"""Who can be judged: runs, files, names, an encoder per view; and what is refused in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch.utils.data import TensorDataset
+
+from manyview import encoders
+from manyview.data import Own
+from manyview.embeddings.model_source import run_of, subject, weights_of
+from manyview.encoders import create, save
+from manyview.evaluate import Subject
+from manyview.training import build
+from manyview.training.run import Run, load
+from manyview.views import PICTURE, Sensor
+from tests.evaluate.pictures import depths, encoder
+from tests.evaluate.runs import made
+
+
+def blank(side: int) -> Own:
+    """Pictures of that size."""
+    return Own(TensorDataset(torch.zeros(4, 3, side, side + 10, dtype=torch.uint8), torch.arange(4)))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return made(tmp_path_factory.mktemp("runs") / "one", stack="simclr-cifar", seed=7)
+
+
+def test_a_run_is_named_by_its_folder_or_its_encoder_and_sees_as_it_was_trained(run: Run) -> None:
+    for what in (run, run.folder, str(run.folder / "encoder.safetensors")):
+        found = subject(what)
+        assert found.run == run
+        assert found.picture == build.picture(run.config) != PICTURE
+        assert found.stack().looks == build.plain_stack(run.config).looks
+        assert found.trained
+
+
+def test_an_encoder_sees_as_it_was_trained_wherever_it_is(run: Run, tmp_path: Path) -> None:
+    trained = build.picture(run.config)
+    looking, away = load(run), tmp_path / "away.safetensors"
+    assert subject(looking).picture == trained
+    save(looking, away)
+    assert subject(away).picture == trained
+    assert subject(encoders.load(away)).picture == trained
+    other = tmp_path / "resnet.safetensors"
+    save(create("torchvision/resnet18", size=32), other, picture=(trained.mean, trained.std))
+    assert subject("torchvision/resnet18", size=32, weights=other).picture == trained
+    assert subject(encoder()).picture == PICTURE
+
+
+def test_only_pictures_of_three_channels_are_normalised_as_pictures() -> None:
+    deep = create("patchnet", channels=1, size=32)
+    found = subject({"rgb": "timm/vit_tiny_patch16_224", "depth": deep}, size=32)
+    assert found.stack().sensor("depth", torch.zeros(1, 1, 1, dtype=torch.uint8)) == Sensor()
+
+
+def test_untrained_is_the_run_as_it_began(run: Run) -> None:
+    began = build.method(run.config, 3).towers.encoder().network.state_dict()
+    fresh = subject(run).untrained()
+    for name, value in fresh.encoder.network.state_dict().items():
+        assert torch.equal(value, began[name]), name
+    assert not fresh.trained
+    assert fresh.mark != subject(run).mark
+
+
+def test_untrained_is_what_a_run_began_with_though_that_was_not_drawn(tmp_path: Path) -> None:
+    start = encoder(5, size=32)
+    save(start, tmp_path / "start.safetensors")
+    fresh = subject(made(tmp_path / "run", encoder__pretrained=tmp_path / "start.safetensors")).untrained()
+    assert fresh.marks == {"": weights_of(start)}
+    assert fresh.untrained().mark == fresh.mark
+
+
+def test_each_view_begins_as_its_own_run_did(run: Run, tmp_path: Path) -> None:
+    other = made(tmp_path / "other", seed=8)
+    both = subject({"rgb": run, "thermal": other}).untrained()
+    assert both.marks["rgb"] == subject(run).untrained().marks[""]
+    assert both.marks["thermal"] == subject(other).untrained().marks[""]
+    assert not both.trained
+
+
+def test_a_name_draws_its_weights_from_the_seed_and_leaves_others_random_numbers_alone() -> None:
+    before = torch.get_rng_state()
+    one, same, other = subject("patchnet", size=32), subject("patchnet", size=32), subject("patchnet", size=32, seed=1)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert one.mark == same.mark == one.untrained().mark != other.mark
+    assert not one.trained
+
+
+def test_the_size_is_that_of_the_data_or_of_the_published_weights() -> None:
+    assert subject("patchnet", like=blank(48)).size == 64  # as a run would have it
+    assert subject("patchnet", like=blank(48), size=40).size == 40
+    assert subject("torchvision/resnet18").size == 224
+    assert subject("timm/vit_tiny_patch16_224", like=blank(32)).size == 32  # no weights: any will do
+
+
+def test_a_library_says_how_its_weights_were_normalised() -> None:
+    assert subject("timm/vit_tiny_patch16_224", size=32).picture.mean == (0.5, 0.5, 0.5)
+    assert subject("torchvision/resnet18", size=32).picture.mean == (0.485, 0.456, 0.406)
+
+
+def test_a_file_of_ours_knows_its_network_and_a_plain_one_is_for_a_named_one(tmp_path: Path) -> None:
+    ours, plain = tmp_path / "ours.safetensors", tmp_path / "plain.safetensors"
+    save(encoder(), ours)
+    assert subject(ours).marks == subject(encoder()).marks
+    network = create("torchvision/resnet18", size=32).network
+    save_file({**network.state_dict(), "fc.weight": torch.zeros(1000, 512), "fc.bias": torch.zeros(1000)}, plain)
+    found = subject("torchvision/resnet18", size=32, weights=plain)
+    assert torch.equal(found.encoder.network.state_dict()["conv1.weight"], network.state_dict()["conv1.weight"])
+    assert found.trained
+    with pytest.raises(ValueError, match="does not say which network it is for; give that, and --weights"):
+        subject(plain)
+
+
+def test_a_file_for_pictures_of_the_data_is_judged_at_their_size(tmp_path: Path) -> None:
+    save(create("torchvision/resnet18", size=32), tmp_path / "w.safetensors")
+    found = subject("torchvision/resnet18", weights=tmp_path / "w.safetensors", like=blank(160))
+    assert found.size == 160  # 128 is only what runs take by default
+
+
+def test_an_encoder_per_view_is_made_for_its_views_channels() -> None:
+    found = subject("rgb=patchnet,depth=patchnet", like=depths(40, "train"))
+    assert list(found.encoders) == ["rgb", "depth"]
+    assert [each.options["channels"] for each in found.encoders.values()] == [3, 1]
+    assert found.name == "rgb=patchnet,depth=patchnet"
+
+
+def test_an_encoder_with_another_normalisation_keeps_it() -> None:
+    found = subject({"rgb": "torchvision/resnet18", "thermal": "timm/vit_tiny_patch16_224"}, size=32)
+    stack = found.stack()
+    picture = torch.zeros(3, 1, 1, dtype=torch.uint8)
+    assert stack.sensor("rgb", picture).mean == (0.485, 0.456, 0.406)
+    assert stack.sensor("thermal", picture).mean == (0.5, 0.5, 0.5)
+    assert list(found.stack(view="rgb").sensors) == []
+
+
+def test_the_mark_tells_weights_size_and_normalisation_apart() -> None:
+    one = encoder()
+    assert subject(one).mark == subject(one).mark
+    moved = encoder()
+    with torch.no_grad():
+        next(moved.parameters()).view(-1)[0] += 1e-6
+    assert subject(moved).mark != subject(one).mark
+    assert Subject("x", {"": one}, Sensor()).mark != subject(one).mark
+
+
+def test_what_is_no_run_is_none() -> None:
+    assert run_of("patchnet") is None
+    assert run_of(encoder()) is None
+
+
+def test_wrong_names_and_options_are_one_line(run: Run, tmp_path: Path) -> None:
+    cases: list[tuple[Callable[[], object], str]] = [
+        (lambda: subject("resnet18"), "no run, file or encoder named 'resnet18'; nearest: .*timm/resnet18"),
+        (lambda: subject("runs/none"), "encoder: there is no run, file or encoder named 'runs/none'; give the folder"),
+        (lambda: subject("none.safetensors"), "no run, file or encoder named 'none.safetensors'"),
+        (lambda: subject(tmp_path), "is no run's folder, it has no config.yaml"),
+        (lambda: subject(run, size=64), "size: .* is a run, whose encoder looks at 32 px; leave out the size 64"),
+        (lambda: subject(run, pretrained=True), "pretrained: .* is a run, which has its weights"),
+        (lambda: subject("patchnet", pretrained=True, weights="w"), "weights: give w or --pretrained, not both"),
+        (lambda: subject("patchnet", size=0), "size: expected a whole number from 1 to [0-9]+, got 0"),
+        (lambda: subject("rgb=,depth=patchnet"), "encoders: expected VIEW=ENCODER"),
+        (lambda: subject({"all": "patchnet"}), "encoders: expected names of views, other than 'all'"),
+        (lambda: subject({"a": encoder(), "b": encoder(size=32)}), "size: the encoders look at .* different sizes"),
+    ]
+    for call, message in cases:
+        with pytest.raises(ValueError, match=message) as refused:
+            call()
+        assert "\n" not in str(refused.value)

@@ -1,0 +1,234 @@
+"""Searching: what is nearest comes first, embeddings of another encoder are refused, and the picture shows it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from torch.utils.data import TensorDataset
+
+from manyview import encoders
+from manyview.data import Own, Scenes
+from manyview.data.image import decode
+from manyview.embeddings import Embeddings, embed
+from manyview.embeddings.model_source import subject
+from manyview.embeddings.search import command, picture, search
+from manyview.encoders import Encoder
+from manyview.views import Sensor
+from tests.tiny import pictures
+
+IMAGES = 30
+LONG = f"{'a' * 250}.png"  # a draft beside it has too long a name
+
+
+@pytest.fixture(autouse=True)
+def one_core() -> Iterator[None]:
+    """Tiny work on several cores mostly waits."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def encoder() -> Encoder:
+    torch.manual_seed(0)
+    return encoders.create("patchnet", size=32, widths=[8, 16], blocks=[1, 1]).eval()
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A third of them are copies: 20.png is 0.png again."""
+    folder = pictures(tmp_path / "data", 20)
+    for number in range(20, IMAGES):
+        shutil.copy(folder / f"{number - 20}.png", folder / f"{number}.png")
+    return folder
+
+
+@pytest.fixture
+def found(encoder: Encoder, data: Path, tmp_path: Path) -> Embeddings:
+    return embed(encoder, data, tmp_path / "e.npz", workers=0, device="cpu")
+
+
+def names(near: Any) -> list[str]:
+    return [each.name for each in near]
+
+
+def test_the_nearest_by_cosine_come_first(encoder: Encoder, data: Path, found: Embeddings) -> None:
+    near = search(encoder, data / "15.png", found, top=7)
+    row = found.names.index("15.png")
+    cosines = F.cosine_similarity(found.vectors[row][None], found.vectors)
+    cosines[row] = -2
+    expected = cosines.sort(descending=True)
+    assert [each.similarity for each in near] == pytest.approx(expected.values[:7].tolist(), abs=1e-5)
+    assert names(near)[0] == found.names[int(expected.indices[0])]
+    assert not any(each.duplicate for each in near)
+
+
+def test_the_file_itself_is_left_out_and_its_copy_is_called_a_duplicate(
+    encoder: Encoder, data: Path, found: Embeddings, tmp_path: Path
+) -> None:
+    near = search(encoder, data / "3.png", found, top=IMAGES + 5)
+    assert len(near) == IMAGES - 1
+    assert "3.png" not in names(near)
+    assert (near[0].name, near[0].duplicate) == ("23.png", True)
+    assert [each.duplicate for each in near[1:]] == [False] * (IMAGES - 2)
+    os.symlink(data / "3.png", tmp_path / "link.png")
+    assert names(search(encoder, tmp_path / "link.png", found, top=1)) == ["23.png"]
+
+
+def test_a_copy_elsewhere_finds_the_original(encoder: Encoder, data: Path, found: Embeddings, tmp_path: Path) -> None:
+    shutil.copy(data / "15.png", tmp_path / "copy.png")
+    (near,) = search(encoder, tmp_path / "copy.png", found, top=1)
+    assert (near.name, near.duplicate, near.file) == ("15.png", True, str(data / "15.png"))
+
+
+def test_a_query_may_be_a_pillow_image_or_a_tensor(encoder: Encoder, data: Path, found: Embeddings) -> None:
+    with Image.open(data / "15.png") as image:
+        assert names(search(encoder, image, found, top=1)) == ["15.png"]
+    assert names(search(encoder, decode(data / "15.png"), found, top=1)) == ["15.png"]
+
+
+def test_embeddings_of_another_encoder_are_refused(data: Path, found: Embeddings) -> None:
+    torch.manual_seed(1)
+    other = encoders.create("patchnet", size=32, widths=[8, 16], blocks=[1, 1])
+    with pytest.raises(ValueError, match=r"were made by patchnet \(weights .*, not by patchnet .* the images anew$"):
+        search(other, data / "1.png", found)
+
+
+def test_a_query_is_normalised_as_the_embedded_images_were(encoder: Encoder, data: Path, tmp_path: Path) -> None:
+    dark = replace(subject(encoder), picture=Sensor((0.9, 0.9, 0.9), (0.1, 0.1, 0.1), colour=True))
+    found = embed(dark, data, tmp_path / "dark.npz", workers=0, device="cpu")
+    (near,) = search(encoder, decode(data / "15.png"), found, top=1)
+    assert (near.name, near.duplicate) == ("15.png", True)
+
+
+def test_vectors_that_are_no_numbers_are_refused(encoder: Encoder, data: Path, found: Embeddings) -> None:
+    found.vectors[4, 2] = torch.nan
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        search(encoder, data / "1.png", found)
+
+
+def test_the_search_leaves_the_encoder_and_the_file_as_they_were(encoder: Encoder, data: Path, tmp_path: Path) -> None:
+    found = embed(encoder, data, tmp_path / "e.npz", workers=0, device="cpu")
+    before = (tmp_path / "e.npz").read_bytes()
+    encoder.train()
+    search(encoder, data / "1.png", found)
+    assert all(part.training for part in encoder.modules())
+    encoder.eval()
+    found.vectors.zero_()
+    assert (tmp_path / "e.npz").read_bytes() == before
+
+
+def test_the_picture_shows_the_query_and_what_was_found(encoder: Encoder, data: Path, found: Embeddings) -> None:
+    image = Image.new("RGB", (100, 50), "#ff0000")
+    near = search(encoder, image, found, top=7)
+    sheet = np.array(picture(image, near, found))
+    assert sheet.shape[1] > sheet.shape[0] / 2
+    assert (sheet == (255, 0, 0)).all(-1).sum() == 200 * 100  # the query, fitted to a square
+    first = np.array(Image.open(data / near[0].name).resize((200, 200), Image.Resampling.NEAREST))
+    head = 200 + 2 * 16
+    assert np.array_equal(sheet[head + 16 : head + 216, 16:216], first)
+
+
+def test_a_picture_that_is_gone_or_broken_is_a_grey_square(encoder: Encoder, data: Path, found: Embeddings) -> None:
+    near = search(encoder, data / "0.png", found, top=3)
+    os.unlink(str(near[0].file))
+    os.mkfifo(str(near[0].file))  # to read it would take for ever
+    Path(str(near[1].file)).write_bytes(b"")
+    sheet = np.array(picture(data / "0.png", near, found))
+    grey = (sheet == (0xE4, 0xE4, 0xE4)).all(-1).sum()
+    assert grey > 2 * 190 * 200
+
+
+def test_data_that_are_no_files_are_searched_too(encoder: Encoder, tmp_path: Path) -> None:
+    images = torch.randint(256, (5, 3, 32, 32), dtype=torch.uint8)
+    found = embed(encoder, Own(TensorDataset(images)), tmp_path / "e.npz", workers=0, device="cpu")
+    near = search(encoder, images[2], found, top=2)
+    assert (near[0].name, near[0].file) == ("2", None)
+    assert picture(images[2], near, found).size[0] > 400
+
+
+def test_generated_scenes_are_pictured_from_their_data_set(encoder: Encoder, tmp_path: Path) -> None:
+    scenes = Scenes(8)
+    found = embed(encoder, scenes, tmp_path / "e.npz", workers=0, device="cpu")
+    found = replace(found, about=replace(found.about, data="scenes"))
+    query = scenes[5].views["image"]
+    near = search(encoder, query, found, top=1)
+    sheet = np.array(picture(query, near, found))
+    assert near[0].name == scenes.name(5)
+    assert np.array_equal(sheet[248:448, 16:216], sheet[16:216, 16:216])
+
+
+def test_the_command_prints_and_pictures(
+    encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = pictures(tmp_path / "data", 6, classes=2)
+    os.rename(data / "class0" / "2.png", data / "class0" / "evil\x1b[31m.png")
+    encoders.save(encoder, "encoder.safetensors")
+    embed("encoder.safetensors", data, "e.npz", workers=0, device="cpu")
+    assert command(["encoder.safetensors", "data/class1/1.png", "--in", "e.npz", "--top", "5"]) == 0
+    out = capsys.readouterr().out
+    lines = out.splitlines()
+    assert lines[0] == f"nearest to data/class1/1.png among 6 images of {data}:"
+    assert len(lines) == 7
+    assert r"evil\x1b[31m.png" in out
+    assert "\x1b" not in out
+    assert lines[-1] == "picture nearest-1.png"
+    with Image.open("nearest-1.png") as sheet:
+        assert sheet.format == "PNG"
+
+
+def test_images_that_were_moved_are_found_with_root(
+    encoder: Encoder, data: Path, found: Embeddings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    encoders.save(encoder, "encoder.safetensors")
+    os.rename(data, tmp_path / "moved")
+    arguments = ["encoder.safetensors", "moved/1.png", "--in", "e.npz", "--root", "moved", "--picture", "p.png"]
+    assert command(arguments) == 0
+    sheet = np.array(Image.open("p.png"))
+    assert (sheet == (0xE4, 0xE4, 0xE4)).all(-1).sum() < 5000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["data/1.png", "--in", "e.npz", "--picture", "p.jpg"], "ends in .png"),
+        (["data/1.png", "--in", "e.npz", "--picture", "no/p.png"], "there is no folder"),
+        (["data/1.png", "--in", "e.npz", "--picture", "./data/1.png"], "would be overwritten"),
+        (["data/1.png", "--in", "e.npz", "--top", "0"], "top: expected 1 or more"),
+        (["nowhere.png", "--in", "e.npz"], "nowhere.png cannot be read"),
+        (["e.npz", "--in", "e.npz"], "cannot be read"),
+        (["data/1.png", "--in", "none.npz"], "there is no file"),
+        (["data/1.png"], "--in"),
+        (["data/1.png", "--in", "e.npz", "--root", "nope", "--no-picture"], "--root: there is no folder nope"),
+        (["data/1.png", "--in", "e.npz", "--picture", LONG], f"--picture: {LONG} cannot be written to: File name too"),
+    ],
+)
+def test_wrong_arguments_are_one_line(
+    encoder: Encoder,
+    found: Embeddings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    encoders.save(encoder, "encoder.safetensors")
+    before = (tmp_path / "data" / "1.png").read_bytes()
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        command(["encoder.safetensors", *arguments])
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert (tmp_path / "data" / "1.png").read_bytes() == before

@@ -1,0 +1,227 @@
+"""A step in micro-batches has the gradient of the whole batch."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from manyview import losses
+from manyview.encoders import Encoder
+from manyview.methods import Method, Seen, cacr, cacr_moco, dcl, dclw, jcl, moco_v2, multikey, simclr
+from manyview.training.step import Engine, Looks, NotFinite, Stepped, micro_batches, whole_batch
+from tests.methods.small import doubled, images, objective, of_queue, plain
+
+COUNT = 7  # images: no multiple of a micro-batch
+IDS = torch.tensor([0, 1, 2, 3, 4, 5, 1])  # one of them twice
+KINDS: dict[str, Callable[..., Method]] = {
+    "simclr": partial(doubled, simclr),
+    "simclr of 3 views": partial(doubled, simclr, views=3),
+    "dcl": partial(doubled, dcl),
+    "dclw": partial(doubled, dclw),
+    "simclr with a queue": partial(doubled, simclr, negatives=of_queue("each")),
+    "moco_v2": partial(doubled, moco_v2, negatives=of_queue("each")),
+    "symmetric": partial(doubled, moco_v2, symmetric=True, negatives=of_queue("each")),
+    "jcl": partial(doubled, jcl, keys=3, negatives=of_queue("mean")),
+    "cacr": partial(doubled, cacr, positives=2),
+    "cacr_moco": partial(doubled, cacr_moco, positives=2, negatives=of_queue("last", within_batch=1.0)),
+    "keys with gradient": partial(doubled, multikey, keys=2, momentum=None, negatives=of_queue("mean")),
+    "keys that are not read": partial(
+        doubled, multikey, keys=2, momentum=None, negatives=of_queue("mean"), loss=partial(losses.repulsion, t_neg=1.0)
+    ),
+}
+
+
+def made(kind: str, encoder: Encoder | None = None) -> Method:
+    torch.manual_seed(3)
+    return KINDS[kind](encoder=encoder)
+
+
+def looks_of(method: Method) -> Looks:
+    whole = images(method.looks, COUNT)
+    return lambda rows: [look[rows] for look in whole]
+
+
+def gradients(method: Method) -> list[Tensor]:
+    found = [each.grad for each in method.towers.trained()]
+    assert all(each is not None for each in found)
+    return [each for each in found if each is not None]
+
+
+def engine(method: Method, **options: Any) -> Engine:
+    return Engine(method, method, **options)
+
+
+def in_parts(method: Method, size: int, **options: Any) -> Stepped:
+    return micro_batches(engine(method), looks_of(method), IDS, step=2, size=size, **options)
+
+
+def at_once(method: Method, **options: Any) -> Stepped:
+    return whole_batch(engine(method), looks_of(method), IDS, step=2, **options)
+
+
+def assert_same(found: list[Tensor], expected: list[Tensor]) -> None:
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+    assert max(float(each.abs().max()) for each in expected) > 1e-4
+
+
+@pytest.mark.parametrize("size", [3, 6, 7, 50])
+@pytest.mark.parametrize("kind", KINDS)
+def test_micro_batches_have_the_gradient_of_the_whole_batch(kind: str, size: int) -> None:
+    one, other = made(kind), made(kind)
+    whole, parts = at_once(one), in_parts(other, size)
+    torch.testing.assert_close(parts.loss, whole.loss, rtol=1e-12, atol=0)
+    assert_same(gradients(other), gradients(one))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_seen_and_so_the_update_is_the_same(kind: str) -> None:
+    one, other = made(kind), made(kind)
+    for method, stepped in ((one, at_once(one)), (other, in_parts(other, 3))):
+        method.update(stepped.seen, 2, 5)
+    for name, value in one.state_dict().items():
+        torch.testing.assert_close(other.state_dict()[name], value, rtol=1e-12, atol=1e-14)
+
+
+def test_the_whole_batch_is_embedding_objective_and_backward() -> None:
+    method, other = made("jcl"), made("jcl")
+    queries, keys = other(looks_of(other)(slice(None)), 2)
+    loss = objective(other, Seen(queries, keys, IDS), progress=0.5)
+    loss.backward()
+    stepped = at_once(method, progress=0.5)
+    assert torch.equal(stepped.loss, loss)
+    assert_same(gradients(method), gradients(other))
+    assert torch.equal(stepped.seen.ids, IDS)
+
+
+def test_progress_reaches_the_ramp_in_both_ways() -> None:
+    values = {}
+    for progress in (0.25, 1.0):
+        ramped = [doubled(jcl, keys=3, ramp=True, negatives=of_queue("mean")) for _ in range(2)]
+        whole, parts = at_once(ramped[0], progress=progress), in_parts(ramped[1], 3, progress=progress)
+        torch.testing.assert_close(whole.loss, parts.loss, rtol=1e-12, atol=0)
+        values[progress] = float(whole.loss.detach())
+    assert values[0.25] < values[1.0] - 1e-6
+
+
+@pytest.mark.parametrize("kind", ["simclr", "moco_v2", "jcl", "cacr", "keys with gradient"])
+def test_dropout_draws_the_same_in_both_passes(kind: str) -> None:
+    """Embedding the parts one after the other, all with a graph, says what the gradient is."""
+    method, other = (made(kind, plain(dropout=0.4)) for _ in range(2))
+    looks, parts = looks_of(method), [slice(0, 3), slice(3, 6), slice(6, 9)]
+    torch.manual_seed(8)
+    embedded = [other(looks(part), 2) for part in parts]
+    after = torch.get_rng_state()
+    queries, keys = ([torch.cat(rows) for rows in zip(*each, strict=True)] for each in zip(*embedded, strict=True))
+    loss = objective(other, Seen(queries, keys, IDS))
+    loss.backward()
+    torch.manual_seed(8)
+    stepped = in_parts(method, 3)
+    torch.testing.assert_close(stepped.loss, loss, rtol=1e-12, atol=0)
+    assert_same(gradients(method), gradients(other))
+    assert torch.equal(torch.get_rng_state(), after)  # the second pass draws nothing that a later step would miss
+
+
+def test_dropout_differs_between_parts_and_steps() -> None:
+    method = made("simclr", plain(dropout=0.4))
+    torch.manual_seed(8)
+    first, second = in_parts(method, 3), in_parts(method, 3)
+    assert not torch.equal(first.loss, second.loss)
+
+
+@pytest.mark.parametrize("kind", ["simclr", "moco_v2", "keys with gradient"])
+def test_running_statistics_move_once(kind: str) -> None:
+    method, other = (made(kind, plain(norm=True)) for _ in range(2))
+    looks = looks_of(method)
+    for part in (slice(0, 4), slice(4, 8)):
+        other(looks(part), 2)
+    before = {name: value.clone() for name, value in method.towers.named_buffers()}
+    in_parts(method, 4)
+    found = dict(method.towers.named_buffers())
+    assert before
+    for name, value in other.towers.named_buffers():
+        assert torch.equal(found[name], value), name
+        assert not torch.equal(found[name], before[name]), name
+
+
+def test_statistics_are_kept_even_if_the_second_pass_fails() -> None:
+    method = made("simclr", plain(norm=True))
+
+    def fail(loss: Tensor) -> None:
+        raise RuntimeError("out of memory")
+
+    other = made("simclr", plain(norm=True))
+    for part in (slice(0, 4), slice(4, 8)):
+        other(looks_of(other)(part), 2)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        micro_batches(engine(method, backward=fail), looks_of(method), IDS, step=2, size=4)
+    for name, value in other.towers.named_buffers():
+        assert torch.equal(dict(method.towers.named_buffers())[name], value)
+
+
+def test_processes_synchronise_on_the_last_part_alone() -> None:
+    method, happened = made("simclr"), []
+
+    @contextmanager
+    def unsynced() -> Any:
+        happened.append("apart")
+        yield
+
+    def backward(loss: Tensor) -> None:
+        happened.append("backward")
+        loss.backward()
+
+    micro_batches(engine(method, backward=backward, unsynced=unsynced), looks_of(method), IDS, step=2, size=3)
+    assert happened == ["apart", "backward", "apart", "backward", "backward"]
+
+
+def test_only_a_part_is_embedded_at_a_time_and_never_with_more_graph() -> None:
+    method, seen = made("simclr"), []
+
+    def note(_: nn.Module, given: tuple[Tensor, ...], out: Tensor) -> None:
+        seen.append((len(given[0]), out.requires_grad))
+
+    method.towers.query["shared"].register_forward_hook(note)
+    in_parts(method, 3)
+    assert seen == [(6, False), (6, False), (2, False), (6, True), (6, True), (2, True)]
+
+
+def test_momentum_keys_are_embedded_once() -> None:
+    method, calls = made("jcl"), []
+    assert method.towers.key is not None
+    method.towers.key["shared"].register_forward_hook(lambda *_: calls.append(1))
+    in_parts(method, 3)
+    assert len(calls) == 3
+
+
+@pytest.mark.parametrize("step", [at_once, partial(in_parts, size=3)], ids=["whole", "parts"])
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_loss_that_is_no_number_is_told_and_changes_nothing(step: Callable[[Method], Stepped], bad: float) -> None:
+    method = doubled(moco_v2, loss=partial(_broken, value=bad), negatives=of_queue("each"))
+    for each in method.towers.trained():
+        each.grad = torch.ones_like(each)
+    before = copy.deepcopy(method.state_dict())
+    with pytest.raises(NotFinite, match=f"the loss is {bad}"):
+        step(method)
+    assert all(torch.equal(each, torch.ones_like(each)) for each in gradients(method))
+    assert all(torch.equal(value, before[name]) for name, value in method.state_dict().items())
+
+
+def _broken(query: Tensor, positives: Tensor, negatives: object, *, value: float, gather: object) -> Tensor:
+    return query.sum() * value
+
+
+def test_gradients_add_to_those_that_are_there() -> None:
+    one, other = made("simclr"), made("simclr")
+    at_once(one)
+    at_once(one)
+    in_parts(other, 3)
+    in_parts(other, 3)
+    assert_same(gradients(other), gradients(one))
