@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from manyview.config import recipes
 from manyview.config.config import SECTIONS
 from manyview.data import Dataset, Loader, open_data
-from manyview.embeddings.features import embed
 from manyview.evaluate.knn import knn
+from manyview.features.embedding_pass import embed
 from manyview.views import STACKS
 
 BAR = 6.0

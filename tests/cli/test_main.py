@@ -124,7 +124,8 @@ def test_a_real_interrupt_ends_a_check_quickly_and_quietly(tmp_path: Path) -> No
 
 def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "loud.py").write_text("def run(_):\n    print('word\\n' * 100_000)\n    return 0\n")
-    code = "import sys; from manyview.cli import main as m; m.COMMANDS['loud'] = ('loud:run', ''); sys.exit(m.main(['loud']))"
+    loud = "m.COMMANDS['loud'] = ('loud:run', '')"
+    code = f"import sys; from manyview.cli import main as m; {loud}; sys.exit(m.main(['loud']))"
     script = f'{sys.executable} -c "{code}" | head -1; echo ${{PIPESTATUS[0]}}'
     done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("word\n141\n", "")

@@ -16,7 +16,7 @@ from manyview.comparison import compare as comparing
 from manyview.comparison.outcome import OUTCOME, Outcome
 from manyview.comparison.plan import Entry
 from manyview.config.config import to_yaml
-from manyview.embeddings.feature_cache import Store
+from manyview.features.feature_cache import Store
 from manyview.training.run import CONFIG, METRICS
 from tests.tiny import noise
 

@@ -17,11 +17,11 @@ from manyview.cli.embed import command
 from manyview.data import Folder, Own
 from manyview.data.selection import subset
 from manyview.embeddings import Embeddings, embed, read
-from manyview.embeddings.features import features
 from manyview.embeddings.partial import Unfinished
-from manyview.embeddings.preprocess import Preprocess
 from manyview.embeddings.reader import Reader
 from manyview.encoders import Encoder
+from manyview.features.embedding_pass import features
+from manyview.features.preprocess import Preprocess
 from manyview.training.checkpoint import locked
 from tests.tiny import pictures
 

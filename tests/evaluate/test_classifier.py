@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyview.embeddings.feature_cache import Store
 from manyview.evaluate import probe_checkpoint as halfway
 from manyview.evaluate.classifier import Batches, Recipe, chosen, fit, last_and_best, linear_head, named, seeded
 from manyview.evaluate.task import Score
+from manyview.features.feature_cache import Store
 from manyview.training.optimizers import adam, lars
 from tests.evaluate.pictures import task
 

@@ -53,7 +53,7 @@ def test_it_agrees_with_the_published_demo(precision: Precision) -> None:
 def test_pieces_of_any_size_give_what_a_loop_over_everything_gives(
     queries: int, bank: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = import_module("manyview.embeddings.neighbours")
+    module = import_module("manyview.features.neighbours")
     monkeypatch.setattr(module, "QUERIES", queries)
     monkeypatch.setattr(module, "BANK", bank)
     vectors, labels = drawn(60)

@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from manyview.embeddings.feature_cache import Store
 from manyview.evaluate.probe_checkpoint import Halfway
+from manyview.features.feature_cache import Store
 from manyview.training.optimizers import adam
 from tests.evaluate.pictures import encoder, task
 from tests.evaluate.test_classifier import RECIPE, head

@@ -14,11 +14,11 @@ from torch.utils.data import TensorDataset
 from manyview.core.contract import Sample
 from manyview.data import Own, Unreadable, subset
 from manyview.data.holdout import divided
-from manyview.embeddings.features import features
 from manyview.embeddings.model_source import subject
 from manyview.encoders import Encoder
 from manyview.evaluate import Store, Task, prepare
 from manyview.evaluate.task import fingerprint
+from manyview.features.embedding_pass import features
 from manyview.training import build
 from manyview.views import Sensor
 from tests import tiny

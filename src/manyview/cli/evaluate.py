@@ -12,10 +12,10 @@ from typing import Any
 
 from manyview.cli.commands import Parser, shown
 from manyview.config.config import read_flags
-from manyview.embeddings.feature_cache import Store
 from manyview.embeddings.model_source import run_of
 from manyview.evaluate.protocols import PROTOCOLS, SUPERVISED, USUAL, evaluate, known, protocol, schema
 from manyview.evaluate.results import FILE, Result
+from manyview.features.feature_cache import Store
 
 SHOWN = 12  # scores of a protocol that the table has room for
 ABOUT = """Judges an encoder with labels that training never saw: a run, a file of weights, or any encoder of timm and

@@ -21,9 +21,9 @@ from manyview.comparison.speed import equal_time
 from manyview.config.config import Config, differences, flat, to_yaml
 from manyview.config.settings import Flat
 from manyview.core.atomic import whole
-from manyview.embeddings.feature_cache import Store
 from manyview.evaluate.protocols import evaluate, known
 from manyview.evaluate.task import fingerprint
+from manyview.features.feature_cache import Store
 from manyview.training import build
 from manyview.training.run import CONFIG, REPORT, Run
 

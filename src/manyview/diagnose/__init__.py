@@ -1,6 +1,6 @@
 """WHY a run does what it does: measures of the embeddings, what they mean in plain words, and what figures show.
 
-The figures' functions take embeddings, of whatever encoder; `manyview.diagnose.view_embeddings` gets them from a run.
+The figures' functions take embeddings, of whatever encoder; `manyview.embeddings.view_embeddings` gets them from a run.
 """
 
 from manyview.diagnose.augmentations import Spread, spread

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from manyview.diagnose.vectors import same_length, unit
-from manyview.embeddings.neighbours import neighbours
+from manyview.features.neighbours import neighbours
 
 MAPPED = 5000  # points that t-SNE is asked to place, at most; 2000 take one core about 6 seconds
 PERPLEXITY = 30.0

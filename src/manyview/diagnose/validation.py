@@ -10,7 +10,7 @@ from torch import Tensor
 from manyview.core.contract import Triple
 from manyview.diagnose.entropy import T_NEG, entropies
 from manyview.diagnose.measures import measure
-from manyview.embeddings.features import still
+from manyview.features.embedding_pass import still
 from manyview.methods import Method, Seen, Term
 
 PREFIX = "validation_"

@@ -20,13 +20,13 @@ from manyview.core.text import printable
 from manyview.data import Dataset
 from manyview.data.splits import Labels
 from manyview.data.workers import usual_workers
-from manyview.embeddings.amounts import check_amounts
 from manyview.embeddings.file_format import DTYPES, About, Array, Embeddings, checked, read
 from manyview.embeddings.images import Images, fingerprint, images, one_view
 from manyview.embeddings.model_source import Subject, What, subject, weights_of
 from manyview.embeddings.partial import Unfinished
 from manyview.embeddings.reader import Reader, reads
 from manyview.encoders import Encoder
+from manyview.features.amounts import check_amounts
 
 LINE_SECONDS = 10.0  # between lines of progress, where there is no terminal
 

@@ -24,8 +24,8 @@ from manyview.data.image import decode
 from manyview.embeddings import Embeddings, read
 from manyview.embeddings.embed import one_encoder
 from manyview.embeddings.model_source import Subject, What, weights_of
-from manyview.embeddings.neighbours import neighbours
-from manyview.embeddings.preprocess import Picture, Preprocess
+from manyview.features.neighbours import neighbours
+from manyview.features.preprocess import Picture, Preprocess
 from manyview.report.contact_sheet import Tile, contact_sheet
 
 ALIKE = 1 - 1e-5  # cosine of what is the same picture but for rounding

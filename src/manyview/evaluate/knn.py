@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from manyview.core.rng import key, order
-from manyview.embeddings.neighbours import neighbours
 from manyview.evaluate.classifier import named
 from manyview.evaluate.scores import tops
 from manyview.evaluate.task import Score, Scores, Task
+from manyview.features.neighbours import neighbours
 
 KS = (1, 5, 10, 20, 50, 100, 200)
 TRIED = 5000  # training images that a sweep chooses k and temperature with

@@ -9,12 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyview.embeddings.features import still
 from manyview.embeddings.model_source import ALL
 from manyview.encoders import Encoder
 from manyview.evaluate.classifier import named
 from manyview.evaluate.logistic import CS, Scaling, check, judged
 from manyview.evaluate.task import Scores, Split, Task
+from manyview.features.embedding_pass import still
 
 SPLITS: tuple[Split, Split] = ("train", "test")
 

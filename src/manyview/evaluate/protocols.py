@@ -17,7 +17,6 @@ import torch
 from manyview import __version__
 from manyview.config.settings import Key, keys_of, typed, unknown
 from manyview.core.writable import check_folder_for
-from manyview.embeddings.feature_cache import Store
 from manyview.embeddings.model_source import Subject, What
 from manyview.encoders.encoder import Stem
 from manyview.evaluate.fewshot import fewshot
@@ -32,6 +31,7 @@ from manyview.evaluate.retrieval import retrieval
 from manyview.evaluate.semi import semi
 from manyview.evaluate.supervised import supervised as supervised_baseline
 from manyview.evaluate.task import Data, Scores, Task, prepare
+from manyview.features.feature_cache import Store
 
 Protocol = Callable[..., Scores]
 PROTOCOLS: dict[str, Protocol] = {

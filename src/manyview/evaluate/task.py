@@ -19,11 +19,11 @@ from manyview.core.progress import bar
 from manyview.data import Dataset, Loader, Own, Unreadable, subset
 from manyview.data.holdout import Divided, divided, only_view
 from manyview.data.torch_dataset import as_dataset
-from manyview.embeddings.amounts import check_amounts
-from manyview.embeddings.extract import Read, embedding, extract
-from manyview.embeddings.feature_cache import PIECE, Made, Store, without
 from manyview.embeddings.model_source import ALL, REFERENCE, Subject, What, a_few, check_named, digest, run_of, subject
 from manyview.encoders.encoder import Stem
+from manyview.features.amounts import check_amounts
+from manyview.features.extract import Read, embedding, extract
+from manyview.features.feature_cache import PIECE, Made, Store, without
 from manyview.training.build import OWN
 from manyview.training.run import Run
 from manyview.views import Stack

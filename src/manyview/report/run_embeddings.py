@@ -12,10 +12,10 @@ from torch import Tensor
 
 from manyview.data import Dataset
 from manyview.diagnose import Nearest, Spread, flat_map, nearest, spread
-from manyview.diagnose import view_embeddings as looks
-from manyview.diagnose.view_embeddings import Moment
-from manyview.embeddings.features import features
+from manyview.embeddings import view_embeddings as looks
 from manyview.embeddings.model_source import Subject, subject
+from manyview.embeddings.view_embeddings import Moment
+from manyview.features.embedding_pass import features
 from manyview.report.images import LARGEST, Pictures, opened, pictures
 from manyview.report.parts import reason
 from manyview.report.run_record import Told

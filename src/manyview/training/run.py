@@ -11,7 +11,7 @@ import torch
 
 from manyview import encoders
 from manyview.config.config import Config, from_yaml
-from manyview.embeddings.preprocess import Preprocess
+from manyview.features.preprocess import Preprocess
 from manyview.training import build
 from manyview.training.checkpoint import Checkpoints
 

@@ -31,13 +31,13 @@ from manyview.data.memory import local_processes
 from manyview.data.workers import lost_worker, usual_workers
 from manyview.diagnose.health import AGAIN, Health
 from manyview.diagnose.validation import measured_of, validation
-from manyview.evaluate.evaluators import Scorer
 from manyview.losses import COUPLED
 from manyview.methods import Method
 from manyview.training import build, signals
 from manyview.training import messages as tell
 from manyview.training import optimizers as optim
 from manyview.training.checkpoint import Checkpoints, State, locked, naming_full_disk
+from manyview.training.evaluators import Scorer
 from manyview.training.run import CHECKPOINTS, CONFIG, ENCODER, REPORT, Run
 from manyview.training.run_log import RunLog
 from manyview.training.state import Progress

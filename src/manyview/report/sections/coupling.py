@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from manyview.diagnose import couplings
-from manyview.diagnose.view_embeddings import Moment
+from manyview.embeddings.view_embeddings import Moment
 from manyview.report.distribution import Values, boxes
 from manyview.report.frame import Axis
 from manyview.report.html import Html

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from manyview.diagnose.entropy import T_NEG
 from manyview.diagnose.validation import PREFIX
-from manyview.diagnose.view_embeddings import Moment
+from manyview.embeddings.view_embeddings import Moment
 from manyview.report.chart import Line, Point, lines
 from manyview.report.frame import Axis
 from manyview.report.html import Html

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from manyview.diagnose import neighbourhood
-from manyview.diagnose.view_embeddings import Moment
+from manyview.embeddings.view_embeddings import Moment
 from manyview.report.html import Html, tag
 from manyview.report.parts import figure
 from manyview.report.run_embeddings import Seen, some

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from manyview.embeddings.model_source import subject
-from manyview.evaluate.evaluators import NEIGHBOURS
 from manyview.evaluate.results import Result, read
 from manyview.report.html import Child, Html, tag
 from manyview.report.parts import left_out, scrolled, section
 from manyview.report.run_record import Told
+from manyview.training.evaluators import NEIGHBOURS
 
 LETTERS = 160  # of a protocol's settings
 MOST = 8  # scores of one protocol

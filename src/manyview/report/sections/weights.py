@@ -9,7 +9,7 @@ from torch import Tensor
 
 from manyview.diagnose import Contrasted, contrasted
 from manyview.diagnose.entropy import T_NEG
-from manyview.diagnose.view_embeddings import Looks
+from manyview.embeddings.view_embeddings import Looks
 from manyview.report.html import Html, tag, verbatim
 from manyview.report.images import Sheet, sheet, visible
 from manyview.report.parts import figure, sheet_style, thumbnail

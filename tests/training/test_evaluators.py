@@ -4,10 +4,10 @@ import torch
 from torch.utils.data import TensorDataset
 
 from manyview.data import Own
-from manyview.embeddings.features import features
 from manyview.encoders import Encoder, create
 from manyview.evaluate import knn
-from manyview.evaluate.evaluators import Scorer
+from manyview.features.embedding_pass import features
+from manyview.training.evaluators import Scorer
 from manyview.views import STACKS
 
 

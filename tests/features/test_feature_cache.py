@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from manyview.embeddings.feature_cache import PIECE, Made, Store, default_folder, without
+from manyview.features.feature_cache import PIECE, Made, Store, default_folder, without
 
 COUNT = 2 * PIECE + 100
 KEY, OTHER = "a" * 32, "b" * 32

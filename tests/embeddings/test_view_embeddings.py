@@ -13,10 +13,10 @@ from manyview import encoders
 from manyview.config.config import Config
 from manyview.core.contract import Sample
 from manyview.data import Dataset, Scenes, Unreadable
-from manyview.diagnose import view_embeddings as looks
 from manyview.diagnose.validation import validation
-from manyview.diagnose.view_embeddings import Looks
+from manyview.embeddings import view_embeddings as looks
 from manyview.embeddings.model_source import Subject
+from manyview.embeddings.view_embeddings import Looks
 from manyview.training import build
 from manyview.training.checkpoint import Checkpoints
 from manyview.training.run import Run, load

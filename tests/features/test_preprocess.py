@@ -9,7 +9,7 @@ from PIL import Image
 from torch import Tensor
 
 from manyview.data.image import decode
-from manyview.embeddings.preprocess import Preprocess
+from manyview.features.preprocess import Preprocess
 from manyview.views import STACKS
 from manyview.views.pipeline import CIFAR, Sensor
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from manyview.data import Loader, Scenes
-from manyview.embeddings.features import features
 from manyview.encoders import Encoder, create
 from manyview.evaluate import embed, knn
+from manyview.features.embedding_pass import features
 from manyview.views import STACKS
 from tests.data.fakes import Memory
 

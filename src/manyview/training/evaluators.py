@@ -7,9 +7,9 @@ import torch
 from manyview.data import Dataset, Loader
 from manyview.data.holdout import some
 from manyview.data.workers import Maker
-from manyview.embeddings.features import embed
 from manyview.encoders import Encoder
 from manyview.evaluate.knn import knn
+from manyview.features.embedding_pass import embed
 
 NEIGHBOURS = 20
 

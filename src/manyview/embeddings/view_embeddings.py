@@ -22,7 +22,7 @@ from manyview.data import Dataset, Loader
 from manyview.data.holdout import only_view
 from manyview.data.selection import subset
 from manyview.diagnose.validation import seen_by_loss
-from manyview.embeddings.features import still
+from manyview.features.embedding_pass import still
 from manyview.methods import Method
 from manyview.training import build
 from manyview.training.checkpoint import EPOCH, Checkpoints, State, read

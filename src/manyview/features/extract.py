@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from manyview.data import Batch, Loader
-from manyview.embeddings.feature_cache import Made
-from manyview.embeddings.features import still
 from manyview.encoders import Encoder
+from manyview.features.embedding_pass import still
+from manyview.features.feature_cache import Made
 
 Read = Callable[[Encoder, Tensor], Tensor]
 """What is taken of an encoder that looks at (n, C, size, size): (n, d)."""

@@ -1,0 +1,1 @@
+"""WHAT A FROZEN ENCODER SAYS: preprocessing, the embedding pass over a data set, its cache, nearest neighbours."""
