@@ -17,7 +17,7 @@ from torch import Tensor, nn
 import manyview
 from manyview.config.config import Config, flat, part, resolve
 from manyview.data import Batch, Dataset, Loader
-from manyview.encoders import Encoder, create, dense_on_small_maps
+from manyview.encoders import Encoder, create, dense_convolutions
 from manyview.training import build
 from manyview.training import optimizers as optim
 from manyview.training.step import Engine, whole_batch
@@ -65,7 +65,7 @@ class Ours(Contender):
         self.bf16 = bf16
         self.method = build.method(config, 3)
         self.method.to(memory_format=torch.channels_last)
-        dense_on_small_maps(self.method)
+        dense_convolutions(self.method)
         self.encoder = self.method.towers.encoder()
         self.optimizer = part(config, "optimizer")(self.method.towers)
         self.loader = Loader(data, build.stack(config, self.method.looks), config.batch_size, seed=config.seed)
@@ -155,7 +155,7 @@ class Alone(Contender):
     def __init__(self, encoder: Encoder, views: Tensor, *, bf16: bool = False) -> None:
         super().__init__()
         self.encoder, self.bf16 = encoder.to(memory_format=torch.channels_last), bf16
-        dense_on_small_maps(encoder)
+        dense_convolutions(encoder)
         self.views = views.contiguous(memory_format=torch.channels_last)
 
     def steps(self) -> Iterator[None]:

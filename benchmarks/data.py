@@ -26,16 +26,16 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 from torchvision.transforms import v2
 
-from manyview.core.contract import Sample
+from manyview.core.sample import Sample
 from manyview.data.folder import Folder
 from manyview.data.loader import Loader
 from manyview.data.scenes.dataset import Scenes
-from manyview.views import IMAGENET, Look, Stack
+from manyview.views import IMAGENET, Augmentation, ViewPipeline
 
 WORKERS = 2
 BATCH = 256
-SMALL = Look(32, (0.2, 1.0), jitter=(0.4, 0.4, 0.4, 0.1), jitter_p=0.8, grey=0.2)
-LARGE = Look(224, (0.2, 1.0), jitter=(0.4, 0.4, 0.4, 0.1), jitter_p=0.8, grey=0.2, blur=0.5)
+SMALL = Augmentation(32, (0.2, 1.0), jitter=(0.4, 0.4, 0.4, 0.1), jitter_p=0.8, grey=0.2)
+LARGE = Augmentation(224, (0.2, 1.0), jitter=(0.4, 0.4, 0.4, 0.1), jitter_p=0.8, grey=0.2, blur=0.5)
 Pass = Callable[[], object]
 
 
@@ -81,7 +81,7 @@ class Tensors:
         return str(index)
 
 
-def torchvision_v1(look: Look) -> transforms.Compose:
+def torchvision_v1(look: Augmentation) -> transforms.Compose:
     blur = [transforms.RandomApply([transforms.GaussianBlur(look.blur_kernel, look.sigma)], look.blur)]
     return transforms.Compose(
         [
@@ -96,7 +96,7 @@ def torchvision_v1(look: Look) -> transforms.Compose:
     )
 
 
-def torchvision_v2(look: Look) -> v2.Compose:
+def torchvision_v2(look: Augmentation) -> v2.Compose:
     blur = [v2.RandomApply([v2.GaussianBlur(look.blur_kernel, look.sigma)], look.blur)]
     return v2.Compose(
         [
@@ -112,7 +112,7 @@ def torchvision_v2(look: Look) -> v2.Compose:
     )
 
 
-def kornia_stack(look: Look) -> nn.Module:
+def kornia_stack(look: Augmentation) -> nn.Module:
     from kornia import augmentation as K
 
     mean, std = (torch.tensor(each) for each in IMAGENET)
@@ -125,7 +125,7 @@ def kornia_stack(look: Look) -> nn.Module:
     )
 
 
-def lightly_transform(look: Look) -> Callable[[Any], Any]:
+def lightly_transform(look: Augmentation) -> Callable[[Any], Any]:
     from lightly.transforms.simclr_transform import SimCLRTransform
 
     transform: Callable[[Any], Any] = SimCLRTransform(
@@ -149,7 +149,7 @@ def small_pipelines(count: int) -> dict[str, Pass]:
     images = torch.randint(256, (count, 3, 32, 32), dtype=torch.uint8)
     pillow = [Image.fromarray(image.permute(1, 2, 0).numpy()) for image in images]
     runs = {
-        "manyview": ours(Loader(Tensors(images), Stack([SMALL] * 2), BATCH)),
+        "manyview": ours(Loader(Tensors(images), ViewPipeline([SMALL] * 2), BATCH)),
         f"torchvision v1 on Pillow, {WORKERS} workers": through(Twice(pillow, torchvision_v1(SMALL))),
         f"torchvision v2 on tensors, {WORKERS} workers": through(Twice(list(images), torchvision_v2(SMALL))),
     }
@@ -162,7 +162,9 @@ def small_pipelines(count: int) -> dict[str, Pass]:
 def photo_pipelines(files: list[Path]) -> dict[str, Pass]:
     folder = Folder(files[0].parent)
     runs = {
-        f"manyview, {WORKERS} workers": ours(Loader(folder, Stack([LARGE] * 2), BATCH, workers=WORKERS, memory=0)),
+        f"manyview, {WORKERS} workers": ours(
+            Loader(folder, ViewPipeline([LARGE] * 2), BATCH, workers=WORKERS, memory=0)
+        ),
         f"torchvision v1 on Pillow, {WORKERS} workers": through(Twice(files, torchvision_v1(LARGE))),
         f"torchvision v2 on tensors, {WORKERS} workers": through(Twice(files, torchvision_v2(LARGE))),
     }

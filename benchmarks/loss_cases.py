@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from measure import available_bytes, version
 from torch import Tensor
 
-from manyview.core.contract import Negatives
+from manyview.core.negatives import Negatives
 from manyview.losses import cacr, info_nce, jcl, nce
 from manyview.methods.topologies import contrast, each_view, each_view_against_keys, query_against_keys, total
 

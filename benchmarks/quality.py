@@ -25,7 +25,7 @@ from manyview.config.config import SECTIONS
 from manyview.data import Dataset, Loader, open_data
 from manyview.evaluate.knn import knn
 from manyview.features.embedding_pass import embed
-from manyview.views import STACKS
+from manyview.views import AUGMENTATIONS
 
 BAR = 6.0
 
@@ -106,7 +106,7 @@ def scores(encoder: nn.Module, train: Dataset, test: Dataset) -> tuple[float, fl
 
 
 def features(encoder: nn.Module, data: Dataset) -> tuple[Tensor, Tensor]:
-    return embed(encoder, Loader(data, STACKS["probe-test"](32), 250, shuffle=False, drop_last=False))
+    return embed(encoder, Loader(data, AUGMENTATIONS["probe-test"](32), 250, shuffle=False, drop_last=False))
 
 
 def line(name: str, seconds: float, steps: int, score: tuple[float, float]) -> str:

@@ -14,7 +14,7 @@ import torch
 from measure import Run, interleaved, machine_facts
 from torch import Tensor, nn
 
-from manyview.encoders import create, dense_on_small_maps
+from manyview.encoders import create, dense_convolutions
 
 CASES = [("patchnet", 16), ("patchnet", 32), ("torchvision/resnet18", 32)]
 IMAGES = 512
@@ -26,7 +26,7 @@ def main() -> None:
     for name, size in CASES:
         plain = create(name, size=size).to(memory_format=torch.channels_last)
         dense = copy.deepcopy(plain)
-        dense_on_small_maps(dense)
+        dense_convolutions(dense)
         x = torch.randn(IMAGES, 3, size, size).contiguous(memory_format=torch.channels_last)
         runs: dict[str, Run] = {"plain": partial(step, plain, x), "dense": partial(step, dense, x)}
         seconds = interleaved(runs, budget=20.0, rounds=(3, 9), at_most={})

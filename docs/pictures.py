@@ -16,7 +16,7 @@ from PIL import Image, ImageDraw
 from torch import Tensor
 
 from manyview.data.scenes.dataset import Scenes
-from manyview.views import IMAGENET, STACKS, Stack
+from manyview.views import AUGMENTATIONS, IMAGENET, ViewPipeline
 
 GAP = 4  # white pixels between pictures
 
@@ -59,14 +59,16 @@ def large() -> Image.Image:
 def views() -> Image.Image:
     """One row a stack: the picture, then eight views of it."""
     picture = Scenes(20, size=192).batch(torch.tensor([4]))["image"]
-    return named_rows({name: [fitted(picture[0], 96), *looks_of(STACKS[name](96), picture)] for name in STACKS})
+    return named_rows(
+        {name: [fitted(picture[0], 96), *looks_of(AUGMENTATIONS[name](96), picture)] for name in AUGMENTATIONS}
+    )
 
 
-def sensors() -> Image.Image:
+def modalities() -> Image.Image:
     """One row a scene: its sensors, then two views of each, which share the crop and the flip."""
     names = ("rgb", "depth", "semantic")
     raw = Scenes(6, size=192, views=names).batch(torch.arange(6))
-    made = STACKS["moco-v2"](96)(raw, torch.arange(6))
+    made = AUGMENTATIONS["moco-v2"](96)(raw, torch.arange(6))
     rows = []
     for row in range(6):
         shown = [fitted(SHOWN[name](raw[name][row]), 96) for name in names]
@@ -77,8 +79,8 @@ def sensors() -> Image.Image:
     return sheet(rows)
 
 
-def looks_of(stack: Stack, picture: Tensor) -> list[Tensor]:
-    plain = Stack(stack.looks)  # ImageNet's mean and deviation for all, so that they can be taken away again
+def looks_of(stack: ViewPipeline, picture: Tensor) -> list[Tensor]:
+    plain = ViewPipeline(stack.looks)  # ImageNet's mean and deviation for all, so that they can be taken away again
     made = (plain({"image": picture}, torch.tensor([0]), epoch=epoch)["image"] for epoch in range(8))
     return [fitted(visible(look[0]), 96) for looks in made for look in looks][:8]
 
@@ -147,7 +149,7 @@ PICTURES: dict[str, Callable[[], Image.Image]] = {
     "classes": classes,
     "large": large,
     "views": views,
-    "sensors": sensors,
+    "sensors": modalities,
 }
 
 

@@ -21,7 +21,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from manyview.core.contract import Sample
+from manyview.core.sample import Sample
 from manyview.training.checkpoint import locked
 from tests.tiny import flags, pictures, pretrain
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from manyview import data, diagnose, embeddings, encoders, evaluate, losses, memories, methods, report, views
     from manyview.comparison.compare import compare
-    from manyview.core.contract import Negatives, Triple
+    from manyview.core.negatives import Negatives, Triple
     from manyview.methods.topologies import contrast
     from manyview.training.launch import pretrain
     from manyview.training.run import Run, load
@@ -39,9 +39,9 @@ _MODULES = (
     "data", "diagnose", "embeddings", "encoders", "evaluate", "losses", "memories", "methods", "report", "views",
 )  # fmt: skip
 _HOMES = {
-    "Negatives": "manyview.core.contract",
+    "Negatives": "manyview.core.negatives",
     "Run": "manyview.training.run",
-    "Triple": "manyview.core.contract",
+    "Triple": "manyview.core.negatives",
     "compare": "manyview.comparison.compare",
     "contrast": "manyview.methods.topologies",
     "load": "manyview.training.run",

@@ -43,7 +43,7 @@ def test_public_names_are_still_there() -> None:
         assert getattr(manyview, name) is not None
         assert name in dir(manyview)
     from manyview import Negatives, contrast
-    from manyview.core.contract import Negatives as Same
+    from manyview.core.negatives import Negatives as Same
 
     assert Negatives is Same
     assert callable(contrast)

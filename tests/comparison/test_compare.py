@@ -16,7 +16,7 @@ from manyview.comparison import compare as comparing
 from manyview.comparison.outcome import OUTCOME, Outcome
 from manyview.comparison.plan import Entry
 from manyview.config.config import to_yaml
-from manyview.features.feature_cache import Store
+from manyview.features.feature_cache import FeatureCache
 from manyview.training.run import CONFIG, METRICS
 from tests.tiny import noise
 
@@ -110,7 +110,7 @@ def test_an_evaluation_that_fails_costs_that_score_alone(
     compare: Compare, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def evaluate(folder: Path, data: None, protocols: list[str], **given: Any) -> list[SimpleNamespace]:
-        assert isinstance(given["store"], Store)  # so that what is interrupted goes on
+        assert isinstance(given["store"], FeatureCache)  # so that what is interrupted goes on
         if (folder.name, protocols) == ("dcl-1", ["linear"]):
             raise ValueError("data: has one class only;\njudging needs two or more")
         return [SimpleNamespace(scores={"top1": 0.7, "top5": 0.9})]

@@ -10,7 +10,7 @@ import torch
 from manyview.comparison.plan import entries, images_an_epoch, looks, spelt, unlike
 from manyview.data import Loader, Scenes
 from manyview.training import build
-from manyview.views import STACKS
+from manyview.views import AUGMENTATIONS
 
 GIVEN = {"data.name": "scenes", "views.size": 16}
 
@@ -30,7 +30,7 @@ def test_runs_of_a_seed_begin_with_the_same_weights_and_those_of_another_do_not(
 
 
 def test_images_come_in_the_same_order_whatever_the_batch() -> None:
-    small, large = (Loader(Scenes(64), STACKS["probe-test"](16), batch, seed=1) for batch in (8, 16))
+    small, large = (Loader(Scenes(64), AUGMENTATIONS["probe-test"](16), batch, seed=1) for batch in (8, 16))
     assert torch.equal(small.order(0), large.order(0))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from manyview.core.atomic import tidy, whole
+from manyview.core.atomic import atomic_write, tidy
 
 
 def names(folder: Path) -> list[str]:
@@ -17,7 +17,7 @@ def names(folder: Path) -> list[str]:
 def test_the_file_takes_its_name_at_the_end_only(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("older")
-    with whole(path) as draft:
+    with atomic_write(path) as draft:
         draft.write_text("newer")
         assert draft.parent == tmp_path
         assert path.read_text() == "older"
@@ -29,7 +29,7 @@ def test_the_file_takes_its_name_at_the_end_only(tmp_path: Path) -> None:
 def test_a_failure_leaves_the_older_file_and_no_draft(error: type[BaseException], tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("older")
-    with pytest.raises(error), whole(path) as draft:  # noqa: PT012
+    with pytest.raises(error), atomic_write(path) as draft:  # noqa: PT012
         draft.write_text("half")
         raise error
     assert path.read_text() == "older"
@@ -52,7 +52,7 @@ def test_draft_and_folder_are_brought_to_the_disk_in_this_order(
 
     monkeypatch.setattr(os, "fsync", watched_fsync)
     monkeypatch.setattr(os, "replace", watched_replace)
-    with whole(tmp_path / "a.txt") as draft:
+    with atomic_write(tmp_path / "a.txt") as draft:
         draft.write_text("new")
     assert seen == [str(draft.resolve()), "replace", str(tmp_path.resolve())]
 
@@ -63,15 +63,15 @@ def test_a_folder_that_cannot_be_synced_is_no_failure(tmp_path: Path, monkeypatc
             raise OSError(22, "Invalid argument")
 
     monkeypatch.setattr(os, "fsync", fsync)
-    with whole(tmp_path / "a.txt") as draft:
+    with atomic_write(tmp_path / "a.txt") as draft:
         draft.write_text("new")
     assert (tmp_path / "a.txt").read_text() == "new"
 
 
 def test_a_killed_process_leaves_a_draft_that_tidy_removes(tmp_path: Path) -> None:
     program = (
-        "import os, signal, sys; from manyview.core.atomic import whole\n"
-        "with whole(sys.argv[1]) as draft:\n"
+        "import os, signal, sys; from manyview.core.atomic import atomic_write\n"
+        "with atomic_write(sys.argv[1]) as draft:\n"
         "    draft.write_text('half'); os.kill(os.getpid(), signal.SIGKILL)"
     )
     subprocess.run([sys.executable, "-c", program, tmp_path / "a.txt"], timeout=60)

@@ -18,8 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyview import losses
-from manyview.core.contract import Gather, Negatives, Triple, alone
-from manyview.core.distributed import gather, world_size
+from manyview.core.distributed import Gather, gather, no_gather, world_size
+from manyview.core.negatives import Negatives, Triple
 from manyview.memories import MemoryBank, Queue
 from manyview.methods.topologies import (
     contrast,
@@ -149,7 +149,7 @@ def work(rank: int, shares: tuple[int, int], folder: str, port: int) -> None:
 
 @functools.cache
 def whole() -> dict[str, Tensor]:
-    return {**gradients(slice(0, IMAGES), alone), **parts(slice(0, IMAGES), alone)}
+    return {**gradients(slice(0, IMAGES), no_gather), **parts(slice(0, IMAGES), no_gather)}
 
 
 @pytest.mark.parametrize("shares", SHARES.values(), ids=SHARES.keys())

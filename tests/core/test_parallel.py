@@ -5,13 +5,13 @@ import threading
 import pytest
 import torch
 
-from manyview.core.parallel import each, room
-from manyview.views import Look, Stack
+from manyview.core.parallel import parallel_map, scratch
+from manyview.views import Augmentation, ViewPipeline
 
 
 def test_every_part_is_worked_on_once() -> None:
     done = torch.zeros(50)
-    each(lambda i: done[i].add_(1), list(range(50)))
+    parallel_map(lambda i: done[i].add_(1), list(range(50)))
     assert (done == 1).all()
 
 
@@ -21,14 +21,14 @@ def test_a_mistake_in_a_part_is_raised() -> None:
             raise ValueError("part 3")
 
     with pytest.raises(ValueError, match="part 3"):
-        each(work, list(range(5)))
+        parallel_map(work, list(range(5)))
 
 
 def test_torch_uses_one_core_inside_and_as_many_as_before_outside() -> None:
     before, inside = torch.get_num_threads(), []
     torch.set_num_threads(2)
     try:
-        each(lambda _: inside.append((torch.get_num_threads(), threading.current_thread().name)), [1, 2, 3])
+        parallel_map(lambda _: inside.append((torch.get_num_threads(), threading.current_thread().name)), [1, 2, 3])
         assert {number for number, _ in inside} == {1}
         assert torch.get_num_threads() == 2
     finally:
@@ -38,7 +38,7 @@ def test_torch_uses_one_core_inside_and_as_many_as_before_outside() -> None:
 @pytest.mark.parametrize("cores", [1, 2, 3])
 def test_views_are_the_same_for_any_number_of_cores_and_any_parts(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
     images, ids = torch.randint(256, (24, 3, 96, 96), dtype=torch.uint8), torch.arange(24)
-    stack = Stack([Look(96, jitter=(0.4,) * 4, grey=0.2, blur=0.5)] * 2)
+    stack = ViewPipeline([Augmentation(96, jitter=(0.4,) * 4, grey=0.2, blur=0.5)] * 2)
     expected = [stack({"image": images[i : i + 1]}, ids[i : i + 1])["image"] for i in range(24)]
     monkeypatch.setattr("manyview.views.pipeline.PART", 5 * 96 * 96)
     before = torch.get_num_threads()
@@ -53,11 +53,13 @@ def test_views_are_the_same_for_any_number_of_cores_and_any_parts(cores: int, mo
 
 def test_a_room_survives_other_defaults_of_torch() -> None:
     with torch.device("meta"):
-        assert room("test", 2, 3, device=torch.device("cpu")).device.type == "cpu"
-    assert room("test", 3, 2, device=torch.device("cpu")).dtype == torch.float32
+        assert scratch("test", 2, 3, device=torch.device("cpu")).device.type == "cpu"
+    assert scratch("test", 3, 2, device=torch.device("cpu")).dtype == torch.float32
 
 
 def test_views_can_be_made_in_inference_mode() -> None:
     with torch.inference_mode():
-        view = Stack([Look(8)])({"image": torch.zeros(6, 3, 9, 9, dtype=torch.uint8)}, torch.arange(6))["image"][0]
+        view = ViewPipeline([Augmentation(8)])({"image": torch.zeros(6, 3, 9, 9, dtype=torch.uint8)}, torch.arange(6))[
+            "image"
+        ][0]
     assert view.shape == (6, 3, 8, 8)

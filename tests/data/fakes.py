@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from manyview.core.contract import Sample
+from manyview.core.sample import Sample
 from tests.data.awful import picture
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from manyview.core.contract import Sample
+from manyview.core.sample import Sample
 from manyview.data.dataset import Batched, Dataset
 from manyview.data.holdout import MOST, divided, only_view, some
 from manyview.data.paired import Paired

@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 from torchvision import transforms
 
-from manyview.core.contract import Sample
+from manyview.core.sample import Sample
 from manyview.data.dataset import Unreadable
-from manyview.data.loader import Batch, Loader, TooManyBroken
-from manyview.views import Look, Sensor, Stack, TransformStack
+from manyview.data.loader import Batch, Loader, TooManyUnreadable
+from manyview.views import Augmentation, Modality, TransformPipeline, ViewPipeline
 
-STACK = Stack([Look(16, jitter=(0.4, 0.4, 0.4, 0.1), grey=0.2)] * 2)
+STACK = ViewPipeline([Augmentation(16, jitter=(0.4, 0.4, 0.4, 0.1), grey=0.2)] * 2)
 
 
 class Pictures:
@@ -82,8 +82,8 @@ def same(
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more workers than cores
 @pytest.mark.parametrize("workers", [1, 2, 4])
-@pytest.mark.parametrize("stack", [STACK, TransformStack(lambda x: x.float() * torch.rand(1), pillow=False)])
-def test_any_number_of_workers_gives_the_same_batches(workers: int, stack: Stack | TransformStack) -> None:
+@pytest.mark.parametrize("stack", [STACK, TransformPipeline(lambda x: x.float() * torch.rand(1), pillow=False)])
+def test_any_number_of_workers_gives_the_same_batches(workers: int, stack: ViewPipeline | TransformPipeline) -> None:
     sizes = (20, 24) if stack is STACK else (20,)
     data = Pictures(sizes=sizes)
     alone = Loader(data, stack, 8, workers=0, memory=0)
@@ -159,7 +159,7 @@ def test_without_shuffle_and_with_the_last_batch_everything_comes_in_order() -> 
 
 def test_each_file_is_decoded_once_for_all_its_views(tmp_path: Path) -> None:
     data = Pictures(sizes=(20, 24))
-    loader = Loader(data, Stack([Look(16)] * 5), 10, workers=2)  # sizes differ: it streams
+    loader = Loader(data, ViewPipeline([Augmentation(16)] * 5), 10, workers=2)  # sizes differ: it streams
     data.log = tmp_path / "streamed"  # a few were looked at beforehand
     for batch in loader.epoch(0):
         assert len(batch.views()["image"]) == 5
@@ -210,7 +210,7 @@ def test_decoded_before_or_not_the_same_sample_stands_in_for_an_unreadable_one(b
 @pytest.mark.parametrize("sizes", [(20,), (20, 24)])
 def test_too_many_unreadable_samples_end_it_with_one_line(sizes: tuple[int, ...]) -> None:
     data = Pictures(sizes=sizes, broken=(3, 4, 5))
-    with pytest.raises(TooManyBroken, match=r"3 of 50 .*picture 3: cut short.*mend") as raised:
+    with pytest.raises(TooManyUnreadable, match=r"3 of 50 .*picture 3: cut short.*mend") as raised:
         seen(Loader(data, STACK, 10, workers=0))
     assert "\n" not in str(raised.value)
     assert seen(Loader(data, STACK, 10, workers=0, max_broken=0.1))
@@ -219,7 +219,7 @@ def test_too_many_unreadable_samples_end_it_with_one_line(sizes: tuple[int, ...]
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_hundred_unreadable_samples_in_a_row_are_no_accident(workers: int) -> None:
     data = Pictures(120, sizes=(20, 24), broken=tuple(range(5, 115)))
-    with pytest.raises(TooManyBroken, match="in a row") as raised:
+    with pytest.raises(TooManyUnreadable, match="in a row") as raised:
         seen(Loader(data, STACK, 10, workers=workers, shuffle=False, max_broken=1.0))
     assert "\n" not in str(raised.value)
 
@@ -336,7 +336,7 @@ def test_views_of_some_rows_are_those_of_the_whole_batch(memory: int | None) -> 
         ({"seed": "a"}, "seed='a'"),
         ({"dataset": "scenes"}, "dataset: str is none"),
         ({"views": transforms.ToTensor()}, "TransformStack"),
-        ({"views": Stack([Look(8)], {"imgae": Sensor()})}, "no view \\['imgae'\\]"),
+        ({"views": ViewPipeline([Augmentation(8)], {"imgae": Modality()})}, "no view \\['imgae'\\]"),
     ],
 )
 def test_a_mistake_is_named(wrong: dict[str, Any], message: str) -> None:

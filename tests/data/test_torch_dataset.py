@@ -3,14 +3,14 @@ from __future__ import annotations
 import pytest
 import torch
 from PIL import Image
-from torch.utils.data import Dataset as TorchDataset
+from torch.utils.data import Dataset as MapDataset
 from torch.utils.data import Subset, TensorDataset
 
 from manyview.data.dataset import Dataset, Unreadable
-from manyview.data.torch_dataset import Own
+from manyview.data.torch_dataset import TorchDataset
 
 
-class Pictures(TorchDataset[tuple[Image.Image, int]]):
+class Pictures(MapDataset[tuple[Image.Image, int]]):
     classes = ("cat", "dog")
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Pictures(TorchDataset[tuple[Image.Image, int]]):
         return Image.new("L", (7, 5), 10 * index), self.targets[index]
 
 
-class Sensors(TorchDataset[dict[str, object]]):
+class Sensors(MapDataset[dict[str, object]]):
     def __len__(self) -> int:
         return 2
 
@@ -33,7 +33,7 @@ class Sensors(TorchDataset[dict[str, object]]):
 
 
 def test_pictures_with_labels_become_samples() -> None:
-    own = Own(Pictures())
+    own = TorchDataset(Pictures())
     assert isinstance(own, Dataset)
     assert own.views == ("image",)
     assert own.classes == ("cat", "dog")
@@ -44,7 +44,7 @@ def test_pictures_with_labels_become_samples() -> None:
 
 
 def test_a_dict_gives_named_views_and_may_lack_some() -> None:
-    own = Own(Sensors())
+    own = TorchDataset(Sensors())
     assert own[0].views["rgb"].dtype == torch.uint8
     assert own[0].views["depth"].dtype == torch.float32
     assert set(own[1].views) == {"rgb"}
@@ -53,7 +53,7 @@ def test_a_dict_gives_named_views_and_may_lack_some() -> None:
 
 def test_tensors_and_own_ids_are_taken() -> None:
     images = torch.randint(256, (4, 3, 6, 6), dtype=torch.uint8)
-    own = Own(TensorDataset(images), ids=torch.tensor([9, 8, 7, 6]))
+    own = TorchDataset(TensorDataset(images), ids=torch.tensor([9, 8, 7, 6]))
     assert own[1].id == 8
     assert torch.equal(own[1].views["image"], images[1])
 
@@ -65,7 +65,7 @@ def test_what_the_data_set_cannot_give_is_unreadable() -> None:
                 raise OSError("image file is truncated")
             return super().__getitem__(index)
 
-    own = Own(Broken())
+    own = TorchDataset(Broken())
     assert own.views == ("image",)
     with pytest.raises(Unreadable, match="truncated"):
         own[0]
@@ -76,28 +76,28 @@ def test_a_deep_picture_of_a_sensor_keeps_its_unit() -> None:
         def __getitem__(self, index: int) -> dict[str, object]:
             return {"rgb": Image.new("RGB", (4, 4)), "depth": Image.new("I;16", (4, 4), 5000)}
 
-    assert (Own(Deep())[0].views["depth"] == 5000).all()
+    assert (TorchDataset(Deep())[0].views["depth"] == 5000).all()
 
 
 def test_labels_of_a_subset_and_of_tensors_are_found() -> None:
-    labels = Own(Subset(Pictures(), [2, 0])).labels
+    labels = TorchDataset(Subset(Pictures(), [2, 0])).labels
     assert labels is not None
     assert labels.tolist() == [1, 0]
-    labels = Own(TensorDataset(torch.zeros(2, 3, 4, 4, dtype=torch.uint8), torch.tensor([4, 5]))).labels
+    labels = TorchDataset(TensorDataset(torch.zeros(2, 3, 4, 4, dtype=torch.uint8), torch.tensor([4, 5]))).labels
     assert labels is not None
     assert labels.tolist() == [4, 5]
 
 
 def test_mistakes_are_named() -> None:
     with pytest.raises(ValueError, match="no length"):
-        Own(iter([1]))
+        TorchDataset(iter([1]))
     with pytest.raises(ValueError, match="not normalised"):
-        Own(TensorDataset(torch.randn(2, 3, 4, 4)))
+        TorchDataset(TensorDataset(torch.randn(2, 3, 4, 4)))
     with pytest.raises(ValueError, match="permute"):
-        Own(TensorDataset(torch.zeros(2, 8, 9, 3, dtype=torch.uint8)))
+        TorchDataset(TensorDataset(torch.zeros(2, 8, 9, 3, dtype=torch.uint8)))
     with pytest.raises(ValueError, match="channels, height, width"):
-        Own(TensorDataset(torch.rand(2, 4, 4)))
+        TorchDataset(TensorDataset(torch.rand(2, 4, 4)))
     with pytest.raises(ValueError, match="different whole number"):
-        Own(Pictures(), ids=torch.tensor([1, 1, 2]))
+        TorchDataset(Pictures(), ids=torch.tensor([1, 1, 2]))
     with pytest.raises(ValueError, match="2 of them for 3"):
-        Own(Pictures(), labels=torch.tensor([1, 1]))
+        TorchDataset(Pictures(), labels=torch.tensor([1, 1]))

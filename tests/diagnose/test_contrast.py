@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from manyview.core.contract import Negatives
+from manyview.core.negatives import Negatives
 from manyview.diagnose import contrasted
 from manyview.losses import cacr
 from tests.golden import unit

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyview.core.contract import Triple
+from manyview.core.negatives import Triple
 from manyview.data import Scenes
 from manyview.diagnose import Health, Verdict, flat_share, measure
 from manyview.encoders import create
@@ -22,7 +22,7 @@ from manyview.evaluate import knn
 from manyview.losses import LOSSES, attraction, cacr, info_nce
 from manyview.memories import Queue
 from manyview.methods.topologies import each_view, every_view, query_against_keys, total
-from manyview.views import STACKS
+from manyview.views import AUGMENTATIONS
 
 Reports = list[tuple[int, Verdict]]
 POINTS, CLASSES, DIM = 2000, 10, 64
@@ -199,7 +199,7 @@ def on_pictures(change: Callable[[Tensor], object], health: Health) -> Verdict:
     encoder = create("patchnet", size=16, widths=(4, 8), blocks=(1, 1))
     optimizer = torch.optim.SGD(encoder.parameters(), 0.05)
     for step in range(5):
-        looks = STACKS["simclr-cifar"](16)({"image": raw}, ids, seed=0, epoch=step)["image"]
+        looks = AUGMENTATIONS["simclr-cifar"](16)({"image": raw}, ids, seed=0, epoch=step)["image"]
         query, positives, negatives, *_ = every_view([F.normalize(encoder(look), dim=1) for look in looks], ids)[0]
         loss = info_nce(query, positives, negatives)
         optimizer.zero_grad()

@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from manyview.core.contract import Negatives, Triple
+from manyview.core.negatives import Negatives, Triple
 from manyview.data import Scenes
 from manyview.diagnose import flat_share, measure, rankme
 from manyview.diagnose.measures import KEYS, PER_QUERY, QUERIES
 from manyview.losses import alignment, info_nce, uniformity
 from manyview.methods.topologies import every_view, view_pairs
-from manyview.views import STACKS
+from manyview.views import AUGMENTATIONS
 from tests.golden import DOUBLE, assert_value, entries, golden, parameter, unit
 
 
@@ -160,6 +160,6 @@ def test_no_gradient_is_kept_and_none_is_changed() -> None:
 def test_pictures_of_one_colour_are_found_also_in_augmented_views() -> None:
     raw = Scenes(20, size=16).batch(torch.arange(20))["image"]
     raw[:5] = torch.tensor([200, 30, 90], dtype=torch.uint8)[:, None, None]
-    looks = STACKS["simclr-cifar"](16)({"image": raw}, torch.arange(20), seed=0, epoch=0)["image"]
+    looks = AUGMENTATIONS["simclr-cifar"](16)({"image": raw}, torch.arange(20), seed=0, epoch=0)["image"]
     assert flat_share(looks[0]) == 0.25
     assert flat_share(raw.float()) == 0.25

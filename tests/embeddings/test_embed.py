@@ -14,10 +14,10 @@ from torch.utils.data import TensorDataset
 
 from manyview import encoders
 from manyview.cli.embed import command
-from manyview.data import Folder, Own
+from manyview.data import Folder, TorchDataset
 from manyview.data.selection import subset
 from manyview.embeddings import Embeddings, embed, read
-from manyview.embeddings.partial import Unfinished
+from manyview.embeddings.partial import PartialEmbeddings
 from manyview.embeddings.reader import Reader
 from manyview.encoders import Encoder
 from manyview.features.embedding_pass import features
@@ -56,15 +56,15 @@ def embedded(encoder: Encoder, data: Any, to: Path, **options: Any) -> Embedding
 def stopping(monkeypatch: pytest.MonkeyPatch, after: int) -> list[int]:
     """Makes it stop after so many pieces; gives the numbers of those that were saved."""
     saved: list[int] = []
-    save = Unfinished.save
+    save = PartialEmbeddings.save
 
-    def once_more(self: Unfinished, number: int, *rest: Any) -> None:
+    def once_more(self: PartialEmbeddings, number: int, *rest: Any) -> None:
         if len(saved) == after:
             raise KeyboardInterrupt
         save(self, number, *rest)
         saved.append(number)
 
-    monkeypatch.setattr(Unfinished, "save", once_more)
+    monkeypatch.setattr(PartialEmbeddings, "save", once_more)
     return saved
 
 
@@ -273,7 +273,7 @@ def test_of_several_views_the_first_is_embedded_and_samples_without_it_are_not(
 
 def test_data_of_ones_own_has_numbers_for_names(encoder: Encoder, tmp_path: Path) -> None:
     images = torch.randint(256, (5, 3, 32, 32), dtype=torch.uint8)
-    found = embedded(encoder, Own(TensorDataset(images, torch.arange(5))), tmp_path / "e.npz")
+    found = embedded(encoder, TorchDataset(TensorDataset(images, torch.arange(5))), tmp_path / "e.npz")
     assert found.names == ["0", "1", "2", "3", "4"]
     assert found.file(0) is None
     assert found.labels.tolist() == [0, 1, 2, 3, 4]

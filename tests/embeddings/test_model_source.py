@@ -11,20 +11,20 @@ from safetensors.torch import save_file
 from torch.utils.data import TensorDataset
 
 from manyview import encoders
-from manyview.data import Own
+from manyview.data import TorchDataset
 from manyview.embeddings.model_source import run_of, subject, weights_of
 from manyview.encoders import create, save
-from manyview.evaluate import Subject
+from manyview.evaluate import ModelSource
 from manyview.training import build
 from manyview.training.run import Run, load
-from manyview.views import PICTURE, Sensor
+from manyview.views import PICTURE, Modality
 from tests.evaluate.pictures import depths, encoder
 from tests.evaluate.runs import made
 
 
-def blank(side: int) -> Own:
+def blank(side: int) -> TorchDataset:
     """Pictures of that size."""
-    return Own(TensorDataset(torch.zeros(4, 3, side, side + 10, dtype=torch.uint8), torch.arange(4)))
+    return TorchDataset(TensorDataset(torch.zeros(4, 3, side, side + 10, dtype=torch.uint8), torch.arange(4)))
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_an_encoder_sees_as_it_was_trained_wherever_it_is(run: Run, tmp_path: Pa
 def test_only_pictures_of_three_channels_are_normalised_as_pictures() -> None:
     deep = create("patchnet", channels=1, size=32)
     found = subject({"rgb": "timm/vit_tiny_patch16_224", "depth": deep}, size=32)
-    assert found.stack().sensor("depth", torch.zeros(1, 1, 1, dtype=torch.uint8)) == Sensor()
+    assert found.stack().modality("depth", torch.zeros(1, 1, 1, dtype=torch.uint8)) == Modality()
 
 
 def test_untrained_is_the_run_as_it_began(run: Run) -> None:
@@ -135,9 +135,9 @@ def test_an_encoder_with_another_normalisation_keeps_it() -> None:
     found = subject({"rgb": "torchvision/resnet18", "thermal": "timm/vit_tiny_patch16_224"}, size=32)
     stack = found.stack()
     picture = torch.zeros(3, 1, 1, dtype=torch.uint8)
-    assert stack.sensor("rgb", picture).mean == (0.485, 0.456, 0.406)
-    assert stack.sensor("thermal", picture).mean == (0.5, 0.5, 0.5)
-    assert list(found.stack(view="rgb").sensors) == []
+    assert stack.modality("rgb", picture).mean == (0.485, 0.456, 0.406)
+    assert stack.modality("thermal", picture).mean == (0.5, 0.5, 0.5)
+    assert list(found.stack(view="rgb").modalities) == []
 
 
 def test_the_mark_tells_weights_size_and_normalisation_apart() -> None:
@@ -147,7 +147,7 @@ def test_the_mark_tells_weights_size_and_normalisation_apart() -> None:
     with torch.no_grad():
         next(moved.parameters()).view(-1)[0] += 1e-6
     assert subject(moved).mark != subject(one).mark
-    assert Subject("x", {"": one}, Sensor()).mark != subject(one).mark
+    assert ModelSource("x", {"": one}, Modality()).mark != subject(one).mark
 
 
 def test_what_is_no_run_is_none() -> None:

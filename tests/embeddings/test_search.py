@@ -17,13 +17,13 @@ from PIL import Image
 from torch.utils.data import TensorDataset
 
 from manyview import encoders
-from manyview.data import Own, Scenes
+from manyview.data import Scenes, TorchDataset
 from manyview.data.image import decode
 from manyview.embeddings import Embeddings, embed
 from manyview.embeddings.model_source import subject
 from manyview.embeddings.search import command, picture, search
 from manyview.encoders import Encoder
-from manyview.views import Sensor
+from manyview.views import Modality
 from tests.tiny import pictures
 
 IMAGES = 30
@@ -106,7 +106,7 @@ def test_embeddings_of_another_encoder_are_refused(data: Path, found: Embeddings
 
 
 def test_a_query_is_normalised_as_the_embedded_images_were(encoder: Encoder, data: Path, tmp_path: Path) -> None:
-    dark = replace(subject(encoder), picture=Sensor((0.9, 0.9, 0.9), (0.1, 0.1, 0.1), colour=True))
+    dark = replace(subject(encoder), picture=Modality((0.9, 0.9, 0.9), (0.1, 0.1, 0.1), colour=True))
     found = embed(dark, data, tmp_path / "dark.npz", workers=0, device="cpu")
     (near,) = search(encoder, decode(data / "15.png"), found, top=1)
     assert (near.name, near.duplicate) == ("15.png", True)
@@ -152,7 +152,7 @@ def test_a_picture_that_is_gone_or_broken_is_a_grey_square(encoder: Encoder, dat
 
 def test_data_that_are_no_files_are_searched_too(encoder: Encoder, tmp_path: Path) -> None:
     images = torch.randint(256, (5, 3, 32, 32), dtype=torch.uint8)
-    found = embed(encoder, Own(TensorDataset(images)), tmp_path / "e.npz", workers=0, device="cpu")
+    found = embed(encoder, TorchDataset(TensorDataset(images)), tmp_path / "e.npz", workers=0, device="cpu")
     near = search(encoder, images[2], found, top=2)
     assert (near[0].name, near[0].file) == ("2", None)
     assert picture(images[2], near, found).size[0] > 400

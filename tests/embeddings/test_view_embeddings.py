@@ -11,16 +11,16 @@ import torch.nn.functional as F
 
 from manyview import encoders
 from manyview.config.config import Config
-from manyview.core.contract import Sample
+from manyview.core.sample import Sample
 from manyview.data import Dataset, Scenes, Unreadable
 from manyview.diagnose.validation import validation
 from manyview.embeddings import view_embeddings as looks
-from manyview.embeddings.model_source import Subject
-from manyview.embeddings.view_embeddings import Looks
+from manyview.embeddings.model_source import ModelSource
+from manyview.embeddings.view_embeddings import ViewEmbeddings
 from manyview.training import build
 from manyview.training.checkpoint import Checkpoints
 from manyview.training.run import Run, load
-from manyview.views import STACKS, Sensor
+from manyview.views import AUGMENTATIONS, Modality
 from tests.tiny import pictures, pretrain
 
 
@@ -41,7 +41,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.fixture(scope="module")
-def seen(run: Run) -> Looks:
+def seen(run: Run) -> ViewEmbeddings:
     return looks.of_run(run, looks=4)
 
 
@@ -51,7 +51,7 @@ def state_of(run: Run, epoch: int) -> dict[str, torch.Tensor]:
     return found
 
 
-def test_a_run_is_looked_at_by_images_kept_aside_through_its_head(run: Run, seen: Looks) -> None:
+def test_a_run_is_looked_at_by_images_kept_aside_through_its_head(run: Run, seen: ViewEmbeddings) -> None:
     found = build.images(run.config)
     assert found.test is not None
     assert seen.held_out
@@ -60,13 +60,13 @@ def test_a_run_is_looked_at_by_images_kept_aside_through_its_head(run: Run, seen
     torch.testing.assert_close(seen.vectors.norm(dim=-1), torch.ones(len(found.test), 4))
 
 
-def test_ids_labels_and_rows_belong_to_the_vectors(run: Run, seen: Looks) -> None:
+def test_ids_labels_and_rows_belong_to_the_vectors(run: Run, seen: ViewEmbeddings) -> None:
     assert seen.data.labels is not None
     assert torch.equal(seen.ids, seen.data.ids[seen.index])
     assert torch.equal(seen.labels, seen.data.labels[seen.index])
 
 
-def test_a_vector_is_what_the_query_tower_says_of_the_look_in_eval_mode(run: Run, seen: Looks) -> None:
+def test_a_vector_is_what_the_query_tower_says_of_the_look_in_eval_mode(run: Run, seen: ViewEmbeddings) -> None:
     method = looks.method_of(run)
     sample = seen.data[int(seen.index[2])]
     raw = {name: view[None] for name, view in sample.views.items()}
@@ -74,18 +74,18 @@ def test_a_vector_is_what_the_query_tower_says_of_the_look_in_eval_mode(run: Run
     torch.testing.assert_close(method.towers.queries(made)[0], seen.vectors[2, 3], atol=1e-5, rtol=1e-4)
 
 
-def test_looks_at_an_image_differ_and_are_alike_the_second_time(run: Run, seen: Looks) -> None:
+def test_looks_at_an_image_differ_and_are_alike_the_second_time(run: Run, seen: ViewEmbeddings) -> None:
     assert not torch.equal(seen.vectors[:, 0], seen.vectors[:, 1])
     again = looks.of_run(run, looks=4)
     assert torch.equal(seen.vectors, again.vectors)
     assert not torch.equal(seen.vectors, looks.of_run(run, looks=4, seed=1).vectors)
 
 
-def test_a_look_can_be_shown_as_a_picture(run: Run, seen: Looks) -> None:
+def test_a_look_can_be_shown_as_a_picture(run: Run, seen: ViewEmbeddings) -> None:
     picture = seen.picture(2, 3)
     assert picture.dtype == torch.uint8
-    sensor = seen.stack.picture
-    mean, std = (torch.tensor(each).view(3, 1, 1) for each in (sensor.mean, sensor.std))
+    modality = seen.stack.picture
+    mean, std = (torch.tensor(each).view(3, 1, 1) for each in (modality.mean, modality.std))
     normed = ((picture / 255 - mean) / std)[None]
     vector = looks.method_of(run).towers.queries(normed)[0]
     assert float(vector @ seen.vectors[2, 3]) > 0.99
@@ -199,7 +199,7 @@ def small(size: int = 16) -> encoders.Encoder:
 
 def test_any_encoder_is_looked_at_without_a_head() -> None:
     encoder = small().train()
-    subject = Subject("mine", {"": encoder}, Sensor((0.5,) * 3, (0.25,) * 3, colour=True))
+    subject = ModelSource("mine", {"": encoder}, Modality((0.5,) * 3, (0.25,) * 3, colour=True))
     seen = looks.of_subject(subject, Scenes(40, size=16), images=9, looks=3)
     assert seen.vectors.shape == (9, 3, encoder.dim)
     assert encoder.training  # as it was
@@ -211,7 +211,7 @@ def test_any_encoder_is_looked_at_without_a_head() -> None:
 
 
 def test_the_encoder_of_a_run_is_shown_what_its_training_was_shown(run: Run) -> None:
-    subject = Subject("run", {"": load(run)}, build.picture(run.config), run=run)
+    subject = ModelSource("run", {"": load(run)}, build.picture(run.config), run=run)
     data = build.images(run.config).train
     seen = looks.of_subject(subject, data, images=5, looks=2, held_out=False)
     assert seen.stack.looks == build.stack(run.config, 2).looks
@@ -221,7 +221,7 @@ def test_the_encoder_of_a_run_is_shown_what_its_training_was_shown(run: Run) -> 
 
 def test_a_view_that_the_data_has_not_is_refused() -> None:
     with pytest.raises(ValueError, match="data: has no view 'sonar', which mine looks at; it has "):
-        looks.of_subject(Subject("mine", {"sonar": small()}), Scenes(10, size=16))
+        looks.of_subject(ModelSource("mine", {"sonar": small()}), Scenes(10, size=16))
 
 
 @pytest.mark.parametrize(("images", "count"), [(1, 2), (5, 0)])
@@ -251,10 +251,10 @@ class Holed:
 
 
 def test_what_stands_in_for_an_unreadable_image_is_there_once() -> None:
-    seen = looks.of_subject(Subject("mine", {"": small()}), Holed(), looks=2)
+    seen = looks.of_subject(ModelSource("mine", {"": small()}), Holed(), looks=2)
     assert sorted(seen.index.tolist()) == [row for row in range(12) if row != 5]
 
 
 @pytest.mark.parametrize(("size", "count", "expected"), [(32, 2, 256), (32, 32, 256), (224, 32, 6), (224, 500, 1)])
 def test_large_pictures_and_many_looks_are_taken_few_at_a_time(size: int, count: int, expected: int) -> None:
-    assert looks._at_a_time(1000, STACKS["moco-v2"](size, count)) == expected
+    assert looks._at_a_time(1000, AUGMENTATIONS["moco-v2"](size, count)) == expected

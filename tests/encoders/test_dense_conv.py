@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyview.encoders import create, dense_on_small_maps
+from manyview.encoders import create, dense_convolutions
 from manyview.encoders.dense_conv import SmallMapConv2d
 
 
@@ -36,7 +36,7 @@ def test_where_a_kernel_covers_the_map_a_dense_layer_gives_the_same_numbers_and_
     torch.manual_seed(0)
     conv = nn.Conv2d(3, 4, kernel, stride, pad, bias=bias).double()
     dense = copy.deepcopy(conv)
-    dense_on_small_maps(dense)
+    dense_convolutions(dense)
     x = torch.randn(5, 3, *size, dtype=torch.float64, requires_grad=True)
     expected = conv(x)
     upstream = torch.randn_like(expected)
@@ -54,14 +54,14 @@ def test_where_a_kernel_covers_the_map_a_dense_layer_gives_the_same_numbers_and_
 def test_elsewhere_it_is_the_convolution_to_the_bit(kernel: int, stride: int, pad: int, size: tuple[int, int]) -> None:
     conv = nn.Conv2d(3, 4, kernel, stride, pad)
     dense = copy.deepcopy(conv)
-    dense_on_small_maps(dense)
+    dense_convolutions(dense)
     x = torch.randn(5, 3, *size)
     assert torch.equal(dense(x), conv(x))
 
 
 def test_a_kernel_larger_than_the_padded_map_is_refused_as_torch_does() -> None:
     conv = nn.Conv2d(3, 4, 5)
-    dense_on_small_maps(conv)
+    dense_convolutions(conv)
     with pytest.raises(RuntimeError, match="Kernel size can't be greater"):
         conv(torch.randn(1, 3, 2, 2))
 
@@ -77,7 +77,7 @@ def test_only_plain_convolutions_are_touched() -> None:
     ]
     network = nn.Sequential(*kinds, nn.Conv2d(4, 4, 3, padding=1))
     names = list(network.state_dict())
-    dense_on_small_maps(network)
+    dense_convolutions(network)
     assert [isinstance(part, SmallMapConv2d) for part in network] == [False] * len(kinds) + [True]
     assert list(network.state_dict()) == names
 
@@ -87,7 +87,7 @@ def test_a_whole_network_has_the_same_gradient(name: str, size: int) -> None:
     torch.manual_seed(0)
     plain = create(name, size=32).double()
     quick = copy.deepcopy(plain)
-    dense_on_small_maps(quick)
+    dense_convolutions(quick)
     x = torch.randn(4, 3, size, size, dtype=torch.float64)
     for network in (plain, quick):
         network(x).square().sum().backward()

@@ -7,38 +7,38 @@ from functools import cache
 import torch
 from torch.utils.data import TensorDataset
 
-from manyview.data import Own, Scenes
+from manyview.data import Scenes, TorchDataset
 from manyview.embeddings.model_source import subject
 from manyview.encoders import Encoder, create
 from manyview.evaluate.task import Task
 
 
 @cache
-def scenes(count: int, split: str, size: int = 16) -> Own:
+def scenes(count: int, split: str, size: int = 16) -> TorchDataset:
     """Of eight shapes or so."""
     made = Scenes(count, size=size, split=split)
     images = TensorDataset(made.batch(torch.arange(count))["image"], made.labels)
     images.classes = made.classes  # type: ignore[attr-defined]
-    return Own(images, ids=made.ids)
+    return TorchDataset(images, ids=made.ids)
 
 
 @cache
-def shades(count: int, classes: int, seed: int) -> Own:
+def shades(count: int, classes: int, seed: int) -> TorchDataset:
     """Noise, whose brightness tells the class: anything learns it."""
     draw = torch.Generator().manual_seed(seed)
     labels = torch.arange(count) % classes
     bright = (labels * 200 // (classes - 1))[:, None, None, None]
     images = (bright + torch.randint(0, 20, (count, 3, 16, 16), generator=draw)).to(torch.uint8)
-    return Own(TensorDataset(images, labels), ids=torch.arange(count) + 10_000 * seed)
+    return TorchDataset(TensorDataset(images, labels), ids=torch.arange(count) + 10_000 * seed)
 
 
 @cache
-def depths(count: int, split: str) -> Own:
+def depths(count: int, split: str) -> TorchDataset:
     """Scenes as pictures and as depths."""
     made = Scenes(count, size=16, split=split, views=("rgb", "depth"))
     views = made.batch(torch.arange(count))
     samples = [{name: view[row] for name, view in views.items()} for row in range(count)]
-    return Own(samples, ids=made.ids, labels=made.labels)
+    return TorchDataset(samples, ids=made.ids, labels=made.labels)
 
 
 def encoder(seed: int = 0, size: int = 16) -> Encoder:

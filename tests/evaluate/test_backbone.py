@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from manyview.data import Own
+from manyview.data import TorchDataset
 from manyview.embeddings.model_source import subject
 from manyview.encoders import create
 from manyview.evaluate.backbone import (
@@ -125,7 +125,7 @@ class Torn(Dataset[Any]):
 
 
 def test_an_image_that_cannot_be_read_is_not_replaced_by_another_in_the_test() -> None:
-    torn = replace(task(), test=Own(Torn(), ids=scenes(60, "test").ids))
+    torn = replace(task(), test=TorchDataset(Torn(), ids=scenes(60, "test").ids))
     labels = torch.cat([labels for _, labels in held_out(torn).epoch(0)])
     known = scenes(60, "test").labels
     assert known is not None

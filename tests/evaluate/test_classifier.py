@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from manyview.evaluate import probe_checkpoint as halfway
 from manyview.evaluate.classifier import Batches, Recipe, chosen, fit, last_and_best, linear_head, named, seeded
 from manyview.evaluate.task import Score
-from manyview.features.feature_cache import Store
+from manyview.features.feature_cache import FeatureCache
 from manyview.training.optimizers import adam, lars
 from tests.evaluate.pictures import task
 
@@ -129,7 +129,7 @@ def test_interrupted_training_goes_on_and_ends_the_same(
     recipe = replace(RECIPE, optimizer=optimizer, lr=0.05)  # type: ignore[arg-type]
     straight = head()
     expected = fitted(straight, recipe)
-    judged = replace(task(), store=Store(tmp_path))
+    judged = replace(task(), store=FeatureCache(tmp_path))
     asked: list[int] = []
 
     def stopping(number: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -155,7 +155,7 @@ def test_interrupted_training_goes_on_and_ends_the_same(
 
 
 def test_a_training_of_seconds_writes_nothing(tmp_path: Path) -> None:
-    fitted(head(), store=Store(tmp_path))
+    fitted(head(), store=FeatureCache(tmp_path))
     assert not list(tmp_path.iterdir())
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from manyview.core.contract import Sample
+from manyview.core.sample import Sample
 from manyview.data import Unreadable
 from manyview.embeddings.model_source import subject
 from manyview.evaluate import Task

@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyview.core.contract import Views
 from manyview.core.rng import key, order
+from manyview.core.sample import Views
 from manyview.embeddings.model_source import subject
 from manyview.encoders import create
 from manyview.evaluate.backbone import Looking

@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
-from manyview.data import Own
+from manyview.data import TorchDataset
 from manyview.evaluate.logistic import Scaling, choose, fit, linear_fast, logits
 from tests.evaluate.pictures import easy, pair, scenes, task
 
@@ -74,7 +74,7 @@ def test_scores_are_the_same_each_time_and_far_above_chance_where_it_is_easy() -
 def test_the_test_labels_change_the_score_and_never_what_was_chosen() -> None:
     base, test = task(), scenes(60, "test")
     assert test.labels is not None
-    turned = Own(test._dataset, ids=test.ids, labels=test.labels.flip(0))
+    turned = TorchDataset(test._dataset, ids=test.ids, labels=test.labels.flip(0))
     turned.classes = test.classes
     one, other = dict(linear_fast(base)), dict(linear_fast(replace(base, test=turned)))
     assert one["chosen C"] == other["chosen C"]

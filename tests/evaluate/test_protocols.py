@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from manyview import __version__
-from manyview.evaluate import PROTOCOLS, Store, Subject, classifier, evaluate, prepare
+from manyview.evaluate import PROTOCOLS, FeatureCache, ModelSource, classifier, evaluate, prepare
 from manyview.evaluate import probe_checkpoint as halfway
 from manyview.evaluate import protocols as table
 from manyview.evaluate.results import read
@@ -107,10 +107,10 @@ def test_what_a_run_began_with_may_be_gone_and_its_score_is_there(
     run = runs.made(tmp_path / "run")
     said: list[str] = []
 
-    def gone(self: Subject) -> Subject:
+    def gone(self: ModelSource) -> ModelSource:
         raise ValueError("encoder: no such file")
 
-    monkeypatch.setattr(Subject, "untrained", gone)
+    monkeypatch.setattr(ModelSource, "untrained", gone)
     for _ in range(2):
         (found,) = evaluate(run, protocols=["knn"], settings={"knn": {"k": 5}}, supervised=True, say=said.append)
         assert (found.untrained, found.supervised) == (None, None)
@@ -135,7 +135,7 @@ def test_a_training_that_has_ended_is_kept_until_the_protocol_has(
     settings = {"semi": {"fractions": (0.5, 0.9), "epochs": 2}}
 
     def go() -> Any:
-        return evaluate(encoder(), EASY, ["semi"], settings=settings, store=Store(tmp_path), untrained=False)
+        return evaluate(encoder(), EASY, ["semi"], settings=settings, store=FeatureCache(tmp_path), untrained=False)
 
     with pytest.raises(KeyboardInterrupt):
         go()
@@ -194,7 +194,7 @@ def test_features_are_computed_once_for_all_protocols(tmp_path: Path) -> None:
     seen: list[int] = []
     looking.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
     protocols = ["knn", "retrieval", "linear-fast"]
-    evaluate(looking, DATA, protocols, settings=QUICK, store=Store(tmp_path), untrained=False)
+    evaluate(looking, DATA, protocols, settings=QUICK, store=FeatureCache(tmp_path), untrained=False)
     assert sum(seen) == 180
 
 
@@ -248,13 +248,13 @@ def test_wrong_settings_of_any_protocol_are_refused_before_the_first_one_begins(
 
 
 def test_the_untrained_network_looks_once_for_all_protocols(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Subject] = []
-    real = Subject.untrained
+    made: list[ModelSource] = []
+    real = ModelSource.untrained
 
-    def counted(judged: Subject) -> Subject:
+    def counted(judged: ModelSource) -> ModelSource:
         made.append(real(judged))
         return made[-1]
 
-    monkeypatch.setattr(Subject, "untrained", counted)
+    monkeypatch.setattr(ModelSource, "untrained", counted)
     evaluate(encoder(), DATA, ["knn", "retrieval"], settings={"knn": {"k": 5}, "retrieval": {"ks": (1,)}})
     assert len(made) == 1

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from manyview.embeddings.model_source import Subject
+from manyview.embeddings.model_source import ModelSource
 from manyview.evaluate.finetune import RECIPES as FINETUNE
 from manyview.evaluate.finetune import trained_whole
 from manyview.evaluate.supervised import RECIPES, supervised
@@ -45,7 +45,9 @@ def test_it_learns_and_leaves_the_subject_alone() -> None:
 
 def test_the_seed_of_the_subject_draws_the_first_weights() -> None:
     runs = [
-        list(supervised(replace(task(), subject=Subject("it", {"": encoder()}, seed=seed)), epochs=2, batch_size=30))
+        list(
+            supervised(replace(task(), subject=ModelSource("it", {"": encoder()}, seed=seed)), epochs=2, batch_size=30)
+        )
         for seed in (0, 0, 1)
     ]
     assert runs[0] == runs[1]

@@ -11,16 +11,16 @@ import torch
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
-from manyview.core.contract import Sample
-from manyview.data import Own, Unreadable, subset
+from manyview.core.sample import Sample
+from manyview.data import TorchDataset, Unreadable, subset
 from manyview.data.holdout import divided
 from manyview.embeddings.model_source import subject
 from manyview.encoders import Encoder
-from manyview.evaluate import Store, Task, prepare
+from manyview.evaluate import FeatureCache, Task, prepare
 from manyview.evaluate.task import fingerprint
 from manyview.features.embedding_pass import features
 from manyview.training import build
-from manyview.views import Sensor
+from manyview.views import Modality
 from tests import tiny
 from tests.data.fakes import Memory
 from tests.evaluate import runs
@@ -44,10 +44,10 @@ def counted(looking: Encoder) -> list[int]:
 def test_an_encoder_looks_once_whatever_is_asked_and_whoever_asks(tmp_path: Path) -> None:
     looking = encoder()
     seen = counted(looking)
-    asked = Task(subject(looking), scenes(120, "train"), scenes(60, "test"), "scenes", store=Store(tmp_path))
+    asked = Task(subject(looking), scenes(120, "train"), scenes(60, "test"), "scenes", store=FeatureCache(tmp_path))
     first, _ = asked.features("train")
     again, _ = asked.features("train")
-    other = Task(subject(looking), scenes(120, "train"), scenes(60, "test"), "scenes", store=Store(tmp_path))
+    other = Task(subject(looking), scenes(120, "train"), scenes(60, "test"), "scenes", store=FeatureCache(tmp_path))
     third, _ = other.features("train")
     assert sum(seen) == 120
     assert torch.equal(first, again)
@@ -56,14 +56,14 @@ def test_an_encoder_looks_once_whatever_is_asked_and_whoever_asks(tmp_path: Path
 
 def test_other_weights_data_sizes_or_normalisations_are_other_features(tmp_path: Path) -> None:
     looking = encoder()
-    kept = Store(tmp_path)
+    kept = FeatureCache(tmp_path)
     base = Task(subject(looking), scenes(120, "train"), scenes(60, "test"), "scenes", store=kept)
     base.features("train")
     others = [
         base.against(subject(encoder(1))),
         Task(subject(looking), scenes(80, "train"), scenes(60, "test"), "scenes", store=kept),
         Task(subject(encoder(size=32)), scenes(120, "train"), scenes(60, "test"), "scenes", store=kept),
-        base.against(type(base.subject)("x", {"": looking}, Sensor())),
+        base.against(type(base.subject)("x", {"": looking}, Modality())),
     ]
     for number, other in enumerate(others, start=2):
         other.features("train")
@@ -130,7 +130,7 @@ def test_an_image_that_can_be_read_again_is_looked_at(tmp_path: Path) -> None:
     data = Away(40, 4)
     for away in (True, True, False):
         data.away = away
-        kept = Task(subject(encoder()), data, Shifted(20, 4), "photos", store=Store(tmp_path))
+        kept = Task(subject(encoder()), data, Shifted(20, 4), "photos", store=FeatureCache(tmp_path))
         found, labels = kept.features("train")
         assert len(found) == (37 if away else 40)
     assert len(list(tmp_path.iterdir())) == 1
@@ -208,11 +208,11 @@ def test_two_data_sets_of_ones_own_are_not_the_same_images_for_being_numbered_al
         TensorDataset(torch.randint(256, (count, 3, 8, 8), dtype=torch.uint8), torch.arange(count) % 2)
         for count in (20, 10)
     )
-    for data in ((train, test), (Own(train), Own(test))):
+    for data in ((train, test), (TorchDataset(train), TorchDataset(test))):
         made = prepare(encoder(), data)  # type: ignore[arg-type]
         made.check()
         assert (len(made.train), len(made.test)) == (20, 10)
-    known = Own(train, ids=torch.arange(20)), Own(test, ids=torch.arange(10))
+    known = TorchDataset(train, ids=torch.arange(20)), TorchDataset(test, ids=torch.arange(10))
     with pytest.raises(ValueError, match="10 of the 10 test images"):
         prepare(encoder(), known).check()
 
@@ -227,7 +227,7 @@ def test_why_a_test_split_is_not_used_is_known(tmp_path: Path) -> None:
 def test_images_without_a_label_are_left_out() -> None:
     data = scenes(60, "train")
     assert data.labels is not None
-    some = Own(data._dataset, ids=data.ids, labels=data.labels.where(torch.arange(60) % 3 > 0, -1))
+    some = TorchDataset(data._dataset, ids=data.ids, labels=data.labels.where(torch.arange(60) % 3 > 0, -1))
     made = prepare(encoder(), (some, scenes(60, "test")))
     assert len(made.train) == 40
     assert made.train.labels is not None

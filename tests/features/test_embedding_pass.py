@@ -12,7 +12,7 @@ from manyview.data import Loader, Scenes
 from manyview.encoders import Encoder, create
 from manyview.evaluate import embed, knn
 from manyview.features.embedding_pass import features
-from manyview.views import STACKS
+from manyview.views import AUGMENTATIONS
 from tests.data.fakes import Memory
 
 
@@ -33,7 +33,7 @@ def test_they_are_the_encoders_embeddings_in_the_data_sets_order() -> None:
     looking = encoder()
     found, labels = features(looking, scenes())
     raw = {"image": scenes().batch(torch.arange(50))["image"]}
-    views = STACKS["probe-test"](16)(raw, scenes().ids, seed=0, epoch=0)["image"][0]
+    views = AUGMENTATIONS["probe-test"](16)(raw, scenes().ids, seed=0, epoch=0)["image"][0]
     with torch.no_grad():
         torch.testing.assert_close(found, looking.eval()(views), rtol=1e-4, atol=1e-5)
     assert found.dtype == torch.float32
@@ -70,7 +70,7 @@ def test_every_part_is_in_the_mode_it_was_in_even_after_a_failure() -> None:
 
 
 def test_one_loader_serves_again_and_again_and_gives_the_same() -> None:
-    loader = Loader(scenes(), STACKS["probe-test"](16), 20, shuffle=False, drop_last=False)
+    loader = Loader(scenes(), AUGMENTATIONS["probe-test"](16), 20, shuffle=False, drop_last=False)
     looking = encoder()
     first, again = embed(looking, loader)[0], embed(looking, loader)[0]
     assert torch.equal(first, again)
@@ -81,7 +81,7 @@ def test_views_of_ones_own_are_what_the_encoder_sees() -> None:
     seen: list[Tensor] = []
     looking = encoder()
     looking.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
-    features(looking, scenes(), STACKS["probe-test"](8))
+    features(looking, scenes(), AUGMENTATIONS["probe-test"](8))
     assert seen[0].shape == (50, 3, 8, 8)
     assert seen[0].is_contiguous(memory_format=torch.channels_last)
 

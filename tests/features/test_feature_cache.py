@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from manyview.features.feature_cache import PIECE, Made, Store, default_folder, without
+from manyview.features.feature_cache import PIECE, FeatureCache, Made, default_folder, without
 
 COUNT = 2 * PIECE + 100
 KEY, OTHER = "a" * 32, "b" * 32
@@ -34,8 +34,8 @@ class Looking:
 
 def test_what_was_kept_is_not_looked_at_again(tmp_path: Path) -> None:
     looking = Looking()
-    first = Store(tmp_path).features(KEY, COUNT, looking)
-    again = Store(tmp_path).features(KEY, COUNT, looking)
+    first = FeatureCache(tmp_path).features(KEY, COUNT, looking)
+    again = FeatureCache(tmp_path).features(KEY, COUNT, looking)
     assert looking.pieces == [0, 1, 2]
     assert first[0].tolist() == list(range(COUNT))
     assert all(torch.equal(one, other) for one, other in zip(first, again, strict=True))
@@ -44,16 +44,16 @@ def test_what_was_kept_is_not_looked_at_again(tmp_path: Path) -> None:
 
 def test_interrupted_work_goes_on_where_it_was(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        Store(tmp_path).features(KEY, COUNT, Looking(stop=2))
+        FeatureCache(tmp_path).features(KEY, COUNT, Looking(stop=2))
     rest = Looking()
-    _, seen = Store(tmp_path).features(KEY, COUNT, rest)
+    _, seen = FeatureCache(tmp_path).features(KEY, COUNT, rest)
     assert rest.pieces == [2]
     assert seen[:, 0].tolist() == list(range(COUNT))
 
 
 @pytest.mark.parametrize("damage", ["flipped", "cut", "empty", "other rows"])
 def test_a_damaged_piece_is_recognised_and_made_again(damage: str, tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = FeatureCache(tmp_path)
     store.features(KEY, COUNT, Looking())
     path = tmp_path / KEY / "000001.safetensors"
     content = bytearray(path.read_bytes())
@@ -71,13 +71,13 @@ def test_a_damaged_piece_is_recognised_and_made_again(damage: str, tmp_path: Pat
 
 def test_rows_that_could_not_be_looked_at_are_left_out(tmp_path: Path) -> None:
     for _ in range(2):
-        rows, seen = Store(tmp_path).features(KEY, COUNT, Looking(unreadable=(0, 1500)))
+        rows, seen = FeatureCache(tmp_path).features(KEY, COUNT, Looking(unreadable=(0, 1500)))
         assert rows.tolist() == [row for row in range(COUNT) if row not in (0, 1500)]
         assert len(seen) == len(rows)
 
 
 def test_rows_that_have_become_readable_are_looked_at(tmp_path: Path) -> None:
-    Store(tmp_path).features(KEY, COUNT, Looking(unreadable=(0, 1500, 1501)))
+    FeatureCache(tmp_path).features(KEY, COUNT, Looking(unreadable=(0, 1500, 1501)))
     asked: list[list[int]] = []
 
     def readable(rows: Tensor) -> Tensor:
@@ -85,24 +85,24 @@ def test_rows_that_have_become_readable_are_looked_at(tmp_path: Path) -> None:
         return rows[rows != 1501]
 
     mending = Looking()
-    rows, seen = Store(tmp_path).features(KEY, COUNT, mending, readable)
+    rows, seen = FeatureCache(tmp_path).features(KEY, COUNT, mending, readable)
     assert asked == [[0, 1500, 1501]]
     assert mending.pieces == [0]  # both rows at once
     assert rows.tolist() == seen[:, 0].tolist() == [row for row in range(COUNT) if row != 1501]
-    again, _ = Store(tmp_path).features(KEY, COUNT, mending, lambda rows: rows[:0])  # they are kept
+    again, _ = FeatureCache(tmp_path).features(KEY, COUNT, mending, lambda rows: rows[:0])  # they are kept
     assert torch.equal(again, rows)
     assert mending.pieces == [0]
 
 
 def test_a_folder_that_is_only_to_be_read_from_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looking = Looking()
-    Store(tmp_path).features(KEY, COUNT, looking)
+    FeatureCache(tmp_path).features(KEY, COUNT, looking)
 
     def refused(*_: object) -> None:
         raise PermissionError("read-only file system")
 
     monkeypatch.setattr(os, "utime", refused)
-    assert len(Store(tmp_path).features(KEY, COUNT, looking)[0]) == COUNT
+    assert len(FeatureCache(tmp_path).features(KEY, COUNT, looking)[0]) == COUNT
     assert looking.pieces == [0, 1, 2]
 
 
@@ -111,15 +111,15 @@ def test_trainings_that_were_interrupted_count_and_go_too(tmp_path: Path) -> Non
     for file in (old, mine):
         file.write_bytes(b"x" * 1000)
         os.utime(file, (1, 1))
-    Store(tmp_path).features(KEY, COUNT, Looking())
+    FeatureCache(tmp_path).features(KEY, COUNT, Looking())
     assert old.exists()
     size = sum(file.stat().st_size for file in (tmp_path / KEY).iterdir())
-    Store(tmp_path, limit=size + 500).trim(KEY)
+    FeatureCache(tmp_path, limit=size + 500).trim(KEY)
     assert sorted(each.name for each in tmp_path.iterdir()) == sorted([KEY, mine.name])
 
 
 def test_what_was_not_used_for_longest_goes_when_there_is_too_much(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = FeatureCache(tmp_path)
     store.features(KEY, COUNT, Looking())
     size = sum(file.stat().st_size for file in (tmp_path / KEY).iterdir())
     os.utime(tmp_path / KEY, (1, 1))
@@ -127,14 +127,14 @@ def test_what_was_not_used_for_longest_goes_when_there_is_too_much(tmp_path: Pat
     os.utime(tmp_path / OTHER, (2, 2))
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "only copy.txt").write_text("x" * size)
-    Store(tmp_path, limit=2 * size + 100).features("c" * 32, COUNT, Looking())
+    FeatureCache(tmp_path, limit=2 * size + 100).features("c" * 32, COUNT, Looking())
     assert sorted(home.name for home in tmp_path.iterdir()) == [OTHER, "c" * 32, "thesis"]
-    Store(tmp_path, limit=1).features("d" * 32, COUNT, Looking())
+    FeatureCache(tmp_path, limit=1).features("d" * 32, COUNT, Looking())
     assert sorted(home.name for home in tmp_path.iterdir()) == ["d" * 32, "thesis"]  # what is needed now stays
 
 
 def test_what_is_read_counts_as_used(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = FeatureCache(tmp_path)
     for key in (KEY, OTHER):
         store.features(key, COUNT, Looking())
         os.utime(tmp_path / key, (1, 1))
@@ -145,13 +145,13 @@ def test_what_is_read_counts_as_used(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_to_costs_a_warning_and_not_the_evaluation(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.warns(UserWarning, match="features are not kept: .* cannot be written to") as told:
-        _, seen = Store(tmp_path / "file").features(KEY, COUNT, Looking())
+        _, seen = FeatureCache(tmp_path / "file").features(KEY, COUNT, Looking())
     assert len(seen) == COUNT
     assert len(told) == 1
 
 
 def test_the_folder_is_that_of_the_environment_or_in_the_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MANYVIEW_CACHE", str(tmp_path))
-    assert Store().folder == tmp_path
+    assert FeatureCache().folder == tmp_path
     monkeypatch.delenv("MANYVIEW_CACHE")
     assert default_folder() == Path.home() / ".cache" / "manyview" / "features"

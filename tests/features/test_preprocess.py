@@ -10,8 +10,8 @@ from torch import Tensor
 
 from manyview.data.image import decode
 from manyview.features.preprocess import Preprocess
-from manyview.views import STACKS
-from manyview.views.pipeline import CIFAR, Sensor
+from manyview.views import AUGMENTATIONS
+from manyview.views.pipeline import CIFAR, Modality
 
 
 def picture(height: int, width: int, channels: int = 3) -> Tensor:
@@ -21,7 +21,7 @@ def picture(height: int, width: int, channels: int = 3) -> Tensor:
 
 @pytest.mark.parametrize(("height", "width"), [(32, 32), (48, 40), (30, 100), (200, 300)])
 def test_a_picture_becomes_what_evaluation_sees(height: int, width: int) -> None:
-    raw, stack = picture(height, width), STACKS["probe-test"](32)
+    raw, stack = picture(height, width), AUGMENTATIONS["probe-test"](32)
     ids = torch.zeros(1, dtype=torch.long)
     seen = (
         stack({"image": raw[None]}, ids)["image"][0]
@@ -37,7 +37,7 @@ def test_a_picture_becomes_what_evaluation_sees(height: int, width: int) -> None
 def test_the_normalisation_is_the_one_it_is_given() -> None:
     raw = picture(32, 32)
     mean, std = (torch.tensor(numbers).view(3, 1, 1) for numbers in CIFAR)
-    preprocess = Preprocess(32, picture=Sensor(*CIFAR, colour=True))
+    preprocess = Preprocess(32, picture=Modality(*CIFAR, colour=True))
     torch.testing.assert_close(preprocess(raw)[0], (raw / 255 - mean) / std)
     assert (preprocess.picture.mean, preprocess.picture.std) == CIFAR
 
@@ -63,7 +63,7 @@ def test_a_file_is_turned_as_its_camera_was(tmp_path: Path) -> None:
 def test_grey_pictures_for_a_grey_encoder_and_colour_for_one_of_three(tmp_path: Path) -> None:
     grey = Image.fromarray(picture(32, 32, 1)[0].numpy())
     assert Preprocess(32, channels=1)(grey).shape == (1, 1, 32, 32)
-    assert Preprocess(32, channels=1, picture=Sensor(*CIFAR, colour=True))(picture(32, 32, 1)).shape == (1, 1, 32, 32)
+    assert Preprocess(32, channels=1, picture=Modality(*CIFAR, colour=True))(picture(32, 32, 1)).shape == (1, 1, 32, 32)
     assert Preprocess(32)(grey).shape == (1, 3, 32, 32)
 
 

@@ -8,7 +8,7 @@ from typing import Protocol
 import pytest
 from torch import Tensor
 
-from manyview.core.contract import Negatives
+from manyview.core.negatives import Negatives
 from manyview.losses import align_uniform, cacr, dcl, hard_negative, info_nce, jcl, nce, repulsion
 
 

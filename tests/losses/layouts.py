@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from manyview.core.contract import Negatives
+from manyview.core.negatives import Negatives
 from tests.losses import oracle
 
 N, D = 9, 3  # nine queries fill more than one tile of eight

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from manyview.core.contract import Negatives, Source
+from manyview.core.negatives import Negatives, Source
 
 Met = list[list[tuple[Tensor, float]]]  # for each query, the negatives that it meets and how often each counts
 Number = float | Tensor

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import torch
 
-from manyview.core.contract import Negatives
+from manyview.core.negatives import Negatives
 from manyview.losses import align_uniform, alignment, uniformity
 from manyview.methods.topologies import each_view, each_view_against_keys, total
 from tests.golden import (

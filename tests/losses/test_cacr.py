@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from manyview.core.contract import Negatives
+from manyview.core.negatives import Negatives
 from manyview.losses import attraction, cacr, repulsion, uniformity
 from manyview.losses.streaming import Stream
 from manyview.methods.topologies import each_view_against_keys, total

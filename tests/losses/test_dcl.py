@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import torch
 
-from manyview.core.contract import Negatives
+from manyview.core.negatives import Negatives
 from manyview.losses import dcl
 from manyview.losses.streaming import Stream
 from manyview.methods.topologies import every_view, total

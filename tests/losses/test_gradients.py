@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from manyview.core.contract import Negatives
+from manyview.core.negatives import Negatives
 from manyview.losses import attraction
 from tests.losses.every_loss import EVERY_LOSS, Loss, for_every_loss
 from tests.losses.layouts import Layout, for_some_layouts, gradients, make, many_tiles, normal, queue

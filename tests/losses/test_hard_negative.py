@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import torch
 
-from manyview.core.contract import Negatives
+from manyview.core.negatives import Negatives
 from manyview.losses import hard_negative, info_nce
 from manyview.methods.topologies import every_view, total
 from tests.golden import Precision, assert_golden, golden, in_both_precisions, parameter, two_views, unit

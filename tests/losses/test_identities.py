@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyview.core.contract import Negatives
+from manyview.core.negatives import Negatives
 from manyview.losses import alignment, attraction, dcl, info_nce, jcl, repulsion
 from manyview.losses.streaming import Stream
 from manyview.methods.topologies import every_view

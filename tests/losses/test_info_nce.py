@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import torch
 
-from manyview.core.contract import Negatives
+from manyview.core.negatives import Negatives
 from manyview.losses import info_nce
 from manyview.methods.topologies import core_view, every_view, full_graph, total, view_pairs, views_against_keys
 from tests.golden import (

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import torch
 
-from manyview.core.contract import Negatives
+from manyview.core.negatives import Negatives
 from manyview.losses import info_nce, jcl
 from manyview.losses.streaming import Stream
 from tests.golden import DOUBLE, Precision, assert_golden, assert_value, golden, in_both_precisions, parameter, unit

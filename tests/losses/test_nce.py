@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from manyview.core.contract import Negatives
+from manyview.core.negatives import Negatives
 from manyview.losses import nce, nce_partition
 from tests.golden import Precision, assert_golden, assert_value, golden, in_both_precisions, parameter, two_views, unit
 from tests.losses import oracle

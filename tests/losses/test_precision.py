@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyview.core.contract import Negatives
+from manyview.core.negatives import Negatives
 from manyview.losses import (
     align_uniform,
     alignment,

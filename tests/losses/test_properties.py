@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from manyview.core.contract import Negatives, Triple
+from manyview.core.negatives import Negatives, Triple
 from manyview.losses import attraction, cacr, hard_negative, info_nce, jcl, repulsion
 from manyview.methods.topologies import contrast, each_view, every_view, view_pairs
 from tests.losses.every_loss import EVERY_LOSS, Loss, for_every_loss

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from manyview.core.contract import Negatives
+from manyview.core.negatives import Negatives
 from manyview.losses.streaming import Softmaxed, Stream
 from tests.losses import oracle
 from tests.losses.layouts import (

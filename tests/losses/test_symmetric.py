@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from manyview.core.contract import Negatives
+from manyview.core.negatives import Negatives
 from manyview.losses import dcl, info_nce
 from manyview.losses import tiles as tiles_module
 from manyview.losses.streaming import Stream

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from manyview.core.contract import Negatives
+from manyview.core.negatives import Negatives
 from manyview.losses import info_nce
 from manyview.losses.streaming import Stream
 from manyview.losses.tiles import Buffers, DrawnKeys, OwnKeys, SharedKeys, tiles_of

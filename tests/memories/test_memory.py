@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from manyview.memories import NEGATIVES, Against
-from manyview.memories.memory import AgainstQueue, Enqueue, batch, queue
+from manyview.memories import MEMORIES, Memory
+from manyview.memories.memory import Enqueue, QueueMemory, batch, queue
 
 IDS = torch.tensor([3, 1, 4])
 
@@ -17,9 +17,9 @@ def keys(views: int) -> list[Tensor]:
     return [torch.randn(3, 2, generator=generator) for _ in range(views)]
 
 
-def made(enqueue: Enqueue, size: int = 8) -> AgainstQueue:
+def made(enqueue: Enqueue, size: int = 8) -> QueueMemory:
     found = queue(2, size=size, enqueue=enqueue)
-    assert isinstance(found, AgainstQueue)
+    assert isinstance(found, QueueMemory)
     return found
 
 
@@ -97,7 +97,7 @@ def test_the_same_generator_makes_the_same_queue() -> None:
 @pytest.mark.parametrize("weight", [-1.0, math.nan, math.inf])
 def test_a_weight_that_is_none_is_refused(weight: float) -> None:
     with pytest.raises(ValueError, match="within_batch: expected a weight of at least 0, got"):
-        Against(weight)
+        Memory(weight)
     with pytest.raises(ValueError, match="within_batch: expected a weight of at least 0, got"):
         queue(2, size=4, within_batch=weight)
 
@@ -110,4 +110,4 @@ def test_what_a_queue_cannot_be_is_refused() -> None:
 
 
 def test_the_table_names_them() -> None:
-    assert {"batch": batch, "queue": queue} == NEGATIVES
+    assert {"batch": batch, "queue": queue} == MEMORIES

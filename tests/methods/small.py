@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from manyview.core.contract import Triple
+from manyview.core.negatives import Triple
 from manyview.encoders import Encoder, heads
 from manyview.encoders.feature_maps import Backbone, Maps
 from manyview.memories import Queue
 from manyview.memories import memory as against
-from manyview.memories.memory import AgainstQueue, Enqueue
+from manyview.memories.memory import Enqueue, QueueMemory
 from manyview.methods import Method, Seen
 from tests.golden import DOUBLE, unit
 from tests.losses import oracle
@@ -55,7 +55,7 @@ def of_queue(enqueue: Enqueue, size: int = 18, within_batch: float = 0.0) -> Any
 
 def queue_of(method: Method) -> Queue:
     (term,) = method.terms
-    assert isinstance(term.negatives, AgainstQueue)
+    assert isinstance(term.negatives, QueueMemory)
     return term.negatives.queue
 
 

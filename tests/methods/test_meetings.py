@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from manyview.core.contract import Triple
-from manyview.memories import Against
+from manyview.core.negatives import Triple
+from manyview.memories import Memory
 from manyview.memories.memory import queue
 from manyview.methods import Seen
 from manyview.methods.meetings import (
@@ -35,7 +35,7 @@ def seen(queries: int, keys: int, **options: object) -> Seen:
     return Seen([vectors(QUERY, v) for v in range(queries)], [vectors(KEY, v) for v in range(keys)], IDS, **options)  # type: ignore[arg-type]
 
 
-def held(within_batch: float) -> Against:
+def held(within_batch: float) -> Memory:
     """A queue that holds one key of each image."""
     found = queue(3, size=3, enqueue="each", within_batch=within_batch)
     found.update([vectors(HELD, 0)], IDS)
@@ -57,7 +57,7 @@ def positives(triple: Triple, query: int) -> list[tuple[float, ...]]:
     return [tuple(each.tolist()) for each in triple.positives[query]]
 
 
-BATCH = Against()
+BATCH = Memory()
 
 
 def test_every_view_meets_all_views_of_other_images() -> None:

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from manyview import losses
 from manyview.encoders import Towers, create, heads
-from manyview.memories import Against
-from manyview.memories.memory import AgainstQueue
+from manyview.memories import Memory
+from manyview.memories.memory import QueueMemory
 from manyview.methods import METHODS, Method, Seen, Term
 from manyview.methods.meetings import each_view, every_view
 from tests.losses import oracle
@@ -103,7 +103,7 @@ def test_the_state_dict_holds_towers_and_queue_and_brings_both_back(name: str) -
     state = other.state_dict()
     assert list(state) == list(method.state_dict())
     assert all(torch.equal(value, state[key]) for key, value in method.state_dict().items())
-    queues = [term.negatives for term in method.terms if isinstance(term.negatives, AgainstQueue)]
+    queues = [term.negatives for term in method.terms if isinstance(term.negatives, QueueMemory)]
     assert len([key for key in state if key.endswith("queue.keys")]) == len(queues)
     assert all(torch.equal(state["negatives.0.queue.keys"], each.queue.keys) for each in queues)
 
@@ -121,7 +121,7 @@ def test_a_copy_has_a_queue_of_its_own_in_its_terms() -> None:
 def test_views_go_through_the_tower_together_or_one_by_one(together: bool) -> None:
     each = towers()
     rows = Rows(each.query["shared"])
-    method = Method(each, [Term(every_view, losses.info_nce, Against())], queries=range(3), together=together)
+    method = Method(each, [Term(every_view, losses.info_nce, Memory())], queries=range(3), together=together)
     method(images(3), 0)
     assert rows.calls == ([18] if together else [6, 6, 6])
 
@@ -129,7 +129,7 @@ def test_views_go_through_the_tower_together_or_one_by_one(together: bool) -> No
 def test_views_of_different_sizes_go_those_of_one_size_at_a_time() -> None:
     each = Towers(create("patchnet", size=16, widths=(8, 16), blocks=(1, 1)), partial(heads.mlp, dim_out=DIM))
     rows = Rows(each.query["shared"])
-    method = Method(each, [Term(every_view, losses.info_nce, Against())], queries=range(3)).eval()
+    method = Method(each, [Term(every_view, losses.info_nce, Memory())], queries=range(3)).eval()
     looks = [torch.randn(4, 3, side, side) for side in (16, 8, 16)]
     queries, _ = method(looks, 0)
     assert rows.calls == [8, 4]
@@ -147,8 +147,8 @@ def test_without_keys_only_the_queries_are_embedded() -> None:
 
 def test_the_objective_is_the_sum_of_weighted_terms() -> None:
     terms = [
-        Term(every_view, partial(losses.info_nce, temperature=0.3), Against(), weight=0.25),
-        Term(each_view, partial(losses.cacr, t_neg=0.5), Against(), weight=2.0),
+        Term(every_view, partial(losses.info_nce, temperature=0.3), Memory(), weight=0.25),
+        Term(each_view, partial(losses.cacr, t_neg=0.5), Memory(), weight=2.0),
     ]
     method = Method(towers(), terms, queries=range(2))
     raw, views = golden_views(2)
@@ -178,7 +178,7 @@ def test_two_terms_keep_a_queue_each() -> None:
 
 
 def test_a_term_knows_what_its_loss_will_use() -> None:
-    term = Term(every_view, partial(losses.jcl, temperature=0.7), Against(), ramp=("strength",))
+    term = Term(every_view, partial(losses.jcl, temperature=0.7), Memory(), ramp=("strength",))
     assert (term.option("temperature"), term.option("strength"), term.option("sigma")) == (0.7, 4.0, None)
     assert term.loss_at(0.5).keywords == {"temperature": 0.7, "strength": 2.0}  # type: ignore[attr-defined]
 
@@ -192,7 +192,7 @@ def test_missing_positives_are_passed_on_to_the_loss() -> None:
         given.append(present)
         return query.sum()
 
-    method = Method(towers(), [Term(every_view, loss, Against())], queries=range(2))
+    method = Method(towers(), [Term(every_view, loss, Memory())], queries=range(2))
     _, views = golden_views(2)
     ((term, triple),) = method.triples(Seen(views, [], IDS))
     present = torch.ones(12, 1, dtype=torch.bool)

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyview import contrast, losses
-from manyview.core.contract import Negatives
+from manyview.core.negatives import Negatives
 from manyview.memories import Queue
 from manyview.methods.topologies import (
     core_view,

@@ -3,25 +3,25 @@ from __future__ import annotations
 import torch
 from torch.utils.data import TensorDataset
 
-from manyview.data import Own
+from manyview.data import TorchDataset
 from manyview.encoders import Encoder, create
 from manyview.evaluate import knn
 from manyview.features.embedding_pass import features
 from manyview.training.evaluators import Scorer
-from manyview.views import STACKS
+from manyview.views import AUGMENTATIONS
 
 
-def colours(count: int, seed: int) -> Own:
+def colours(count: int, seed: int) -> TorchDataset:
     """Pictures of two classes: darker and brighter ones."""
     draw = torch.Generator().manual_seed(seed)
     labels = torch.arange(count) % 2
     base = torch.where(labels == 1, 170, 40)[:, None, None, None]
     images = (base + torch.randint(0, 60, (count, 3, 16, 16), generator=draw)).to(torch.uint8)
-    return Own(TensorDataset(images, labels))
+    return TorchDataset(TensorDataset(images, labels))
 
 
 def scorer(bank: int = 5000, queries: int = 1000) -> Scorer:
-    views = STACKS["probe-test"](16)
+    views = AUGMENTATIONS["probe-test"](16)
     return Scorer(colours(60, 0), colours(30, 1), views, bank=bank, queries=queries, device=torch.device("cpu"))
 
 
@@ -32,7 +32,7 @@ def encoder() -> Encoder:
 
 def test_it_is_the_knn_of_the_images_kept_aside() -> None:
     network = encoder()
-    views = STACKS["probe-test"](16)
+    views = AUGMENTATIONS["probe-test"](16)
     expected = knn(*features(network, colours(60, 0), views), *features(network, colours(30, 1), views), k=20)
     assert scorer()(network) == expected
     assert expected > 0.9

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.data import Dataset, TensorDataset
 
 import manyview
-from manyview.data import Own
+from manyview.data import TorchDataset
 from manyview.training import launch
 from manyview.training.launch import configured, resumed
 from tests.tiny import noise, pictures, pretrain
@@ -118,7 +118,7 @@ def test_a_data_set_of_torchs_has_its_labels_used(tmp_path: Path) -> None:
 
 
 def test_a_data_set_of_manyviews_own_is_taken_as_it_is(tmp_path: Path) -> None:
-    run = manyview.pretrain(data=Own(TensorDataset(images(16))), out=str(tmp_path), **TINY)
+    run = manyview.pretrain(data=TorchDataset(TensorDataset(images(16))), out=str(tmp_path), **TINY)
     assert run.knn == []
     assert manyview.load(run)(torch.zeros(1, 3, 32, 32)).shape == (1, 16)
 

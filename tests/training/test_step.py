@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from manyview import losses
 from manyview.encoders import Encoder
 from manyview.methods import Method, Seen, cacr, cacr_moco, dcl, dclw, jcl, moco_v2, multikey, simclr
-from manyview.training.step import Engine, Looks, NotFinite, Stepped, micro_batches, whole_batch
+from manyview.training.step import Engine, NotFinite, StepOutput, ViewEmbeddings, micro_batches, whole_batch
 from tests.methods.small import doubled, images, objective, of_queue, plain
 
 COUNT = 7  # images: no multiple of a micro-batch
@@ -43,7 +43,7 @@ def made(kind: str, encoder: Encoder | None = None) -> Method:
     return KINDS[kind](encoder=encoder)
 
 
-def looks_of(method: Method) -> Looks:
+def looks_of(method: Method) -> ViewEmbeddings:
     whole = images(method.looks, COUNT)
     return lambda rows: [look[rows] for look in whole]
 
@@ -58,11 +58,11 @@ def engine(method: Method, **options: Any) -> Engine:
     return Engine(method, method, **options)
 
 
-def in_parts(method: Method, size: int, **options: Any) -> Stepped:
+def in_parts(method: Method, size: int, **options: Any) -> StepOutput:
     return micro_batches(engine(method), looks_of(method), IDS, step=2, size=size, **options)
 
 
-def at_once(method: Method, **options: Any) -> Stepped:
+def at_once(method: Method, **options: Any) -> StepOutput:
     return whole_batch(engine(method), looks_of(method), IDS, step=2, **options)
 
 
@@ -203,7 +203,7 @@ def test_momentum_keys_are_embedded_once() -> None:
 
 @pytest.mark.parametrize("step", [at_once, partial(in_parts, size=3)], ids=["whole", "parts"])
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_a_loss_that_is_no_number_is_told_and_changes_nothing(step: Callable[[Method], Stepped], bad: float) -> None:
+def test_a_loss_that_is_no_number_is_told_and_changes_nothing(step: Callable[[Method], StepOutput], bad: float) -> None:
     method = doubled(moco_v2, loss=partial(_broken, value=bad), negatives=of_queue("each"))
     for each in method.towers.trained():
         each.grad = torch.ones_like(each)

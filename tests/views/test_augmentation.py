@@ -11,12 +11,12 @@ from torch import Tensor
 from torchvision import transforms
 
 from manyview.core.rng import key, uniform
-from manyview.views.augmentation import GEOMETRY, PHOTOMETRY, Look, draw
+from manyview.views.augmentation import GEOMETRY, PHOTOMETRY, Augmentation, draw
 
 N = 20_000
 
 
-def drawn(look: Look, height: int = 60, width: int = 80) -> dict[str, Tensor]:
+def drawn(look: Augmentation, height: int = 60, width: int = 80) -> dict[str, Tensor]:
     keys = key(1, 2, torch.arange(N))
     g, p = uniform(keys, GEOMETRY).numpy(), uniform(key(keys, 9), PHOTOMETRY).numpy()
     return {name: torch.from_numpy(column) for name, column in draw(look, g, p, height, width)._asdict().items()}
@@ -40,7 +40,7 @@ def test_boxes_are_those_of_random_resized_crop(scale: tuple[float, float], heig
     theirs = torch.tensor(
         [transforms.RandomResizedCrop.get_params(image, list(scale), ratio) for _ in range(N)], dtype=torch.float
     )
-    ours = drawn(Look(32, scale), height, width)["box"]
+    ours = drawn(Augmentation(32, scale), height, width)["box"]
     for column in range(4):
         assert same_distribution(ours[:, column], theirs[:, column])
     assert same_distribution(ours[:, 2] * ours[:, 3], theirs[:, 2] * theirs[:, 3])
@@ -54,7 +54,7 @@ def test_factors_and_orders_are_those_of_color_jitter() -> None:
     jitter = transforms.ColorJitter(0.4, 1.5, 0.8, 0.2)
     ranges = [jitter.brightness, jitter.contrast, jitter.saturation, jitter.hue]
     rows = [transforms.ColorJitter.get_params(*ranges) for _ in range(N)]
-    ours = drawn(Look(32, jitter=(0.4, 1.5, 0.8, 0.2)))
+    ours = drawn(Augmentation(32, jitter=(0.4, 1.5, 0.8, 0.2)))
     for column in range(4):
         theirs = np.array([row[1 + column] for row in rows], dtype=float)
         assert same_distribution(ours["colour"][:, column], theirs)
@@ -65,13 +65,15 @@ def test_factors_and_orders_are_those_of_color_jitter() -> None:
 
 @pytest.mark.parametrize("chance", [0.0, 0.2, 1.0])
 def test_chances_are_kept(chance: float) -> None:
-    got = drawn(Look(32, flip=chance, jitter=(0.1,) * 4, jitter_p=chance, grey=chance, blur=chance, solarise=chance))
+    got = drawn(
+        Augmentation(32, flip=chance, jitter=(0.1,) * 4, jitter_p=chance, grey=chance, blur=chance, solarise=chance)
+    )
     for happened in (got["flip"], got["order"] >= 0, got["grey"], got["sigma"] > 0, got["solarise"]):
         assert abs(happened.double().mean().item() - chance) < 5 * (chance * (1 - chance) / N) ** 0.5 + 1e-9
 
 
 def test_what_is_drawn_is_independent() -> None:
-    got = drawn(Look(32, jitter=(0.4,) * 4, jitter_p=0.5, grey=0.5, blur=0.5, solarise=0.5))
+    got = drawn(Augmentation(32, jitter=(0.4,) * 4, jitter_p=0.5, grey=0.5, blur=0.5, solarise=0.5))
     columns = [got["flip"], got["order"] >= 0, got["grey"], got["sigma"] > 0, got["solarise"], *got["colour"].T]
     columns += list(got["box"].T)[:2]
     correlation = torch.corrcoef(torch.stack([column.double() for column in columns]))
@@ -81,13 +83,13 @@ def test_what_is_drawn_is_independent() -> None:
 
 
 def test_sigma_is_uniform() -> None:
-    got = drawn(Look(32, blur=1.0, sigma=(0.1, 2.0)))["sigma"]
+    got = drawn(Augmentation(32, blur=1.0, sigma=(0.1, 2.0)))["sigma"]
     assert same_distribution(got, torch.linspace(0.1, 2.0, N))
 
 
 def test_sensors_that_share_the_geometric_key_share_box_and_flip_only() -> None:
     keys = key(0, torch.arange(50))
-    look, geometry = Look(32, jitter=(0.4,) * 4, blur=0.5), uniform(keys, GEOMETRY).numpy()
+    look, geometry = Augmentation(32, jitter=(0.4,) * 4, blur=0.5), uniform(keys, GEOMETRY).numpy()
     a = draw(look, geometry, uniform(key(keys, 1), PHOTOMETRY).numpy(), 64, 64)
     b = draw(look, geometry, uniform(key(keys, 2), PHOTOMETRY).numpy(), 64, 64)
     assert (a.box == b.box).all()
@@ -114,8 +116,8 @@ def test_sensors_that_share_the_geometric_key_share_box_and_flip_only() -> None:
 )
 def test_a_mistake_is_named(wrong: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
-        Look(**{"size": 32, **wrong})  # type: ignore[arg-type]
+        Augmentation(**{"size": 32, **wrong})  # type: ignore[arg-type]
 
 
 def test_the_kernel_of_the_blur_is_a_tenth_of_the_size_and_odd() -> None:
-    assert [Look(size).blur_kernel for size in (224, 96, 32)] == [23, 9, 3]
+    assert [Augmentation(size).blur_kernel for size in (224, 96, 32)] == [23, 9, 3]

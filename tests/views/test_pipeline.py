@@ -7,11 +7,13 @@ import torch
 import torchvision.transforms.functional as tv
 from torch import Tensor
 
-from manyview.views import CIFAR, IMAGENET, STACKS, Look, Sensor, Stack
-from manyview.views.augmentation import Drawn
+from manyview.views import AUGMENTATIONS, CIFAR, IMAGENET, Augmentation, Modality, ViewPipeline
+from manyview.views.augmentation import AugmentationParams
 from manyview.views.colour import _TURNS
 
-EVERYTHING = Look(24, (0.2, 1.0), jitter=(0.4, 0.4, 0.4, 0.2), jitter_p=0.8, grey=0.3, blur=0.5, kernel=5, solarise=0.3)
+EVERYTHING = Augmentation(
+    24, (0.2, 1.0), jitter=(0.4, 0.4, 0.4, 0.2), jitter_p=0.8, grey=0.3, blur=0.5, kernel=5, solarise=0.3
+)
 OPERATIONS = (tv.adjust_brightness, tv.adjust_contrast, tv.adjust_saturation, tv.adjust_hue)
 
 
@@ -20,7 +22,7 @@ def pictures(n: int = 12, height: int = 40, width: int = 36, seed: int = 0) -> T
     return torch.randint(256, (n, 3, height, width), generator=generator, dtype=torch.uint8)
 
 
-def oracle(image: Tensor, look: Look, drawn: Drawn, row: int) -> Tensor:
+def oracle(image: Tensor, look: Augmentation, drawn: AugmentationParams, row: int) -> Tensor:
     """One view of one picture by torchvision's functions on floats."""
     view = image.float() / 255
     if look.scale is not None:
@@ -43,8 +45,8 @@ def oracle(image: Tensor, look: Look, drawn: Drawn, row: int) -> Tensor:
 
 @pytest.mark.parametrize("grey_first", [False, True])
 def test_every_view_of_a_batch_is_torchvisions(grey_first: bool) -> None:
-    look = Look(**{**EVERYTHING.__dict__, "grey_first": grey_first})
-    images, ids, stack = pictures(40), torch.arange(40) * 7, Stack([look] * 3)
+    look = Augmentation(**{**EVERYTHING.__dict__, "grey_first": grey_first})
+    images, ids, stack = pictures(40), torch.arange(40) * 7, ViewPipeline([look] * 3)
     views = stack({"image": images}, ids, seed=5, epoch=2)["image"]
     assert len(views) == 3
     for k, view in enumerate(views):
@@ -56,10 +58,10 @@ def test_every_view_of_a_batch_is_torchvisions(grey_first: bool) -> None:
             assert wrong.sum() <= (2 if numbers.solarise[row] else 0)
 
 
-@pytest.mark.parametrize("name", STACKS)
+@pytest.mark.parametrize("name", AUGMENTATIONS)
 def test_a_named_stack_is_torchvisions_with_its_numbers(name: str) -> None:
-    stack = STACKS[name](32)
-    stack = Stack(stack.looks)  # ImageNet's mean and deviation, as the oracle has
+    stack = AUGMENTATIONS[name](32)
+    stack = ViewPipeline(stack.looks)  # ImageNet's mean and deviation, as the oracle has
     images, ids = pictures(10, 48, 64), torch.arange(10)
     views = stack({"image": images}, ids)["image"]
     for k, (view, look) in enumerate(zip(views, stack.looks, strict=True)):
@@ -85,9 +87,9 @@ STATISTICS = {  # CACR's Algorithm 1, but the first
 @pytest.mark.parametrize("name", ["simclr", "cacr-cifar", "cacr-stl"])
 def test_pictures_are_normalised_with_the_statistics_asked_for(name: str) -> None:
     images, ids = pictures(4), torch.arange(4)
-    plain = Stack(STACKS[name](24).looks, picture=Sensor(colour=True))({"image": images}, ids)["image"]
+    plain = ViewPipeline(AUGMENTATIONS[name](24).looks, picture=Modality(colour=True))({"image": images}, ids)["image"]
     for statistics, (mean, std) in STATISTICS.items():
-        views = STACKS[name](24, statistics=statistics)({"image": images}, ids)["image"]
+        views = AUGMENTATIONS[name](24, statistics=statistics)({"image": images}, ids)["image"]
         for view, bare in zip(views, plain, strict=True):
             torch.testing.assert_close(view, tv.normalize(bare, list(mean), list(std)), atol=1e-5, rtol=0)
 
@@ -95,14 +97,14 @@ def test_pictures_are_normalised_with_the_statistics_asked_for(name: str) -> Non
 def test_statistics_that_are_not_there_are_named_and_without_any_a_stack_has_its_usual_ones() -> None:
     usual = {"simclr": "imagenet", "cacr-cifar": "cifar10", "cacr-stl": "stl10"}
     for name, statistics in usual.items():
-        picture = STACKS[name](24).picture
+        picture = AUGMENTATIONS[name](24).picture
         assert (picture.mean, picture.std) == STATISTICS[statistics]
         with pytest.raises(ValueError, match="statistics: there are none named 'mnist'; give imagenet, cifar10, "):
-            STACKS[name](24, statistics="mnist")
+            AUGMENTATIONS[name](24, statistics="mnist")
 
 
 def test_a_view_depends_on_seed_epoch_and_id_only() -> None:
-    images, ids, stack = pictures(), torch.arange(100, 112), Stack([EVERYTHING] * 2)
+    images, ids, stack = pictures(), torch.arange(100, 112), ViewPipeline([EVERYTHING] * 2)
     whole = stack({"image": images}, ids, seed=1, epoch=3)["image"]
     some = torch.tensor([7, 2, 9])
     again = stack({"image": images[some]}, ids[some], seed=1, epoch=3)["image"]
@@ -117,7 +119,7 @@ def test_a_view_depends_on_seed_epoch_and_id_only() -> None:
 @pytest.mark.parametrize("late", [False, True])
 def test_a_worker_makes_the_views_that_a_batch_makes(late: bool) -> None:
     """To 2 of 255 steps for the rounding of the crop, more where colours stretch it."""
-    images, ids, stack = pictures(), torch.arange(12), Stack([EVERYTHING] * 2)
+    images, ids, stack = pictures(), torch.arange(12), ViewPipeline([EVERYTHING] * 2)
     one_by_one = [stack.prepare({"image": images[i]}, i, colour=not late)["image"] for i in range(12)]
     prepared = [torch.stack([looks[k] for looks in one_by_one]) for k in range(2)]
     assert all(crops.dtype == torch.uint8 for crops in prepared)
@@ -129,10 +131,10 @@ def test_a_worker_makes_the_views_that_a_batch_makes(late: bool) -> None:
 
 
 def test_large_pictures_are_cut_one_by_one_to_the_same_views() -> None:
-    look = Look(64, (0.2, 1.0))
+    look = Augmentation(64, (0.2, 1.0))
     images = pictures(4, 150, 200)
-    views = Stack([look])({"image": images}, torch.arange(4))["image"][0]
-    drawn = Stack([look])._drawn("image", torch.arange(4), 0, 0, 0, (150, 200))
+    views = ViewPipeline([look])({"image": images}, torch.arange(4))["image"][0]
+    drawn = ViewPipeline([look])._drawn("image", torch.arange(4), 0, 0, 0, (150, 200))
     for row in range(4):
         off = (views[row] - oracle(images[row], look, drawn, row)).abs() * 255 * 0.229
         assert off.max() <= 2
@@ -142,11 +144,11 @@ def test_sensors_share_crop_and_flip_but_not_colour() -> None:
     base = pictures(8, 40, 40)
     position = torch.arange(1600.0).view(1, 1, 40, 40).expand(8, 1, 40, 40).contiguous()
     raw = {"rgb": base, "again": base, "depth": position, "labels": base[:, :1]}
-    sensors = {"labels": Sensor(nearest=True), "depth": Sensor((800.0,), (400.0,))}
-    stack = Stack([EVERYTHING], sensors)
+    modalities = {"labels": Modality(nearest=True), "depth": Modality((800.0,), (400.0,))}
+    stack = ViewPipeline([EVERYTHING], modalities)
     ids = torch.arange(8)
     views = {name: looks[0] for name, looks in stack(raw, ids).items()}
-    plain = Stack([Look(24, (0.2, 1.0))], {name: Sensor() for name in raw})(raw, ids)
+    plain = ViewPipeline([Augmentation(24, (0.2, 1.0))], {name: Modality() for name in raw})(raw, ids)
     assert not torch.allclose(views["rgb"], views["again"])
     torch.testing.assert_close(plain["rgb"][0], plain["again"][0])
     drawn = stack._drawn("rgb", ids, 0, 0, 0, (40, 40))
@@ -160,52 +162,52 @@ def test_sensors_share_crop_and_flip_but_not_colour() -> None:
 def test_a_sensor_of_another_resolution_shows_the_same_part() -> None:
     fine = torch.linspace(0, 1, 80).view(1, 1, 1, 80).expand(6, 1, 80, 80).contiguous()
     coarse = torch.linspace(0, 1, 40).view(1, 1, 1, 40).expand(6, 1, 40, 40).contiguous()
-    views = Stack([Look(16, (0.3, 1.0))])({"a": fine, "b": coarse}, torch.arange(6))
+    views = ViewPipeline([Augmentation(16, (0.3, 1.0))])({"a": fine, "b": coarse}, torch.arange(6))
     torch.testing.assert_close(views["a"][0], views["b"][0], atol=0.04, rtol=0)
 
 
 def test_views_are_floats_and_the_raw_pictures_stay() -> None:
     images = pictures()
     before = images.clone()
-    view = Stack([EVERYTHING])({"image": images}, torch.arange(12))["image"][0]
+    view = ViewPipeline([EVERYTHING])({"image": images}, torch.arange(12))["image"][0]
     assert view.dtype == torch.float32
     assert view.is_contiguous()
     assert torch.equal(images, before)
 
 
 def test_named_stacks_have_the_views_and_sizes_asked_for() -> None:
-    assert len(STACKS["moco-v2"](224, 6)) == 6
-    assert [look.size for look in STACKS["multicrop"](64, 5, small_size=32).looks] == [64, 64, 32, 32, 32]
-    assert [look.size for look in STACKS["custom"](32, 3).looks] == [32, 32, 32]
-    assert [look.size for look in STACKS["custom"](32, 3, small_size=16).looks] == [32, 16, 16]
-    assert [look.size for look in STACKS["custom"](32, 3, small_size=16, large=2).looks] == [32, 32, 16]
-    assert [look.blur for look in STACKS["moco-v3"](32).looks] == [1.0, 0.1]
-    assert STACKS["simclr-cifar"]().picture.mean == CIFAR[0]
-    assert STACKS["probe-test"](224).looks[0].resize == 256
-    assert STACKS["probe-test"](32).looks[0].resize == 32
+    assert len(AUGMENTATIONS["moco-v2"](224, 6)) == 6
+    assert [look.size for look in AUGMENTATIONS["multicrop"](64, 5, small_size=32).looks] == [64, 64, 32, 32, 32]
+    assert [look.size for look in AUGMENTATIONS["custom"](32, 3).looks] == [32, 32, 32]
+    assert [look.size for look in AUGMENTATIONS["custom"](32, 3, small_size=16).looks] == [32, 16, 16]
+    assert [look.size for look in AUGMENTATIONS["custom"](32, 3, small_size=16, large=2).looks] == [32, 32, 16]
+    assert [look.blur for look in AUGMENTATIONS["moco-v3"](32).looks] == [1.0, 0.1]
+    assert AUGMENTATIONS["simclr-cifar"]().picture.mean == CIFAR[0]
+    assert AUGMENTATIONS["probe-test"](224).looks[0].resize == 256
+    assert AUGMENTATIONS["probe-test"](32).looks[0].resize == 32
     with pytest.raises(ValueError, match="views=1"):
-        STACKS["multicrop"](views=1)
+        AUGMENTATIONS["multicrop"](views=1)
     with pytest.raises(ValueError, match="large: expected at least one"):
-        STACKS["custom"](small_size=16, large=0)
+        AUGMENTATIONS["custom"](small_size=16, large=0)
 
 
 def test_a_view_that_is_called_a_mask_keeps_its_values() -> None:
     raw = {"rgb": pictures(4), "labels13": torch.randint(13, (4, 1, 40, 36), dtype=torch.uint8)}
-    view = Stack([Look(24, (0.2, 1.0))])(raw, torch.arange(4))["labels13"][0]
+    view = ViewPipeline([Augmentation(24, (0.2, 1.0))])(raw, torch.arange(4))["labels13"][0]
     assert set(view.unique().tolist()) <= set(range(13))
 
 
 def test_a_hole_in_a_sensor_stays_a_hole() -> None:
     depth = torch.rand(2, 1, 40, 40)
     depth[0, 0, 10, 10] = float("nan")
-    view = Stack([Look(32, (0.5, 1.0))])({"depth": depth}, torch.arange(2))["depth"][0]
+    view = ViewPipeline([Augmentation(32, (0.5, 1.0))])({"depth": depth}, torch.arange(2))["depth"][0]
     assert 0 < view[0].isnan().float().mean() < 0.05
     assert not view[1].isnan().any()
 
 
 def test_a_float_picture_in_colour_is_the_same_from_a_worker() -> None:
     picture = torch.rand(3, 20, 20)
-    stack = Stack([Look(16, jitter=(0.4,) * 4)], {"image": Sensor(colour=True)})
+    stack = ViewPipeline([Augmentation(16, jitter=(0.4,) * 4)], {"image": Modality(colour=True)})
     whole = stack({"image": picture[None]}, torch.tensor([3]))["image"][0]
     worker = stack.finish({"image": [stack.prepare({"image": picture}, 3)["image"][0][None]]}, torch.tensor([3]))
     torch.testing.assert_close(worker["image"][0], whole, atol=1e-6, rtol=0)
@@ -213,13 +215,17 @@ def test_a_float_picture_in_colour_is_the_same_from_a_worker() -> None:
 
 def test_mistakes_are_named() -> None:
     with pytest.raises(ValueError, match="has 2 pictures for 3 ids"):
-        Stack([Look(8)])({"image": pictures(2)}, torch.arange(3))
+        ViewPipeline([Augmentation(8)])({"image": pictures(2)}, torch.arange(3))
     with pytest.raises(ValueError, match="only pictures of 3"):
-        Stack([Look(8)], {"image": Sensor(colour=True)})({"image": pictures(2)[:, :1]}, torch.arange(2))
+        ViewPipeline([Augmentation(8)], {"image": Modality(colour=True)})(
+            {"image": pictures(2)[:, :1]}, torch.arange(2)
+        )
     with pytest.raises(ValueError, match="its mean 2"):
-        Stack([Look(8)], {"image": Sensor((0.0, 1.0), (1.0, 1.0))})({"image": pictures(2)}, torch.arange(2))
-    for wrong in ([], Look(8), ["simclr"]):
+        ViewPipeline([Augmentation(8)], {"image": Modality((0.0, 1.0), (1.0, 1.0))})(
+            {"image": pictures(2)}, torch.arange(2)
+        )
+    for wrong in ([], Augmentation(8), ["simclr"]):
         with pytest.raises(ValueError, match="give a list of Look"):
-            Stack(wrong)  # type: ignore[arg-type]
+            ViewPipeline(wrong)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="std"):
-        Sensor((0.5,), (0.0,))
+        Modality((0.5,), (0.0,))

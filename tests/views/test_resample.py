@@ -9,7 +9,7 @@ import torchvision.transforms.functional as tv
 from torch import Tensor
 from torchvision.transforms import InterpolationMode
 
-from manyview.views.augmentation import Look
+from manyview.views.augmentation import Augmentation
 from manyview.views.resample import crop_batch, crop_one
 
 BOXES = [[0, 0, 40, 56], [3, 5, 17, 9], [39, 55, 1, 1], [10, 0, 30, 56], [0, 20, 40, 30]]
@@ -28,7 +28,7 @@ def expected(image: Tensor, box: list[int], size: int, flip: bool) -> Tensor:
 @pytest.mark.parametrize("size", [8, 32, 64])
 def test_crop_resize_and_flip_of_a_batch_are_torchvisions(size: int, images: Tensor) -> None:
     flips = np.array([False, True, True, False, True])
-    planes = crop_batch(images, Look(size), np.array(BOXES), flips)
+    planes = crop_batch(images, Augmentation(size), np.array(BOXES), flips)
     for row, box in enumerate(BOXES):
         torch.testing.assert_close(
             planes[:, row], expected(images[row], box, size, bool(flips[row])), atol=1e-5, rtol=0
@@ -39,7 +39,7 @@ def test_crop_resize_and_flip_of_a_batch_are_torchvisions(size: int, images: Ten
 def test_crop_resize_and_flip_of_one_picture_are_torchvisions(size: int, images: Tensor) -> None:
     picture = (255 * images).to(torch.uint8)
     for row, box in enumerate(BOXES):
-        view = crop_one(picture[row], Look(size), np.array(box), row % 2 == 1)
+        view = crop_one(picture[row], Augmentation(size), np.array(box), row % 2 == 1)
         assert view.dtype == torch.uint8
         wanted = expected(picture[row], box, size, row % 2 == 1)
         torch.testing.assert_close(view.float(), wanted.float(), atol=1, rtol=0)  # torch rounds between the axes
@@ -51,7 +51,7 @@ def test_the_middle_is_torchvisions_resize_and_centre_crop(
     resize: int, size: int, turned: bool, images: Tensor
 ) -> None:
     images = images.transpose(2, 3).contiguous() if turned else images
-    look = Look(size, scale=None, resize=resize, flip=0.0)
+    look = Augmentation(size, scale=None, resize=resize, flip=0.0)
     whole = np.array([[0, 0, *images.shape[2:]]] * 5)
     planes = crop_batch(images, look, whole, np.zeros(5, dtype=bool))
     wanted = tv.center_crop(tv.resize(images, [resize], antialias=True), [size, size])
@@ -61,5 +61,5 @@ def test_the_middle_is_torchvisions_resize_and_centre_crop(
 
 def test_nearest_never_makes_a_value_that_was_not_there() -> None:
     labels = torch.tensor([0, 3, 7, 255], dtype=torch.uint8)[torch.randint(4, (1, 50, 50))]
-    view = crop_one(labels, Look(31), np.array([3, 4, 40, 33]), True, nearest=True)
+    view = crop_one(labels, Augmentation(31), np.array([3, 4, 40, 33]), True, nearest=True)
     assert set(view.unique().tolist()) <= {0, 3, 7, 255}

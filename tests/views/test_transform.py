@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torchvision import transforms
 
-from manyview.views import TransformStack
+from manyview.views import TransformPipeline
 
 OWN = transforms.Compose([transforms.RandomResizedCrop(16), transforms.ColorJitter(0.4, 0.4), transforms.ToTensor()])
 
@@ -18,13 +18,13 @@ def pictures(n: int = 5) -> Tensor:
 
 
 def test_a_torchvision_transform_gives_as_many_views_as_asked() -> None:
-    views = TransformStack(OWN, views=3)({"image": pictures()}, torch.arange(5))["image"]
+    views = TransformPipeline(OWN, views=3)({"image": pictures()}, torch.arange(5))["image"]
     assert [tuple(view.shape) for view in views] == [(5, 3, 16, 16)] * 3
     assert not torch.equal(views[0], views[1])
 
 
 def test_what_it_draws_depends_on_seed_epoch_and_id_only() -> None:
-    stack, images = TransformStack(OWN), pictures()
+    stack, images = TransformPipeline(OWN), pictures()
     whole = stack({"image": images}, torch.arange(5), seed=1, epoch=2)["image"]
     random.random(), torch.rand(1), np.random.rand()
     again = stack({"image": images[3:4]}, torch.tensor([3]), seed=1, epoch=2)["image"]
@@ -33,7 +33,7 @@ def test_what_it_draws_depends_on_seed_epoch_and_id_only() -> None:
 
 
 def test_sensors_are_cropped_alike() -> None:
-    views = TransformStack(OWN)({"rgb": pictures(), "again": pictures()}, torch.arange(5))
+    views = TransformPipeline(OWN)({"rgb": pictures(), "again": pictures()}, torch.arange(5))
     assert torch.equal(views["rgb"][0], views["again"][0])
 
 
@@ -44,7 +44,7 @@ def test_the_generators_go_on_as_if_nothing_had_been_drawn() -> None:
     random.seed(0), torch.manual_seed(0), np.random.seed(0)
     expected = numbers()
     random.seed(0), torch.manual_seed(0), np.random.seed(0)
-    TransformStack(OWN)({"image": pictures()}, torch.arange(5))
+    TransformPipeline(OWN)({"image": pictures()}, torch.arange(5))
     assert numbers() == expected
 
 
@@ -52,16 +52,16 @@ def test_a_transform_that_gives_all_views_at_once_is_understood() -> None:
     def both(picture: object) -> list[Tensor]:
         return [OWN(picture), OWN(picture)]
 
-    assert len(TransformStack(both, views=2)({"image": pictures()}, torch.arange(5))["image"]) == 2
+    assert len(TransformPipeline(both, views=2)({"image": pictures()}, torch.arange(5))["image"]) == 2
     with pytest.raises(ValueError, match="pass views=4"):
-        TransformStack(both, views=3)({"image": pictures()}, torch.arange(5))
+        TransformPipeline(both, views=3)({"image": pictures()}, torch.arange(5))
 
 
 def test_a_transform_that_gives_no_tensor_is_told_so() -> None:
     with pytest.raises(ValueError, match="ToTensor"):
-        TransformStack(transforms.RandomHorizontalFlip())({"image": pictures()}, torch.arange(5))
+        TransformPipeline(transforms.RandomHorizontalFlip())({"image": pictures()}, torch.arange(5))
 
 
 def test_a_transform_of_tensors_gets_tensors() -> None:
-    stack = TransformStack(lambda image: image.float() / 255, views=1, pillow=False)
+    stack = TransformPipeline(lambda image: image.float() / 255, views=1, pillow=False)
     assert torch.equal(stack({"image": pictures()}, torch.arange(5))["image"][0], pictures().float() / 255)

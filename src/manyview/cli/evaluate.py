@@ -15,7 +15,7 @@ from manyview.config.config import read_flags
 from manyview.embeddings.model_source import run_of
 from manyview.evaluate.protocols import PROTOCOLS, SUPERVISED, USUAL, evaluate, known, protocol, schema
 from manyview.evaluate.results import FILE, Result
-from manyview.features.feature_cache import Store
+from manyview.features.feature_cache import FeatureCache
 
 SHOWN = 12  # scores of a protocol that the table has room for
 ABOUT = """Judges an encoder with labels that training never saw: a run, a file of weights, or any encoder of timm and
@@ -37,7 +37,7 @@ def command(arguments: list[str]) -> int:
                 given.what, data, protocols, settings=settings, size=given.size, weights=given.weights,
                 pretrained=given.pretrained, stem=given.stem, seed=given.seed, device=given.device,
                 workers=given.workers, batch_size=given.batch_size, out=_out(given), supervised=given.supervised,
-                again=given.again, store=None if given.no_cache else Store(given.cache), bar=True, say=_say,
+                again=given.again, store=None if given.no_cache else FeatureCache(given.cache), bar=True, say=_say,
             )  # fmt: skip
             print(report(results))
     print(f"\nwrote {_out(given) / FILE}")

@@ -20,10 +20,10 @@ from manyview.comparison.scheduler import race, train_alone
 from manyview.comparison.speed import equal_time
 from manyview.config.config import Config, differences, flat, to_yaml
 from manyview.config.settings import Flat
-from manyview.core.atomic import whole
+from manyview.core.atomic import atomic_write
 from manyview.evaluate.protocols import evaluate, known
 from manyview.evaluate.task import fingerprint
-from manyview.features.feature_cache import Store
+from manyview.features.feature_cache import FeatureCache
 from manyview.training import build
 from manyview.training.run import CONFIG, REPORT, Run
 
@@ -194,7 +194,7 @@ def _judged(entry: Entry, protocols: Sequence[str], say: Callable[[str], None]) 
     found = {}
     for protocol in protocols:
         try:
-            (result,) = evaluate(entry.folder, None, [protocol], untrained=False, store=Store())
+            (result,) = evaluate(entry.folder, None, [protocol], untrained=False, store=FeatureCache())
         except (ValueError, OSError) as error:
             say(f"{entry.name}: {protocol} is left out: {' '.join(str(error).split())}")
             continue
@@ -216,5 +216,5 @@ def _report(found: Outcome, say: Callable[[str], None]) -> None:
 
 def _write(path: Path, plain: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with whole(path) as draft:
+    with atomic_write(path) as draft:
         draft.write_text(json.dumps(plain, indent=1), encoding="utf-8")

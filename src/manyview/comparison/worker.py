@@ -11,7 +11,7 @@ import torch
 
 from manyview.cli.commands import trained
 from manyview.comparison.outcome import COST
-from manyview.core.atomic import whole
+from manyview.core.atomic import atomic_write
 from manyview.training.launch import configured, start
 
 
@@ -32,7 +32,7 @@ def _note(path: Path) -> None:
     gpu = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
     memory = gpu or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     before = json.loads(path.read_text(encoding="utf-8"))["memory"] if path.is_file() else 0
-    with whole(path) as draft:
+    with atomic_write(path) as draft:
         draft.write_text(json.dumps({"memory": max(memory, before)}), encoding="utf-8")
 
 

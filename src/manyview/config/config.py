@@ -23,16 +23,16 @@ import yaml
 
 from manyview import encoders
 from manyview.config.settings import REQUIRED, Flat, Key, keys_of, read_yaml, spoken, typed, unknown
-from manyview.core.contract import Negatives
+from manyview.core.negatives import Negatives
 from manyview.data import NAMED, open_data
 from manyview.data.factory import SCENES
 from manyview.data.imbalance import Rule
 from manyview.losses import LOSSES
-from manyview.memories import NEGATIVES
+from manyview.memories import MEMORIES
 from manyview.methods import METHODS
 from manyview.training import optimizers as optim
 from manyview.training.run_log import logger
-from manyview.views import STACKS
+from manyview.views import AUGMENTATIONS
 
 Precision = Literal["fp32", "bf16", "fp16", "fp64"]
 MACHINE = (
@@ -125,17 +125,17 @@ PARTS = {  # of a method: its own parameters of these names have partials as def
             "repulsion": "alone pulls nothing together: looks at an image would mean nothing; cacr has both halves",
         },
     ),
-    "negatives": Section(NEGATIVES, None, hidden=("dim", "generator")),
+    "negatives": Section(MEMORIES, None, hidden=("dim", "generator")),
     "head": Section(encoders.HEADS, None, hidden=("dim_in",)),
 }
 SECTIONS = {
     "method": Section(METHODS, "dcl"),
     **PARTS,
     "views": Section(
-        STACKS,
+        AUGMENTATIONS,
         "auto",
         "stack",
-        ("views", "sensors"),
+        ("views", "modalities"),
         {"size": Key(int | None, None)},
         refused={"probe-test": "shows a picture as it is: all looks at it would be the same"},
     ),
@@ -405,7 +405,7 @@ def _try_out(config: Config) -> None:
     """Makes the method's parts once, as small as can be: what they refuse is refused before a run is begun."""
     with torch.random.fork_rng(devices=[]):
         encoder = encoders.create(ENCODER, size=8, widths=(4,), blocks=(1,))
-        small: Flat = {"head": None, "negatives": NEGATIVES["batch"]}
+        small: Flat = {"head": None, "negatives": MEMORIES["batch"]}
         two, ids = torch.eye(2), torch.arange(2)
         trials: dict[str, Callable[[Callable[..., Any]], Any]] = {
             "head": lambda head: _weightless(head, encoder.dim),

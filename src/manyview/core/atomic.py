@@ -12,7 +12,7 @@ DRAFT = re.compile(r"\..+\.(\d+)\.part", re.DOTALL)
 
 
 @contextmanager
-def whole(path: str | Path) -> Iterator[Path]:
+def atomic_write(path: str | Path) -> Iterator[Path]:
     """A place in the same folder to write the file to. It takes its name when all is on the disk; else it is removed.
 
     >>> with whole("numbers.txt") as draft:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,8 +10,16 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+Gather = Callable[[Tensor], Tensor]
+"""Joins the rows of all processes, with gradient; `alone` in one process."""
 
-class Elsewhere(ValueError):
+
+def no_gather(rows: Tensor) -> Tensor:
+    """The gather of a single process: the rows themselves."""
+    return rows
+
+
+class RemoteError(ValueError):
     """Another process has failed, and says why."""
 
     told, exit_code = True, 1  # for the command line: nothing is left to say
@@ -55,10 +63,10 @@ def first_of(here: bool, device: torch.device) -> int | None:
 
 
 @contextmanager
-def together(device: torch.device) -> Iterator[None]:
+def fail_together(device: torch.device) -> Iterator[None]:
     """Something that all processes do, or some of them, and that succeeds in all or ends all.
 
-    The first in which it fails raises its own error, the others `Elsewhere`. To be entered by all of them; within, no
+    The first in which it fails raises its own error, the others `RemoteError`. To be entered by all of them; within, no
     process may wait for another.
     """
     error: Exception | None = None
@@ -71,7 +79,7 @@ def together(device: torch.device) -> Iterator[None]:
         if error is not None and failed == rank():
             raise error
         if failed is not None:
-            raise Elsewhere(f"process {failed} has failed and says why")
+            raise RemoteError(f"process {failed} has failed and says why")
     finally:
         error = None  # which holds this frame: a loader's workers end only when nobody holds the loader any more
 

@@ -25,7 +25,7 @@ R = TypeVar("R")
 _local = threading.local()
 
 
-def room(name: str, *shape: int, device: torch.device) -> Tensor:
+def scratch(name: str, *shape: int, device: torch.device) -> Tensor:
     """Space for intermediate results, float32, of any content; on a CPU each thread has its own and uses it again.
 
     The system gives pages of memory anew to whoever asks for much and frees it, and fills them with zeros, which takes
@@ -50,7 +50,7 @@ def cores() -> int:
     return torch.get_num_threads()
 
 
-def each(work: Callable[[T], R], parts: Sequence[T]) -> list[R]:
+def parallel_map(work: Callable[[T], R], parts: Sequence[T]) -> list[R]:
     """[work(part) for part in parts], on as many cores as torch may use."""
     threads = cores()
     if threads == 1:

@@ -4,12 +4,12 @@ from manyview.data.dataset import Dataset, Unreadable, id_of
 from manyview.data.factory import open_data
 from manyview.data.folder import Folder
 from manyview.data.imbalance import imbalanced
-from manyview.data.loader import Batch, Loader, TooManyBroken
+from manyview.data.loader import Batch, Loader, TooManyUnreadable
 from manyview.data.named import NAMED, open_named
 from manyview.data.paired import Paired
 from manyview.data.scenes.dataset import Scenes
 from manyview.data.selection import subset
-from manyview.data.torch_dataset import Own
+from manyview.data.torch_dataset import TorchDataset
 
 __all__ = [
     "NAMED",
@@ -17,10 +17,10 @@ __all__ = [
     "Dataset",
     "Folder",
     "Loader",
-    "Own",
     "Paired",
     "Scenes",
-    "TooManyBroken",
+    "TooManyUnreadable",
+    "TorchDataset",
     "Unreadable",
     "id_of",
     "imbalanced",

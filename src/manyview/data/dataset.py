@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
-from manyview.core.contract import Sample
+from manyview.core.sample import Sample
 
 
 @runtime_checkable

@@ -6,7 +6,7 @@ import os
 
 import torch
 
-from manyview.core.contract import Sample
+from manyview.core.sample import Sample
 from manyview.core.text import printable
 from manyview.data.dataset import id_of
 from manyview.data.files import Found, scan

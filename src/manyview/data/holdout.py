@@ -8,8 +8,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from manyview.core.contract import Sample
 from manyview.core.rng import key, order
+from manyview.core.sample import Sample
 from manyview.data.dataset import Batched, Dataset
 from manyview.data.factory import open_data
 from manyview.data.imbalance import imbalanced

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from manyview.core.contract import Views
 from manyview.core.rng import key, order
+from manyview.core.sample import Views
 from manyview.data.dataset import Dataset
 from manyview.data.memory import Resident, decode
 from manyview.data.workers import Collated, Maker, Reader, Rows, start_workers
@@ -119,7 +119,7 @@ class Loader:
                 raise RuntimeError(f"epoch {number} cannot go on: another one was begun with the same loader")
             self._note(collated.broken)
             if collated.broken and not len(collated.ids):
-                raise TooManyBroken(_in_a_row(self.dataset, collated.broken))
+                raise TooManyUnreadable(_in_a_row(self.dataset, collated.broken))
             yield self._from_workers(number, collated)
 
     def rows(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
@@ -173,13 +173,13 @@ class Loader:
         self.broken |= broken
         if len(self.broken) > self.max_broken * len(self.dataset):
             some = "; ".join(f"{self.dataset.name(i)}: {why}" for i, why in list(self.broken.items())[:3])
-            raise TooManyBroken(
+            raise TooManyUnreadable(
                 f"{len(self.broken)} of {len(self.dataset)} samples cannot be read, more than max_broken="
                 f"{self.max_broken:g} of them ({some}): mend the files, or allow more"
             )
 
 
-class TooManyBroken(ValueError):
+class TooManyUnreadable(ValueError):
     """More samples than allowed could not be read."""
 
 
@@ -214,7 +214,7 @@ def _check(loader: Loader) -> None:
         raise ValueError("the data set is empty: give one with samples")
     if len(loader) == 0:
         raise ValueError(_too_few(loader))
-    unknown = set(getattr(loader.maker, "sensors", ())) - set(loader.dataset.views)
+    unknown = set(getattr(loader.maker, "modalities", ())) - set(loader.dataset.views)
     if unknown:
         raise ValueError(f"sensors: the data has no view {sorted(unknown)}; it has {', '.join(loader.dataset.views)}")
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from manyview.core.contract import Sample
 from manyview.core.parallel import available
+from manyview.core.sample import Sample
 from manyview.data.dataset import Batched, Dataset, Unreadable
 
 CHUNK = 1024

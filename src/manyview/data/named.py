@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyview.core.contract import Sample
+from manyview.core.sample import Sample
 from manyview.core.text import printable
 from manyview.data.dataset import Unreadable, id_of
 from manyview.data.idx import find_idx, read_idx

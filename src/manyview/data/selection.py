@@ -9,7 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from manyview.core.contract import Sample
+from manyview.core.sample import Sample
 from manyview.data.dataset import Batched, Dataset
 
 

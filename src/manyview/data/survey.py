@@ -28,7 +28,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass
-class Look:
+class Augmentation:
     """What one view of one sample turned out to be; `problem` says why it is none."""
 
     view: str
@@ -109,7 +109,7 @@ def _describe(result: Survey, split: str, dataset: Dataset) -> None:
         result.closed += one.closed
 
 
-def _look_at_all(dataset: Dataset, fast: bool, threads: int) -> Iterator[tuple[int, list[Look]]]:
+def _look_at_all(dataset: Dataset, fast: bool, threads: int) -> Iterator[tuple[int, list[Augmentation]]]:
     """(index, looks) in order."""
     chunks = [range(start, min(start + _CHUNK, len(dataset))) for start in range(0, len(dataset), _CHUNK)]
     pool = ThreadPoolExecutor(threads)
@@ -122,7 +122,7 @@ def _look_at_all(dataset: Dataset, fast: bool, threads: int) -> Iterator[tuple[i
         pool.shutdown(cancel_futures=True)
 
 
-def _look_at(dataset: Dataset, index: int, fast: bool) -> list[Look]:
+def _look_at(dataset: Dataset, index: int, fast: bool) -> list[Augmentation]:
     if isinstance(dataset, Folder):
         return [_look_at_file("image", dataset.path(index), fast, decode)]
     if isinstance(dataset, Paired):
@@ -130,10 +130,10 @@ def _look_at(dataset: Dataset, index: int, fast: bool) -> list[Look]:
     try:
         return [_look_at_tensor(view, tensor) for view, tensor in dataset[index].views.items()]
     except Unreadable as error:
-        return [Look(dataset.views[0], problem=str(error))]
+        return [Augmentation(dataset.views[0], problem=str(error))]
 
 
-def _look_at_file(view: str, path: str, fast: bool, decoder: Callable[[Source], Tensor]) -> Look:
+def _look_at_file(view: str, path: str, fast: bool, decoder: Callable[[Source], Tensor]) -> Augmentation:
     try:
         if path.lower().endswith(".npy"):
             look = _look_at_tensor(view, decoder(path))
@@ -141,22 +141,22 @@ def _look_at_file(view: str, path: str, fast: bool, decoder: Callable[[Source], 
             return look
         if fast:
             kind, mode, width, height = read_header(path)
-            return Look(view, kind, mode, width, height, os.path.getsize(path), width * height * 3)
+            return Augmentation(view, kind, mode, width, height, os.path.getsize(path), width * height * 3)
         with open(path, "rb") as file:
             data = file.read()
         kind, mode, width, height = read_header(data)
         tensor = decoder(data)
         height, width = tensor.shape[1:]
-        return Look(view, kind, mode, width, height, len(data), tensor.nbytes, _digest(data))
+        return Augmentation(view, kind, mode, width, height, len(data), tensor.nbytes, _digest(data))
     except (Unreadable, OSError) as error:
-        return Look(view, problem=reason(error))
+        return Augmentation(view, problem=reason(error))
 
 
-def _look_at_tensor(view: str, tensor: Tensor) -> Look:
+def _look_at_tensor(view: str, tensor: Tensor) -> Augmentation:
     channels, height, width = tensor.shape
     kind = str(tensor.dtype).removeprefix("torch.")
     mode = "RGB" if (kind, channels) == ("uint8", 3) else f"{channels} x {kind}"
-    return Look(view, "", mode, width, height, 0, tensor.nbytes, _digest(tensor.contiguous().numpy().tobytes()))
+    return Augmentation(view, "", mode, width, height, 0, tensor.nbytes, _digest(tensor.contiguous().numpy().tobytes()))
 
 
 def _digest(data: bytes) -> bytes:
@@ -176,7 +176,7 @@ class _Tally:
         self.first: dict[bytes, tuple[str, int]] = {}  # digest -> split and index of the first with it
         self.groups: dict[bytes, list[tuple[str, int]]] = {}
 
-    def add(self, split: str, dataset: Dataset, index: int, looks: list[Look]) -> None:
+    def add(self, split: str, dataset: Dataset, index: int, looks: list[Augmentation]) -> None:
         self.splits[split] = dataset
         several = len(dataset.views) > 1
         for look in looks:
@@ -189,7 +189,7 @@ class _Tally:
             if look.digest and look.view == dataset.views[0]:
                 self._compare(look.digest, split, index)
 
-    def _measure(self, look: Look, mode: str) -> None:
+    def _measure(self, look: Augmentation, mode: str) -> None:
         self.widths.append(look.width)
         self.heights.append(look.height)
         self.modes[mode] += 1

@@ -9,12 +9,12 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import Subset, TensorDataset
 
-from manyview.core.contract import Sample
+from manyview.core.sample import Sample
 from manyview.data.dataset import Dataset, Unreadable
 from manyview.data.image import own_of, reason, to_rgb
 
 
-class Own:
+class TorchDataset:
     """Wraps what has `__len__` and gives, for a number, a picture, (picture, label, ...), or a dict of named views.
 
     A picture is a Pillow image, or a tensor or array (C, H, W) of uint8 or of floats in [0, 1]; other views are tensors
@@ -24,7 +24,7 @@ class Own:
     Ids are the numbers themselves unless given. Labels are taken from `targets` or `labels` if it has them, or from the
     second tensor of a TensorDataset; labels that only come with each item are passed over: give labels=.
 
-    >>> dataset = Own(torchvision.datasets.CIFAR10("data"))
+    >>> dataset = TorchDataset(torchvision.datasets.CIFAR10("data"))
     """
 
     def __init__(self, dataset: Any, *, ids: Tensor | None = None, labels: Tensor | None = None) -> None:
@@ -59,9 +59,9 @@ class Own:
     def name(self, index: int) -> str:
         return str(index)
 
-    def numbered(self, first: int) -> Own:
+    def numbered(self, first: int) -> TorchDataset:
         """The same with ids from `first` on."""
-        return Own(self._dataset, ids=torch.arange(first, first + len(self)), labels=self.labels)
+        return TorchDataset(self._dataset, ids=torch.arange(first, first + len(self)), labels=self.labels)
 
     def _first(self) -> Sample:
         """The first sample that can be read."""
@@ -76,7 +76,7 @@ class Own:
 
 def as_dataset(data: Any) -> Dataset:
     """A data set as it is, anything else as one's own."""
-    return data if isinstance(data, Dataset) else Own(data)
+    return data if isinstance(data, Dataset) else TorchDataset(data)
 
 
 def _raw(name: str, view: Any) -> Tensor:

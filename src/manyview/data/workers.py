@@ -15,8 +15,8 @@ import torch.multiprocessing as mp
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from manyview.core.contract import Sample, Views
 from manyview.core.parallel import available
+from manyview.core.sample import Sample, Views
 from manyview.data.dataset import Dataset, Unreadable
 from manyview.data.memory import Resident, local_processes, some_samples
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from manyview.core.contract import Negatives
+from manyview.core.negatives import Negatives
 from manyview.core.rng import key, order
 from manyview.diagnose.vectors import unit
 from manyview.losses.checks import check_positive

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from manyview.core.contract import Negatives
+from manyview.core.negatives import Negatives
 from manyview.diagnose.batches import drawn
 from manyview.diagnose.vectors import unit
 from manyview.losses.checks import check_positive

@@ -12,7 +12,8 @@ import math
 import torch
 from torch import Tensor
 
-from manyview.core.contract import Negatives, Source, alone
+from manyview.core.distributed import no_gather
+from manyview.core.negatives import Negatives, Source
 from manyview.losses.checks import Inputs, average, check_inputs
 from manyview.losses.streaming import Stream
 
@@ -48,12 +49,12 @@ def measure(
     given = check_inputs(query[:n], positives[:n], None if present is None else present[:n], "mean")
     ids = _images(negatives, n, query.device)
     stream = Stream(given.query, _fewer(negatives, n))
-    positive = float(average(given.over_positives(given.similarities()), given.present, "mean", alone))
+    positive = float(average(given.over_positives(given.similarities()), given.present, "mean", no_gather))
     negative = float(stream.softmax(0.0, value=(1.0, 0.0)).mean.mean())
     uniform, alike = _among_queries(given.query, ids)
     entropy, limit = conditional_entropy(stream, t_neg), float(stream.count.double().log().mean())
     measured = {
-        "alignment": float(average(given.over_positives(given.distances()), given.present, "mean", alone)),
+        "alignment": float(average(given.over_positives(given.distances()), given.present, "mean", no_gather)),
         "uniformity": uniform,
         "rank": rankme(given.query),
         "rank_limit": float(min(n, RANKED, query.shape[1])),
@@ -106,7 +107,7 @@ def coupling(given: Inputs, stream: Stream, temperature: float) -> float:
     """
     others = stream.softmax(1 / temperature).log_sum_exp
     factors = torch.sigmoid(others[:, None] - given.similarities() / temperature)
-    return float(average(given.over_positives(factors), given.present, "mean", alone))
+    return float(average(given.over_positives(factors), given.present, "mean", no_gather))
 
 
 def flat_share(view: Tensor, *, tolerance: float = 1e-3) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from manyview.core.contract import Triple
+from manyview.core.negatives import Triple
 from manyview.diagnose.entropy import T_NEG, entropies
 from manyview.diagnose.measures import measure
 from manyview.features.embedding_pass import still

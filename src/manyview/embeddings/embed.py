@@ -22,8 +22,8 @@ from manyview.data.splits import Labels
 from manyview.data.workers import usual_workers
 from manyview.embeddings.file_format import DTYPES, About, Array, Embeddings, checked, read
 from manyview.embeddings.images import Images, fingerprint, images, one_view
-from manyview.embeddings.model_source import Subject, What, subject, weights_of
-from manyview.embeddings.partial import Unfinished
+from manyview.embeddings.model_source import ModelSource, What, subject, weights_of
+from manyview.embeddings.partial import PartialEmbeddings
 from manyview.embeddings.reader import Reader, reads
 from manyview.encoders import Encoder
 from manyview.features.amounts import check_amounts
@@ -32,7 +32,7 @@ LINE_SECONDS = 10.0  # between lines of progress, where there is no terminal
 
 
 def embed(
-    what: What | Subject,
+    what: What | ModelSource,
     data: str | Path | Dataset,
     to: str | Path,
     *,
@@ -65,11 +65,11 @@ def embed(
         raise ValueError(f"dtype: expected {' or '.join(DTYPES)}, got {dtype!r}")
     check_amounts(batch_size=batch_size, workers=workers)
     place, found = _device(device), images(data, split=split, root=root, labels=labels, download=download)
-    who = one_encoder(what, **({} if isinstance(what, Subject) else {"like": found.dataset, **encoder}))
-    if not who.trained and not isinstance(what, Subject):
+    who = one_encoder(what, **({} if isinstance(what, ModelSource) else {"like": found.dataset, **encoder}))
+    if not who.trained and not isinstance(what, ModelSource):
         raise ValueError(f"encoder: the name {who.name} alone has random weights; give --pretrained or --weights FILE")
     found = one_view(found, *who.encoders)
-    unfinished = Unfinished(path, _about(who, found, dtype, batch_size), found)
+    unfinished = PartialEmbeddings(path, _about(who, found, dtype, batch_size), found)
     with unfinished.alone():
         if not unfinished.complete():
             _fill(unfinished, who, place, workers, progress)
@@ -77,7 +77,7 @@ def embed(
     return read(path)
 
 
-def one_encoder(what: What | Subject, **options: Any) -> Subject:
+def one_encoder(what: What | ModelSource, **options: Any) -> ModelSource:
     """A subject of one encoder; the options are those of `subject`."""
     who = subject(what, **options)
     if len(who.encoders) != 1:
@@ -103,7 +103,7 @@ def _device(name: str) -> torch.device:
         raise ValueError(f"device: {name!r} cannot be used: {str(error).splitlines()[0]}") from None
 
 
-def _about(who: Subject, found: Images, dtype: str, batch_size: int) -> About:
+def _about(who: ModelSource, found: Images, dtype: str, batch_size: int) -> About:
     return About(
         encoder=who.name,
         network=who.encoder.name,
@@ -124,7 +124,9 @@ def _about(who: Subject, found: Images, dtype: str, batch_size: int) -> About:
     )
 
 
-def _fill(unfinished: Unfinished, who: Subject, device: torch.device, workers: int | None, shown: bool) -> None:
+def _fill(
+    unfinished: PartialEmbeddings, who: ModelSource, device: torch.device, workers: int | None, shown: bool
+) -> None:
     """Makes the pieces that are missing, in order."""
     encoder = copy.deepcopy(who.encoder).eval().to(device)  # a person's own stays as it is
     dataset, dtype, todo = unfinished.images.dataset, unfinished.about.dtype, unfinished.missing()

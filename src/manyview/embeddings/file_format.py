@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyview.core.atomic import whole
+from manyview.core.atomic import atomic_write
 from manyview.core.text import printable
 
 FORMAT = 1
@@ -154,7 +154,7 @@ def read(path: str | Path) -> Embeddings:
 def write(path: str | Path, about: About, pieces: Pieces) -> None:
     """Joins pieces to one file, which appears whole or not at all, in memory for a few pieces."""
     path = checked(path)
-    with whole(path) as draft:
+    with atomic_write(path) as draft:
         WRITERS[path.suffix](draft, about, pieces)
 
 

@@ -23,7 +23,7 @@ from manyview.encoders.encoder import FAMILIES, Stem
 from manyview.encoders.weights import normalisation
 from manyview.training import build
 from manyview.training.run import CONFIG, ENCODER, Run, load
-from manyview.views import PICTURE, STACKS, Sensor, Stack
+from manyview.views import AUGMENTATIONS, PICTURE, Modality, ViewPipeline
 
 REFERENCE = ""  # stands for the data's reference view, whatever that is called
 ALL = "all"  # what the encoders of several views see together
@@ -34,7 +34,7 @@ What = str | os.PathLike[str] | Run | Encoder
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
+class ModelSource:
     """Encoders to be judged, and how they want to see pictures.
 
     name      what a person called it
@@ -49,12 +49,12 @@ class Subject:
 
     name: str
     encoders: Mapping[str, Encoder]
-    picture: Sensor = PICTURE
+    picture: Modality = PICTURE
     seed: int = 0
     run: Run | None = None
     trained: bool = True
-    sensors: Mapping[str, Sensor] = field(default_factory=dict)
-    each: Mapping[str, Subject] = field(default_factory=dict)
+    modalities: Mapping[str, Modality] = field(default_factory=dict)
+    each: Mapping[str, ModelSource] = field(default_factory=dict)
 
     @property
     def encoder(self) -> Encoder:
@@ -75,17 +75,17 @@ class Subject:
     @property
     def mark(self) -> str:
         """A check sum of all that a score of it depends on: networks, weights, size and normalisation."""
-        return digest([self.marks, repr(self.picture), repr(sorted(self.sensors.items()))])
+        return digest([self.marks, repr(self.picture), repr(sorted(self.modalities.items()))])
 
-    def stack(self, kind: str = "probe-test", *, view: str | None = None, **options: Any) -> Stack:
+    def stack(self, kind: str = "probe-test", *, view: str | None = None, **options: Any) -> ViewPipeline:
         """What it sees: "probe-test" is the middle of a picture, "probe-train" a crop and a flip.
 
         view: for data of this view alone.
         """
-        sensors = {name: each for name, each in self.sensors.items() if view in (None, name)}
-        return Stack(STACKS[kind](self.size, **options).looks, sensors, picture=self.picture)
+        modalities = {name: each for name, each in self.modalities.items() if view in (None, name)}
+        return ViewPipeline(AUGMENTATIONS[kind](self.size, **options).looks, modalities, picture=self.picture)
 
-    def untrained(self) -> Subject:
+    def untrained(self) -> ModelSource:
         """The same networks as they are before any training: those of a run as it began, those of a seed again.
 
         What a run began with need not be drawn: it may have been given weights. It is itself if it is untrained.
@@ -108,7 +108,7 @@ class Subject:
 
 
 def subject(
-    what: What | Subject | Mapping[str, What | Subject],
+    what: What | ModelSource | Mapping[str, What | ModelSource],
     *,
     size: int | None = None,
     weights: str | os.PathLike[str] | None = None,
@@ -116,7 +116,7 @@ def subject(
     stem: Stem = None,
     seed: int = 0,
     like: Dataset | None = None,
-) -> Subject:
+) -> ModelSource:
     """A run's folder, a file that `encoders.save` wrote, an encoder or the name of one; for an encoder per view a table
     of those by view, or "rgb=A,depth=B".
 
@@ -136,7 +136,7 @@ def subject(
     return _one(what, REFERENCE, given)
 
 
-def check_named(what: What | Subject | Mapping[str, What | Subject]) -> None:
+def check_named(what: What | ModelSource | Mapping[str, What | ModelSource]) -> None:
     """Refuses what is neither a run nor a file nor the name of an encoder; nothing is opened."""
     what = _divided(what)
     for each in what.values() if isinstance(what, Mapping) else [what]:
@@ -146,7 +146,7 @@ def check_named(what: What | Subject | Mapping[str, What | Subject]) -> None:
 
 def run_of(what: object) -> Run | None:
     """The run that is meant, by its folder or by the encoder that it has written there; None for anything else."""
-    if isinstance(what, Subject | Run):
+    if isinstance(what, ModelSource | Run):
         return what if isinstance(what, Run) else what.run
     if not isinstance(what, str | os.PathLike):
         return None
@@ -201,16 +201,16 @@ class Habits(NamedTuple):
     bound  the network is made for one size
     """
 
-    picture: Sensor = PICTURE
+    picture: Modality = PICTURE
     size: int = USUAL
     bound: bool = False
 
 
-def _one(what: What | Subject, view: str, given: Given) -> Subject:
-    if isinstance(what, Subject):
+def _one(what: What | ModelSource, view: str, given: Given) -> ModelSource:
+    if isinstance(what, ModelSource):
         return what
     if isinstance(what, Encoder):
-        return Subject(what.name, {view: what}, _picture(what), given.seed)
+        return ModelSource(what.name, {view: what}, _picture(what), given.seed)
     run = run_of(what)
     if run is not None:
         return _of_run(run, view, given)
@@ -220,13 +220,13 @@ def _one(what: What | Subject, view: str, given: Given) -> Subject:
     return _of_name(os.fspath(what), view, given)
 
 
-def _of_run(run: Run, view: str, given: Given) -> Subject:
+def _of_run(run: Run, view: str, given: Given) -> ModelSource:
     config, encoder = run.config, load(run)
     _refuse(given, encoder, f"{run.folder} is a run")
-    return Subject(str(run.folder), {view: encoder}, build.picture(config), config.seed, run)
+    return ModelSource(str(run.folder), {view: encoder}, build.picture(config), config.seed, run)
 
 
-def _of_file(path: Path, view: str, given: Given) -> Subject:
+def _of_file(path: Path, view: str, given: Given) -> ModelSource:
     try:
         encoder = encoders.load(path)
     except ValueError as error:
@@ -234,10 +234,10 @@ def _of_file(path: Path, view: str, given: Given) -> Subject:
             raise
         raise ValueError(f"{path}: does not say which network it is for; give that, and --weights {path}") from None
     _refuse(given, encoder, f"{path} is a file that knows its network")
-    return Subject(str(path), {view: encoder}, _picture(encoder), given.seed)
+    return ModelSource(str(path), {view: encoder}, _picture(encoder), given.seed)
 
 
-def _of_name(name: str, view: str, given: Given) -> Subject:
+def _of_name(name: str, view: str, given: Given) -> ModelSource:
     _check_name(name)
     if given.pretrained and given.weights is not None:
         raise ValueError(f"weights: give {given.weights} or --pretrained, not both")
@@ -247,10 +247,10 @@ def _of_name(name: str, view: str, given: Given) -> Subject:
     with torch.random.fork_rng():
         torch.manual_seed(given.seed)
         made = encoders.create(name, channels=channels, size=size, stem=given.stem, pretrained=start)
-    return Subject(name, {view: made}, _picture(made), given.seed, trained=bool(start))
+    return ModelSource(name, {view: made}, _picture(made), given.seed, trained=bool(start))
 
 
-def _joined(each: Mapping[str, Subject], given: Given) -> Subject:
+def _joined(each: Mapping[str, ModelSource], given: Given) -> ModelSource:
     """An encoder per view as one subject."""
     if not each or any(not view or view == ALL for view in each):
         raise ValueError(f"encoders: expected names of views, other than {ALL!r}, got {', '.join(each) or 'none'}")
@@ -261,18 +261,20 @@ def _joined(each: Mapping[str, Subject], given: Given) -> Subject:
         raise ValueError(f"size: the encoders look at pictures of different sizes, {sizes}; all must be alike")
     first = next(iter(each.values()))
     coloured = [view for view, one in each.items() if one.encoder.options["channels"] == 3]
-    return Subject(
+    return ModelSource(
         ",".join(f"{view}={one.name}" for view, one in each.items()),
         {view: one.encoder for view, one in each.items()},
         first.picture,
         first.seed,
         trained=any(one.trained for one in each.values()),
-        sensors={view: each[view].picture for view in coloured if each[view].picture != first.picture},
+        modalities={view: each[view].picture for view in coloured if each[view].picture != first.picture},
         each=each,
     )
 
 
-def _divided(what: What | Subject | Mapping[str, What | Subject]) -> What | Subject | Mapping[str, What | Subject]:
+def _divided(
+    what: What | ModelSource | Mapping[str, What | ModelSource],
+) -> What | ModelSource | Mapping[str, What | ModelSource]:
     return _per_view(what) if isinstance(what, str) and "=" in what and not os.path.exists(what) else what
 
 
@@ -306,10 +308,10 @@ def _check_name(name: str) -> None:
         raise ValueError(f"{missing}; {near or 'give the folder of a run that is there'}") from None
 
 
-def _picture(encoder: Encoder) -> Sensor:
+def _picture(encoder: Encoder) -> Modality:
     """The normalisation that it was trained with, where that is known, or else its library's."""
     known = normalisation(encoder)
-    return _habits(encoder.name).picture if known is None else Sensor(*known, colour=True)
+    return _habits(encoder.name).picture if known is None else Modality(*known, colour=True)
 
 
 def _habits(name: str) -> Habits:
@@ -320,12 +322,12 @@ def _habits(name: str) -> Habits:
         told = timm.get_pretrained_cfg(model)
         if told is None:
             return Habits()
-        return Habits(Sensor(tuple(told.mean), tuple(told.std), True), told.input_size[-1], told.fixed_input_size)
+        return Habits(Modality(tuple(told.mean), tuple(told.std), True), told.input_size[-1], told.fixed_input_size)
     if family == "torchvision":
         import torchvision.models as zoo
 
         preset = zoo.get_model_weights(model).DEFAULT.transforms()
-        return Habits(Sensor(tuple(preset.mean), tuple(preset.std), True), preset.crop_size[0], model[:4] == "vit_")
+        return Habits(Modality(tuple(preset.mean), tuple(preset.std), True), preset.crop_size[0], model[:4] == "vit_")
     return Habits()
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from manyview.core.atomic import tidy, whole
+from manyview.core.atomic import atomic_write, tidy
 from manyview.core.text import printable
 from manyview.core.writable import writing
 from manyview.embeddings.file_format import About, Array, Piece, read, write
@@ -23,7 +23,7 @@ PLAN = "about.json"
 SAME = ("weights", "size", "mean", "std", "view", "fingerprint", "dtype", "batch_size", "version")
 
 
-class Unfinished:
+class PartialEmbeddings:
     """The folder `embeddings.npz.part`, where pieces gather.
 
     Pieces hold always the same images in the same batches, so that it makes no difference who stopped when.
@@ -59,7 +59,7 @@ class Unfinished:
         if plan.exists():
             _check(_plan(plan), self.about, self.folder, "delete that folder to start anew")
         else:
-            with naming_full_disk(plan, _remedy), whole(plan) as draft:
+            with naming_full_disk(plan, _remedy), atomic_write(plan) as draft:
                 draft.write_bytes(self.about.to_json())
         return False
 
@@ -72,7 +72,7 @@ class Unfinished:
         dataset = self.images.dataset
         why = {dataset.name(row): text for row, text in broken.items()}
         file = self._file(number)
-        with naming_full_disk(file, _remedy), whole(file) as draft, draft.open("wb") as stream:
+        with naming_full_disk(file, _remedy), atomic_write(file) as draft, draft.open("wb") as stream:
             np.savez(
                 stream,
                 path=np.array([path_of(self.images, row) for row in rows], dtype=np.bytes_),

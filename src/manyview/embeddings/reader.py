@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 from manyview.data import Dataset, Unreadable
 from manyview.data.dataset import Batched
 from manyview.data.workers import lost_worker, usual_workers
-from manyview.views import Stack
+from manyview.views import ViewPipeline
 
 
 class Read(NamedTuple):
@@ -27,7 +27,7 @@ class Read(NamedTuple):
 class Reader(torch.utils.data.Dataset[Read]):
     """What a worker does with the rows of a batch."""
 
-    def __init__(self, dataset: Dataset, stack: Stack) -> None:
+    def __init__(self, dataset: Dataset, stack: ViewPipeline) -> None:
         self.dataset, self.stack, self.view = dataset, stack, dataset.views[0]
 
     def __getitem__(self, rows: Sequence[int]) -> Read:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from manyview.cli.commands import Parser
 from manyview.cli.embed import encoder_arguments, encoder_options
-from manyview.core.atomic import whole
+from manyview.core.atomic import atomic_write
 from manyview.core.text import printable
 from manyview.core.writable import writing
 from manyview.data import Dataset, Unreadable
@@ -23,7 +23,7 @@ from manyview.data.factory import open_data
 from manyview.data.image import decode
 from manyview.embeddings import Embeddings, read
 from manyview.embeddings.embed import one_encoder
-from manyview.embeddings.model_source import Subject, What, weights_of
+from manyview.embeddings.model_source import ModelSource, What, weights_of
 from manyview.features.neighbours import neighbours
 from manyview.features.preprocess import Picture, Preprocess
 from manyview.report.contact_sheet import Tile, contact_sheet
@@ -54,7 +54,7 @@ class Neighbour:
 
 
 def search(
-    what: What | Subject, image: Picture, embeddings: Embeddings | str | Path, top: int = 10, **encoder: Any
+    what: What | ModelSource, image: Picture, embeddings: Embeddings | str | Path, top: int = 10, **encoder: Any
 ) -> list[Neighbour]:
     """The images nearest to a picture by cosine, the nearest first; exact, in pieces.
 
@@ -93,7 +93,7 @@ def _tile(number: int, found: Neighbour, seen: Image.Image | None) -> Tile:
     return Tile(seen, (*lines, found.label) if found.label else lines)
 
 
-def _maker(what: What | Subject, found: Embeddings, options: dict[str, Any]) -> Subject:
+def _maker(what: What | ModelSource, found: Embeddings, options: dict[str, Any]) -> ModelSource:
     """The encoder that made the embeddings."""
     about = found.about
     if isinstance(what, str) and not os.path.exists(what) and not options.get("size"):
@@ -110,10 +110,10 @@ def _maker(what: What | Subject, found: Embeddings, options: dict[str, Any]) -> 
 
 
 @torch.no_grad()
-def _vector(who: Subject, image: Picture, found: Embeddings) -> Tensor:
+def _vector(who: ModelSource, image: Picture, found: Embeddings) -> Tensor:
     """(1, d), seen as the embedded images were."""
-    sensor = replace(who.picture, mean=found.about.mean, std=found.about.std)
-    preprocess = Preprocess(who.size, who.encoder.options["channels"], sensor)
+    modality = replace(who.picture, mean=found.about.mean, std=found.about.std)
+    preprocess = Preprocess(who.size, who.encoder.options["channels"], modality)
     encoder = copy.deepcopy(who.encoder).eval().cpu()  # a person's own stays as it is
     x = preprocess(image).to(next(encoder.parameters()).dtype)
     vector: Tensor = encoder(x.contiguous(memory_format=torch.channels_last)).float()
@@ -185,7 +185,7 @@ def command(arguments: list[str]) -> int:
         print(f"{number:>4}  {each.similarity:.4f}  {each.name}  {each.label}{_mark(each)}".rstrip())
     if not given.no_picture:
         sheet = picture(given.image, near, found)
-        with writing("--picture", to), whole(to) as draft, draft.open("wb") as stream:
+        with writing("--picture", to), atomic_write(to) as draft, draft.open("wb") as stream:
             sheet.save(stream, format="PNG")
         print(f"picture {printable(str(to))}")
     return 0

@@ -27,10 +27,10 @@ from manyview.methods import Method
 from manyview.training import build
 from manyview.training.checkpoint import EPOCH, Checkpoints, State, read
 from manyview.training.run import CHECKPOINTS, Run
-from manyview.views import STACKS, Stack
+from manyview.views import AUGMENTATIONS, ViewPipeline
 
 if TYPE_CHECKING:
-    from manyview.embeddings.model_source import Subject
+    from manyview.embeddings.model_source import ModelSource
 
 NUMBERS = 2**25  # of the looks that are in memory at a time: 128 MB
 PICTURES = 256  # embedded at a time, at most
@@ -40,7 +40,7 @@ See = Callable[[list[Tensor]], list[Tensor]]
 
 
 @dataclass(frozen=True, eq=False)
-class Looks:
+class ViewEmbeddings:
     """Several looks at each of n images, embedded, in a drawn order.
 
     vectors   (n, a, d) of unit length, float32 on the CPU
@@ -57,7 +57,7 @@ class Looks:
     labels: Tensor
     index: Tensor
     data: Dataset
-    stack: Stack
+    stack: ViewPipeline
     seed: int
     held_out: bool
 
@@ -68,7 +68,7 @@ class Looks:
 
 
 @dataclass(frozen=True, eq=False)
-class Moment:
+class Snapshot:
     """A run as it was after an epoch; 0 is before training.
 
     measures  means over batches of images kept aside, of the training's batch size, by the names of `seen_by_loss`
@@ -77,7 +77,7 @@ class Moment:
 
     epoch: int
     measures: dict[str, float]
-    looks: Looks
+    looks: ViewEmbeddings
 
 
 def of_run(
@@ -90,7 +90,7 @@ def of_run(
     own: Dataset | None = None,
     device: str | torch.device = "cpu",
     workers: int | None = None,
-) -> Looks:
+) -> ViewEmbeddings:
     """Looks at images kept aside, made as training makes them, through the run's query encoder and head.
 
     epoch   one of `epochs(run)`; without, the last checkpoint
@@ -106,7 +106,7 @@ def of_run(
 
 
 def of_subject(
-    subject: Subject,
+    subject: ModelSource,
     data: Dataset,
     *,
     images: int = 512,
@@ -115,7 +115,7 @@ def of_subject(
     held_out: bool = True,
     device: str | torch.device = "cpu",
     workers: int | None = None,
-) -> Looks:
+) -> ViewEmbeddings:
     """Looks at images of a data set through an encoder without a head, made unit length.
 
     They are made as the subject's run made them, or else as a run of that size usually does. Of a subject with several
@@ -142,7 +142,7 @@ def moments(
     own: Dataset | None = None,
     device: str | torch.device = "cpu",
     workers: int | None = None,
-) -> Iterator[Moment]:
+) -> Iterator[Snapshot]:
     """The run at each of `epochs(run)`: entropy, alignment, uniformity and coupling by epoch, and looks for the rest.
 
     The measures' loss is that of a run at its end, where a loss has a part that grows.
@@ -213,27 +213,27 @@ def _some(data: Dataset, count: int, seed: int) -> Dataset:
     return data if len(chosen) == len(data) else subset(data, chosen.sort().values)
 
 
-def _training_stack(config: Config, method: Method, count: int) -> Stack:
+def _training_stack(config: Config, method: Method, count: int) -> ViewPipeline:
     """Training's looks, over and over until there are enough."""
     own = build.stack(config, method.looks)
-    return Stack([own.looks[number % len(own)] for number in range(count)], own.sensors, picture=own.picture)
+    return ViewPipeline([own.looks[number % len(own)] for number in range(count)], own.modalities, picture=own.picture)
 
 
-def _usual_stack(subject: Subject, count: int) -> Stack:
+def _usual_stack(subject: ModelSource, count: int) -> ViewPipeline:
     if subject.run is not None:
         own = build.stack(subject.run.config, max(2, count))
     else:
-        own = STACKS["custom" if subject.size <= build.SMALL else "moco-v2"](subject.size, count)
-    return Stack(own.looks[:count], subject.sensors, picture=subject.picture)
+        own = AUGMENTATIONS["custom" if subject.size <= build.SMALL else "moco-v2"](subject.size, count)
+    return ViewPipeline(own.looks[:count], subject.modalities, picture=subject.picture)
 
 
-def _loader(data: Dataset, stack: Stack, seed: int, device: str | torch.device, workers: int | None) -> Loader:
+def _loader(data: Dataset, stack: ViewPipeline, seed: int, device: str | torch.device, workers: int | None) -> Loader:
     """In a drawn order, since data sets are often sorted by class."""
     size = _at_a_time(len(data), stack)
     return Loader(data, stack, size, seed=seed, drop_last=False, device=device, workers=workers, max_broken=1.0)
 
 
-def _at_a_time(images: int, stack: Stack) -> int:
+def _at_a_time(images: int, stack: ViewPipeline) -> int:
     """So many that all their looks fit into memory."""
     numbers = sum(3 * look.size**2 for look in stack.looks)
     return max(1, min(images, PICTURES, NUMBERS // numbers))
@@ -266,14 +266,16 @@ def _once(rows: Tensor) -> Tensor:
     return torch.tensor(sorted(places.values()), device=rows.device)
 
 
-def _looks(loader: Loader, vectors: list[Tensor], which: Which, held_out: bool) -> Looks:
+def _looks(loader: Loader, vectors: list[Tensor], which: Which, held_out: bool) -> ViewEmbeddings:
     stack = loader.maker
-    assert isinstance(stack, Stack)
+    assert isinstance(stack, ViewPipeline)
     ids, labels, index = (each.cpu() for each in which)
-    return Looks(torch.stack(vectors, 1).cpu(), ids, labels, index, loader.dataset, stack, loader.seed, held_out)
+    return ViewEmbeddings(
+        torch.stack(vectors, 1).cpu(), ids, labels, index, loader.dataset, stack, loader.seed, held_out
+    )
 
 
-def _moment(epoch: int, method: Method, loader: Loader, looks: int, batch: int, held_out: bool) -> Moment:
+def _moment(epoch: int, method: Method, loader: Loader, looks: int, batch: int, held_out: bool) -> Snapshot:
     """In one pass: what the loss would be given, and the looks through the query tower."""
 
     def see(seen: list[Tensor]) -> list[Tensor]:
@@ -288,7 +290,7 @@ def _moment(epoch: int, method: Method, loader: Loader, looks: int, batch: int, 
         for start in range(0, len(which.ids) - batch + 1, batch)
     ]
     means = {name: sum(each[name] for each in measures) / len(measures) for name in measures[0]}
-    return Moment(epoch, means, _looks(loader, embedded, which, held_out))
+    return Snapshot(epoch, means, _looks(loader, embedded, which, held_out))
 
 
 def _measures(method: Method, given: list[Tensor], ids: Tensor) -> dict[str, float]:

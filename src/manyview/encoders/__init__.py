@@ -1,6 +1,6 @@
 """Who looks: networks that turn images into vectors, their heads, and the towers of query and key branch."""
 
-from manyview.encoders.dense_conv import dense_on_small_maps
+from manyview.encoders.dense_conv import dense_convolutions
 from manyview.encoders.encoder import Encoder, create, known
 from manyview.encoders.heads import HEADS, projection
 from manyview.encoders.norm import shuffled, split_batch_norm, sync_batch_norm
@@ -12,7 +12,7 @@ __all__ = [
     "Encoder",
     "Towers",
     "create",
-    "dense_on_small_maps",
+    "dense_convolutions",
     "known",
     "load",
     "load_into",

@@ -24,7 +24,7 @@ class SmallMapConv2d(nn.Conv2d):
         return _dense(input, self.weight, self.bias, *starts)
 
 
-def dense_on_small_maps(module: nn.Module) -> None:
+def dense_convolutions(module: nn.Module) -> None:
     """Every plain Conv2d inside becomes a SmallMapConv2d; parameters and state dict stay what they are."""
     for part in module.modules():
         if type(part) is nn.Conv2d and _plain(part):

@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
-from manyview.core.atomic import whole
+from manyview.core.atomic import atomic_write
 from manyview.encoders.encoder import Encoder, create
 
 State = dict[str, Tensor]
@@ -41,7 +41,7 @@ def save(encoder: Encoder, path: str | Path, *, picture: Normalisation | None = 
     if not path.parent.is_dir():
         raise ValueError(f"path: there is no folder {path.parent}; make it first")
     try:
-        with whole(path) as draft:
+        with atomic_write(path) as draft:
             draft.write_bytes(_in_order(to_bytes(state, metadata={"manyview_encoder": FORMAT, **recipe})))
     except (OSError, SafetensorError) as error:
         raise ValueError(f"path: cannot write {path}: {error}") from None
@@ -76,9 +76,9 @@ def normalisation(encoder: Encoder) -> Normalisation | None:
 
     None where nobody has said.
     """
-    sensor = getattr(encoder.preprocess, "picture", None)
-    if sensor is not None:
-        return sensor.mean, sensor.std
+    modality = getattr(encoder.preprocess, "picture", None)
+    if modality is not None:
+        return modality.mean, modality.std
     noted: Normalisation | None = vars(encoder).get("normalisation")
     return noted
 

@@ -1,18 +1,18 @@
 """HOW GOOD: what an encoder's embeddings are worth, judged with labels that training never saw."""
 
-from manyview.embeddings.model_source import Subject, subject
+from manyview.embeddings.model_source import ModelSource, subject
 from manyview.evaluate.knn import knn, knn_predict, knn_votes
 from manyview.evaluate.protocols import PROTOCOLS, evaluate
 from manyview.evaluate.results import Result
 from manyview.evaluate.task import Task, prepare
 from manyview.features.embedding_pass import embed, features
-from manyview.features.feature_cache import Store
+from manyview.features.feature_cache import FeatureCache
 
 __all__ = [
     "PROTOCOLS",
+    "FeatureCache",
+    "ModelSource",
     "Result",
-    "Store",
-    "Subject",
     "Task",
     "embed",
     "evaluate",

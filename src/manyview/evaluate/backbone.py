@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyview.core.contract import Views
-from manyview.embeddings.model_source import Subject
-from manyview.encoders import Encoder, dense_on_small_maps
+from manyview.core.sample import Views
+from manyview.embeddings.model_source import ModelSource
+from manyview.encoders import Encoder, dense_convolutions
 from manyview.evaluate.classifier import Batches
 from manyview.evaluate.task import Split, Task
 
@@ -72,7 +72,7 @@ def features(task: Task, split: Split, part: str, layer: str | None) -> tuple[Te
 def looking(task: Task, part: str, layer: str | None = None) -> Looking:
     """A copy of the encoders of a part of the task, so that no training can change the subject's own."""
     copied = Looking(deepcopy(_encoders(task, part)), layer)
-    dense_on_small_maps(copied)
+    dense_convolutions(copied)
     return copied.to(task.device)
 
 
@@ -96,7 +96,7 @@ def _encoders(task: Task, part: str) -> dict[str, Encoder]:
     return {part: by_view[part]} if part in by_view else by_view
 
 
-def chosen_layer(subject: Subject, asked: str | None, usual: str | None) -> str | None:
+def chosen_layer(subject: ModelSource, asked: str | None, usual: str | None) -> str | None:
     """The layer that was asked for, which must be there, or else the usual one if it is."""
     if asked is None and usual is None:
         return None

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from manyview.core.rng import key
-from manyview.evaluate.probe_checkpoint import Halfway
+from manyview.evaluate.probe_checkpoint import ProbeCheckpoint
 from manyview.evaluate.scores import tops
 from manyview.evaluate.task import Score, Task
 from manyview.training.optimizers import cosine, set_lr, sgd, steps
@@ -95,7 +95,7 @@ def fit(
     With a store it goes on where it was interrupted, and ends with the same weights.
     """
     optimizers = [recipe.optimizer(part, lr=lr, weight_decay=recipe.weight_decay) for part, lr in learning]
-    halfway = Halfway.of(task, [*called, {**vars(recipe), "optimizer": None}])  # a function has no lasting name
+    halfway = ProbeCheckpoint.of(task, [*called, {**vars(recipe), "optimizer": None}])  # a function has no lasting name
     curve = halfway.restore(model, optimizers)
     with (
         torch.random.fork_rng([task.device] if task.device.type == "cuda" else []),

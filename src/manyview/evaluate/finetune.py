@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from manyview.core.contract import Views
+from manyview.core.sample import Views
 from manyview.evaluate.backbone import Looking, held_out, looking, looks
 from manyview.evaluate.classifier import Recipe, chosen, fit, linear_head, named, seeded
 from manyview.evaluate.task import Score, Scores, Task

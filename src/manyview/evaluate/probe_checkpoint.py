@@ -16,7 +16,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from manyview import __version__
-from manyview.core.atomic import whole
+from manyview.core.atomic import atomic_write
 from manyview.embeddings.model_source import digest
 from manyview.evaluate.task import Task
 
@@ -27,7 +27,7 @@ Curve = list[list[float]]
 
 
 @dataclass
-class Halfway:
+class ProbeCheckpoint:
     """The weights, the optimisers and the scores so far, as they were after an epoch. Without a path nothing is kept.
 
     Made by `of`; a file that cannot be read or written costs no more than the time it would have saved.
@@ -38,7 +38,7 @@ class Halfway:
     begun: float = 0.0
 
     @classmethod
-    def of(cls, task: Task, called: Sequence[object]) -> Halfway:
+    def of(cls, task: Task, called: Sequence[object]) -> ProbeCheckpoint:
         """Of a training that is told from others by the task and by how it is `called`."""
         if task.store is None:
             return cls(None, 0.0)
@@ -76,7 +76,7 @@ class Halfway:
 def _write(path: Path, state: dict[str, Any]) -> None:
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with whole(path) as draft:
+        with atomic_write(path) as draft:
             torch.save(state, draft)
 
 

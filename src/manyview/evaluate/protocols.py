@@ -17,7 +17,7 @@ import torch
 from manyview import __version__
 from manyview.config.settings import Key, keys_of, typed, unknown
 from manyview.core.writable import check_folder_for
-from manyview.embeddings.model_source import Subject, What
+from manyview.embeddings.model_source import ModelSource, What
 from manyview.encoders.encoder import Stem
 from manyview.evaluate.fewshot import fewshot
 from manyview.evaluate.finetune import finetune
@@ -31,7 +31,7 @@ from manyview.evaluate.retrieval import retrieval
 from manyview.evaluate.semi import semi
 from manyview.evaluate.supervised import supervised as supervised_baseline
 from manyview.evaluate.task import Data, Scores, Task, prepare
-from manyview.features.feature_cache import Store
+from manyview.features.feature_cache import FeatureCache
 
 Protocol = Callable[..., Scores]
 PROTOCOLS: dict[str, Protocol] = {
@@ -57,7 +57,7 @@ Settings = Mapping[str, Mapping[str, Any]]
 
 
 def evaluate(
-    what: What | Subject | Mapping[str, What | Subject],
+    what: What | ModelSource | Mapping[str, What | ModelSource],
     data: Data | None = None,
     protocols: Sequence[str] = USUAL,
     *,
@@ -74,7 +74,7 @@ def evaluate(
     untrained: bool = True,
     supervised: bool = False,
     again: bool = False,
-    store: Store | None = None,
+    store: FeatureCache | None = None,
     bar: bool = False,
     say: Callable[[str], object] = lambda text: None,
 ) -> list[Result]:

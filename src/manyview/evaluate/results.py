@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from manyview.core.atomic import whole
+from manyview.core.atomic import atomic_write
 from manyview.core.writable import writing
 from manyview.embeddings.model_source import digest
 
@@ -76,7 +76,7 @@ def put(folder: str | Path, result: Result) -> None:
     text = json.dumps([asdict(each) for each in [*kept, result]], indent=1, ensure_ascii=False, allow_nan=False)
     with writing("out", folder):
         path.parent.mkdir(parents=True, exist_ok=True)
-    with writing("out", path), whole(path) as draft:
+    with writing("out", path), atomic_write(path) as draft:
         draft.write_text(text + "\n", encoding="utf-8")
 
 

@@ -16,17 +16,27 @@ from torch import Tensor
 
 from manyview import __version__
 from manyview.core.progress import bar
-from manyview.data import Dataset, Loader, Own, Unreadable, subset
+from manyview.data import Dataset, Loader, TorchDataset, Unreadable, subset
 from manyview.data.holdout import Divided, divided, only_view
 from manyview.data.torch_dataset import as_dataset
-from manyview.embeddings.model_source import ALL, REFERENCE, Subject, What, a_few, check_named, digest, run_of, subject
+from manyview.embeddings.model_source import (
+    ALL,
+    REFERENCE,
+    ModelSource,
+    What,
+    a_few,
+    check_named,
+    digest,
+    run_of,
+    subject,
+)
 from manyview.encoders.encoder import Stem
 from manyview.features.amounts import check_amounts
 from manyview.features.extract import Read, embedding, extract
-from manyview.features.feature_cache import PIECE, Made, Store, without
+from manyview.features.feature_cache import PIECE, FeatureCache, Made, without
 from manyview.training.build import OWN
 from manyview.training.run import Run
-from manyview.views import Stack
+from manyview.views import ViewPipeline
 
 Split = Literal["train", "test"]
 Score = tuple[str, float]
@@ -47,7 +57,7 @@ class Task:
     bar    whether progress is shown, where there is a terminal
     """
 
-    subject: Subject
+    subject: ModelSource
     train: Dataset
     test: Dataset
     data: str
@@ -55,7 +65,7 @@ class Task:
     device: torch.device = CPU
     workers: int | None = None
     batch_size: int = 256
-    store: Store | None = None
+    store: FeatureCache | None = None
     bar: bool = False
     aside: bool = False
     why: str | None = None
@@ -89,7 +99,7 @@ class Task:
     def loader(
         self,
         split: Split,
-        views: Stack,
+        views: ViewPipeline,
         *,
         shuffle: bool,
         batch_size: int | None = None,
@@ -103,7 +113,7 @@ class Task:
     def split(self, split: Split) -> Dataset:
         return self.train if split == "train" else self.test
 
-    def against(self, other: Subject) -> Task:
+    def against(self, other: ModelSource) -> Task:
         """The same task for another subject that sees pictures as this one does, such as the untrained one."""
         fresh = replace(self, subject=other)
         vars(fresh).update(_loaders=self._loaders, _left=self._left, marks=self.marks)  # the data is the same
@@ -184,7 +194,7 @@ class Task:
 
     def _key(self, split: Split, view: str, data: Dataset, name: str) -> str:
         stack = self.subject.stack(view=data.views[0])
-        look = [repr(stack.looks), repr(stack.picture), repr(stack.sensors), data.views[0]]
+        look = [repr(stack.looks), repr(stack.picture), repr(stack.modalities), data.views[0]]
         return digest([__version__, self.marks[split], look, self.subject.marks[view], name])
 
     def _in_order(self, split: Split, view: str, data: Dataset, rows: Tensor) -> Loader:
@@ -197,7 +207,7 @@ class Task:
             self._loaders[split, view] = self._loader(data, stack, size, shuffle=False, drop_last=False)
         return self._loaders[split, view]
 
-    def _loader(self, data: Dataset, views: Stack, batch_size: int, *, shuffle: bool, drop_last: bool) -> Loader:
+    def _loader(self, data: Dataset, views: ViewPipeline, batch_size: int, *, shuffle: bool, drop_last: bool) -> Loader:
         return Loader(
             data, views, min(batch_size, len(data)), seed=self.seed, shuffle=shuffle, drop_last=drop_last,
             device=self.device, workers=self.workers, max_broken=1.0,
@@ -205,7 +215,7 @@ class Task:
 
 
 def prepare(
-    what: What | Subject | Mapping[str, What | Subject],
+    what: What | ModelSource | Mapping[str, What | ModelSource],
     data: Data | None = None,
     *,
     size: int | None = None,
@@ -216,7 +226,7 @@ def prepare(
     device: str | torch.device = "auto",
     workers: int | None = None,
     batch_size: int = 256,
-    store: Store | None = None,
+    store: FeatureCache | None = None,
     bar: bool = False,
 ) -> Task:
     """A task from what a person would name.
@@ -286,7 +296,7 @@ def _opened(data: Data | None, run: Run | None) -> tuple[str, Divided]:
 
 def _apart(train: Dataset, test: Dataset) -> tuple[Dataset, Dataset]:
     """Two data sets of a person's own, which both are numbered from 0, are not the same images for that."""
-    if isinstance(train, Own) and isinstance(test, Own) and not (train.known or test.known):
+    if isinstance(train, TorchDataset) and isinstance(test, TorchDataset) and not (train.known or test.known):
         test = test.numbered(len(train))
     return train, test
 

@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from manyview.core.atomic import whole
+from manyview.core.atomic import atomic_write
 from manyview.encoders import Encoder, save
 
 Format = Literal["timm", "torchvision", "safetensors", "onnx"]
@@ -108,7 +108,7 @@ def _onnx(encoder: Encoder, path: Path) -> str:
     if missing:
         raise ValueError(f'to: onnx needs {" and ".join(missing)}; pip install "manyview[export]"')
     channels, size = encoder.options["channels"], encoder.options["size"]
-    with whole(path) as draft:
+    with atomic_write(path) as draft:
         _trace(encoder, torch.zeros(2, channels, size, size), draft)
     return _lines(
         "import onnxruntime",
@@ -148,7 +148,7 @@ def _trace(encoder: Encoder, images: Tensor, path: Path) -> None:
 
 def _write(encoder: Encoder, path: Path) -> None:
     state = {key: value.detach().cpu().contiguous().clone() for key, value in encoder.network.state_dict().items()}
-    with whole(path) as draft:
+    with atomic_write(path) as draft:
         save_file(state, draft, metadata={"format": "pt"})
 
 

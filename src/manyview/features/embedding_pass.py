@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from manyview.data import Dataset, Loader
 from manyview.data.workers import Maker
 from manyview.encoders import Encoder
-from manyview.views import STACKS
+from manyview.views import AUGMENTATIONS
 
 
 def features(
@@ -30,7 +30,7 @@ def features(
     To embed the same data again and again, keep one `Loader` of it (shuffle=False, drop_last=False) and `embed` that:
     it decodes once.
     """
-    views = STACKS["probe-test"](encoder.options["size"]) if views is None else views
+    views = AUGMENTATIONS["probe-test"](encoder.options["size"]) if views is None else views
     batch_size = min(batch_size, max(1, len(dataset)))
     loader = Loader(
         dataset, views, batch_size, shuffle=False, drop_last=False, device=device, workers=workers, max_broken=1.0

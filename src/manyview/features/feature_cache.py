@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from manyview.core.atomic import whole
+from manyview.core.atomic import atomic_write
 
 PIECE = 1024  # images
 LIMIT = 20 << 30  # bytes of all that is kept
@@ -41,7 +41,7 @@ def default_folder() -> Path:
     return Path(given).expanduser() if given else Path.home() / ".cache" / "manyview" / "features"
 
 
-class Store:
+class FeatureCache:
     """A folder of features, at most `limit` bytes; what was not used for longest goes first.
 
     A disk that is full or may not be written to costs the memory of this folder, and not the evaluation.
@@ -92,7 +92,7 @@ class Store:
         content = save({"rows": rows.contiguous(), "seen": seen.contiguous()}, metadata={"sum": _sum(rows, seen)})
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with whole(path) as draft:
+            with atomic_write(path) as draft:
                 draft.write_bytes(content)
         except OSError as error:
             self._closed = True
@@ -119,7 +119,7 @@ def rows_of(number: int, count: int) -> Tensor:
 
 
 def without(count: int, make: Make) -> Made:
-    """What `Store.features` gives, where nothing is to be kept."""
+    """What `FeatureCache.features` gives, where nothing is to be kept."""
     return _joined(list(make([rows_of(number, count) for number in range(-(-count // PIECE))])))
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from manyview.data import Unreadable
 from manyview.data.image import decode, decode_own, own_of, to_rgb
-from manyview.views import PICTURE, STACKS, Sensor, Stack
+from manyview.views import AUGMENTATIONS, PICTURE, Modality, ViewPipeline
 
 Picture = str | Path | Image.Image | Tensor
 
@@ -26,14 +26,14 @@ class Preprocess:
     >>> x = preprocess(["cat.jpg", "dog.jpg"])
     """
 
-    def __init__(self, size: int, channels: int = 3, picture: Sensor = PICTURE) -> None:
+    def __init__(self, size: int, channels: int = 3, picture: Modality = PICTURE) -> None:
         self.size, self.channels, self.picture = size, channels, picture
-        self._stack = Stack(STACKS["probe-test"](size).looks, picture=picture)
+        self._stack = ViewPipeline(AUGMENTATIONS["probe-test"](size).looks, picture=picture)
 
     def __repr__(self) -> str:
         """What somebody who has the weights alone must do to a picture."""
-        (look,), sensor = self._stack.looks, self._stack.sensor("image", torch.empty(self.channels, 1, 1).byte())
-        values = "x / 255" if sensor.mean == (0.0,) else f"(x / 255 - {sensor.mean}) / {sensor.std}"
+        (look,), modality = self._stack.looks, self._stack.modality("image", torch.empty(self.channels, 1, 1).byte())
+        values = "x / 255" if modality.mean == (0.0,) else f"(x / 255 - {modality.mean}) / {modality.std}"
         return f"short side to {look.resize} px, the middle {self.size} x {self.size} of it, {values}"
 
     def __call__(self, picture: Picture | Sequence[Picture]) -> Tensor:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from manyview.core.contract import Gather, Negatives, alone
+from manyview.core.distributed import Gather, no_gather
+from manyview.core.negatives import Negatives
 from manyview.losses.checks import (
     Inputs,
     Reduction,
@@ -29,7 +30,7 @@ def align_uniform(
     uniform_weight: float = 1,
     present: Tensor | None = None,
     reduction: Reduction = "mean",
-    gather: Gather = alone,
+    gather: Gather = no_gather,
 ) -> Tensor:
     r"""AU-CL (Wang & Isola 2020), the CACR paper's baseline.
 

@@ -7,7 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from manyview.core.contract import Gather, Negatives, alone
+from manyview.core.distributed import Gather, no_gather
+from manyview.core.negatives import Negatives
 from manyview.losses.checks import (
     Inputs,
     Reduction,
@@ -41,7 +42,7 @@ def attraction(
     detach_weights: Detach = False,
     present: Tensor | None = None,
     reduction: Reduction = "mean",
-    gather: Gather = alone,
+    gather: Gather = no_gather,
 ) -> Tensor:
     r"""CACR's L_CA (section 3.2, from Eq. 3): the cost of moving a query to its positives, the distant ones first.
 
@@ -70,7 +71,7 @@ def repulsion(
     detach_weights: Detach = False,
     present: Tensor | None = None,
     reduction: Reduction = "mean",
-    gather: Gather = alone,
+    gather: Gather = no_gather,
 ) -> Tensor:
     r"""CACR's L_CR (section 3.2, from Eq. 4): minus the cost of moving a query to its negatives, the near ones first.
 
@@ -110,7 +111,7 @@ def cacr(
     margin: float | None = None,
     present: Tensor | None = None,
     reduction: Reduction = "mean",
-    gather: Gather = alone,
+    gather: Gather = no_gather,
 ) -> Tensor:
     r"""CACR (section 3.2): `attraction` plus `repulsion`, see there for the arguments.
 

@@ -8,7 +8,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from manyview.core.contract import Gather, Negatives
+from manyview.core.distributed import Gather
+from manyview.core.negatives import Negatives
 
 Reduction = Literal["mean", "none"]
 

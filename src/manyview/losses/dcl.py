@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from manyview.core.contract import Gather, Negatives, alone
+from manyview.core.distributed import Gather, no_gather
+from manyview.core.negatives import Negatives
 from manyview.losses.checks import (
     Inputs,
     Reduction,
@@ -28,7 +29,7 @@ def dcl(
     detach_weights: bool = False,
     present: Tensor | None = None,
     reduction: Reduction = "mean",
-    gather: Gather = alone,
+    gather: Gather = no_gather,
 ) -> Tensor:
     r"""DCL, Proposition 2 of its appendix; with `sigma` its weighted form DCLW.
 

@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyview.core.contract import Gather, Negatives, alone
+from manyview.core.distributed import Gather, no_gather
+from manyview.core.negatives import Negatives
 from manyview.losses.checks import Reduction, average, check_inputs, check_temperature
 from manyview.losses.streaming import Stream
 
@@ -23,7 +24,7 @@ def hard_negative(
     tau_plus: float = 0.1,
     present: Tensor | None = None,
     reduction: Reduction = "mean",
-    gather: Gather = alone,
+    gather: Gather = no_gather,
 ) -> Tensor:
     r"""HN-CL (Robinson et al. 2021), the CACR paper's baseline, as its authors' code has it.
 

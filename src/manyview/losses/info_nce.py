@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyview.core.contract import Gather, Negatives, alone
+from manyview.core.distributed import Gather, no_gather
+from manyview.core.negatives import Negatives
 from manyview.losses.checks import Reduction, average, check_inputs, check_temperature
 from manyview.losses.streaming import Stream
 
@@ -18,7 +19,7 @@ def info_nce(
     temperature: float | Tensor = 0.2,
     present: Tensor | None = None,
     reduction: Reduction = "mean",
-    gather: Gather = alone,
+    gather: Gather = no_gather,
 ) -> Tensor:
     r"""InfoNCE, JCL Eq. 1; with K > 1 positives the vanilla multi-key mean, JCL Eq. 2-3.
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from manyview.core.contract import Gather, Negatives, alone
+from manyview.core.distributed import Gather, no_gather
+from manyview.core.negatives import Negatives
 from manyview.losses.checks import Reduction, average, check_inputs, check_temperature
 from manyview.losses.streaming import Stream
 
@@ -19,7 +20,7 @@ def jcl(
     strength: float = 4.0,
     present: Tensor | None = None,
     reduction: Reduction = "mean",
-    gather: Gather = alone,
+    gather: Gather = no_gather,
 ) -> Tensor:
     r"""JCL Eq. 8, the upper bound of InfoNCE averaged over Gaussian positives.
 

@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyview.core.contract import Gather, Negatives, alone
+from manyview.core.distributed import Gather, no_gather
+from manyview.core.negatives import Negatives
 from manyview.losses.checks import (
     Reduction,
     average,
@@ -33,7 +34,7 @@ def nce(
     noise: Literal["sum", "mean"] = "sum",
     present: Tensor | None = None,
     reduction: Reduction = "mean",
-    gather: Gather = alone,
+    gather: Gather = no_gather,
 ) -> Tensor:
     r"""NCE, CMC Eq. 10-11.
 
@@ -69,7 +70,7 @@ def nce_partition(
     population: int,
     temperature: float | Tensor = 0.07,
     present: Tensor | None = None,
-    gather: Gather = alone,
+    gather: Gather = no_gather,
 ) -> Tensor:
     r"""An estimate of NCE's Z from one batch: population times the mean of exp(q.v / t) over positives and negatives.
 

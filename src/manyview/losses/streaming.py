@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from manyview.core.contract import Negatives, Source
+from manyview.core.negatives import Negatives, Source
 from manyview.losses.checks import at_least_float32, check_negatives, number
 from manyview.losses.id_mask import Exclusion
 from manyview.losses.reductions import Form, Pair, Softmax, Softplus, Tile

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor
 
-from manyview.core.contract import Source
+from manyview.core.negatives import Source
 from manyview.losses.id_mask import Exclusion
 
 TILE = 2**20  # entries: a few such float32 tiles stay in a processor's last cache

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyview.core.contract import Negatives
+from manyview.core.negatives import Negatives
 
 
 class MemoryBank(nn.Module):

@@ -9,13 +9,13 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from manyview.core.contract import Negatives
+from manyview.core.negatives import Negatives
 from manyview.memories.queue import Queue
 
 Enqueue = Literal["mean", "last", "each"]
 
 
-class Against(nn.Module):
+class Memory(nn.Module):
     """The batch's other images alone.
 
     within_batch  how often each of them counts; 0 leaves them out
@@ -35,7 +35,7 @@ class Against(nn.Module):
         """Takes in the step's keys, V views of (N, d) of all processes, once nobody reads any more."""
 
 
-class AgainstQueue(Against):
+class QueueMemory(Memory):
     """A queue, and the batch's other images as well if `within_batch` is not 0.
 
     enqueue  what goes into it of an image with several keys: their "mean" as it is, not made unit length again (JCL
@@ -55,9 +55,9 @@ class AgainstQueue(Against):
         self.queue.enqueue(chosen.flatten(0, 1), ids.repeat(len(chosen)))
 
 
-def batch(dim: int, *, generator: torch.Generator | None = None) -> Against:
+def batch(dim: int, *, generator: torch.Generator | None = None) -> Memory:
     """The other images of the batch, of all processes."""
-    return Against()
+    return Memory()
 
 
 def queue(
@@ -67,11 +67,11 @@ def queue(
     enqueue: Enqueue = "mean",
     within_batch: float = 0.0,
     generator: torch.Generator | None = None,
-) -> Against:
+) -> Memory:
     """The `size` newest keys, as in MoCo; beside them the batch's other images, each counted `within_batch` times."""
     if enqueue not in _CHOSEN:
         raise ValueError(f"enqueue: expected one of {', '.join(_CHOSEN)}, got {enqueue!r}")
-    return AgainstQueue(Queue(size, dim, generator=generator), enqueue, within_batch)
+    return QueueMemory(Queue(size, dim, generator=generator), enqueue, within_batch)
 
 
 _CHOSEN: dict[str, Callable[[Tensor], Tensor]] = {
@@ -80,4 +80,4 @@ _CHOSEN: dict[str, Callable[[Tensor], Tensor]] = {
     "each": lambda keys: keys,
 }
 
-NEGATIVES: dict[str, Callable[..., Against]] = {"batch": batch, "queue": queue}
+MEMORIES: dict[str, Callable[..., Memory]] = {"batch": batch, "queue": queue}

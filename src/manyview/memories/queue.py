@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyview.core.contract import Negatives
+from manyview.core.negatives import Negatives
 
 NO_ID = torch.iinfo(torch.int64).min  # of a key that shows no image, or none that was named
 

@@ -7,35 +7,35 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from manyview.core.contract import Negatives, Source, Triple
-from manyview.memories import Against
+from manyview.core.negatives import Negatives, Source, Triple
+from manyview.memories import Memory
 from manyview.methods import topologies as pairs
 from manyview.methods.method import Seen
 
 
-def every_view(seen: Seen, against: Against) -> list[Triple]:
+def every_view(seen: Seen, against: Memory) -> list[Triple]:
     """Each view is a query, all others of its image are positives. SimCLR, DCL, HN-CL."""
     return [_against(triple, against) for triple in pairs.every_view(seen.queries, seen.ids, gather=seen.gather)]
 
 
-def each_view(seen: Seen, against: Against) -> list[Triple]:
+def each_view(seen: Seen, against: Memory) -> list[Triple]:
     """Each view in turn against the same view of other images. CACR section 3.2, AU-CL."""
     return [_against(triple, against) for triple in pairs.each_view(seen.queries, seen.ids, gather=seen.gather)]
 
 
-def query_against_keys(seen: Seen, against: Against) -> list[Triple]:
+def query_against_keys(seen: Seen, against: Memory) -> list[Triple]:
     """One query against all keys of its image; in the batch it meets the other images' keys. MoCo, JCL."""
     met = _met(against, seen.ids, lambda: _of_other_images(seen, torch.cat(seen.keys)))
     return pairs.query_against_keys(seen.queries[0], seen.keys, met)
 
 
-def query_against_keys_and_queries(seen: Seen, against: Against) -> list[Triple]:
+def query_against_keys_and_queries(seen: Seen, against: Memory) -> list[Triple]:
     """One query against all keys of its image; in the batch it meets the other images' queries. AU-CL with a queue."""
     met = _met(against, seen.ids, lambda: _of_other_images(seen, seen.queries[0]))
     return pairs.query_against_keys(seen.queries[0], seen.keys, met)
 
 
-def each_query_against_other_keys(seen: Seen, against: Against) -> list[Triple]:
+def each_query_against_other_keys(seen: Seen, against: Memory) -> list[Triple]:
     """Each view's query against the keys of the other views; in the batch against the other images' keys of them.
 
     MoCo with a symmetric loss: the sum over the views.
@@ -48,7 +48,7 @@ def each_query_against_other_keys(seen: Seen, against: Against) -> list[Triple]:
     return triples
 
 
-def each_view_against_keys(seen: Seen, against: Against) -> list[Triple]:
+def each_view_against_keys(seen: Seen, against: Memory) -> list[Triple]:
     """Each view in turn against the keys of the other views; in the batch it meets the same view's other queries.
 
     CACR Algorithm 3.
@@ -59,7 +59,7 @@ def each_view_against_keys(seen: Seen, against: Against) -> list[Triple]:
     )
 
 
-def _met(against: Against, ids: Tensor, batch: Callable[[], Negatives]) -> Negatives:
+def _met(against: Memory, ids: Tensor, batch: Callable[[], Negatives]) -> Negatives:
     """The batch's other images with their weight, and whoever else there is."""
     outside = against.outside(ids)
     if not against.within_batch and outside is not None:
@@ -68,7 +68,7 @@ def _met(against: Against, ids: Tensor, batch: Callable[[], Negatives]) -> Negat
     return weighed if outside is None else outside + weighed
 
 
-def _against(triple: Triple, against: Against) -> Triple:
+def _against(triple: Triple, against: Memory) -> Triple:
     (own,) = triple.negatives.sources
     assert own.query_ids is not None
     return triple._replace(negatives=_met(against, own.query_ids, lambda: triple.negatives))

@@ -11,13 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from manyview.core.contract import Gather, Triple, alone
+from manyview.core.distributed import Gather, no_gather
+from manyview.core.negatives import Triple
 from manyview.encoders.towers import Towers
-from manyview.memories import Against
+from manyview.memories import Memory
 
 Loss = Callable[..., Tensor]
 Head = Callable[[int], nn.Module]
-MakeNegatives = Callable[..., Against]
+MakeNegatives = Callable[..., Memory]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,10 +31,10 @@ class Seen:
     queries: list[Tensor]
     keys: list[Tensor]
     ids: Tensor
-    gather: Gather = alone
+    gather: Gather = no_gather
 
 
-Pairs = Callable[[Seen, Against], list[Triple]]
+Pairs = Callable[[Seen, Memory], list[Triple]]
 """Who meets whom: a topology of `methods.meetings`."""
 
 
@@ -46,7 +47,7 @@ class Term:
 
     pairs: Pairs
     loss: Loss
-    negatives: Against
+    negatives: Memory
     weight: float = 1.0
     ramp: tuple[str, ...] = ()
 
@@ -103,7 +104,7 @@ class Method(nn.Module):
         return [(term, triple) for term in self.terms for triple in term.pairs(seen, term.negatives)]
 
     def objective(
-        self, triples: Iterable[tuple[Term, Triple]], *, gather: Gather = alone, progress: float = 1.0
+        self, triples: Iterable[tuple[Term, Triple]], *, gather: Gather = no_gather, progress: float = 1.0
     ) -> Tensor:
         """The sum of weight * loss over terms and triples."""
         parts = []

@@ -15,7 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyview.core.contract import Gather, Negatives, Triple, alone
+from manyview.core.distributed import Gather, no_gather
+from manyview.core.negatives import Negatives, Triple
 from manyview.losses import LOSSES, info_nce
 
 Views = Tensor | Sequence[Tensor]
@@ -23,7 +24,7 @@ Loss = Callable[..., Tensor]
 Edge = tuple[int, int]
 
 
-def every_view(views: Views, ids: Tensor | None = None, *, gather: Gather = alone) -> list[Triple]:
+def every_view(views: Views, ids: Tensor | None = None, *, gather: Gather = no_gather) -> list[Triple]:
     """Every view of every image is a query, its other views are the positives, all views of other images the negatives.
 
     SimCLR and DCL with two views; any number V >= 2 works. One triple of V N queries with V - 1 positives each.
@@ -36,7 +37,7 @@ def every_view(views: Views, ids: Tensor | None = None, *, gather: Gather = alon
     return [Triple(query, positives, negatives)]
 
 
-def each_view(views: Views, ids: Tensor | None = None, *, gather: Gather = alone) -> list[Triple]:
+def each_view(views: Views, ids: Tensor | None = None, *, gather: Gather = no_gather) -> list[Triple]:
     """Each view in turn is the query; its positives are the other views, its negatives the same view of other images.
 
     CACR section 3.2 (which makes one view the query; this averages over the choice) and AU-CL. V triples of weight 1/V.
@@ -70,7 +71,7 @@ def each_view_against_keys(
     ids: Tensor | None = None,
     *,
     within_batch: float = 0.0,
-    gather: Gather = alone,
+    gather: Gather = no_gather,
 ) -> list[Triple]:
     """Each view in turn is the query; its positives are the momentum keys of the other views. CACR Algorithm 3.
 
@@ -78,7 +79,7 @@ def each_view_against_keys(
     view's other queries among them: 0 for none, 1 in Algorithm 3, 1/2 in AU-CL's MoCo version, whose batch pairs are
     unordered. V triples of weight 1/V.
     """
-    views, ids = _check(views, ids, gather if within_batch else alone, least=2)
+    views, ids = _check(views, ids, gather if within_batch else no_gather, least=2)
     keys, key_ids = _check_keys(keys, views), gather(ids) if within_batch else ids
     triples = []
     for v, view in enumerate(views):
@@ -108,7 +109,7 @@ def view_pairs(
     *,
     edges: Iterable[Edge] | None = None,
     present: Tensor | None = None,
-    gather: Gather = alone,
+    gather: Gather = no_gather,
 ) -> list[Triple]:
     """Two views at a time, in both directions: a view of an image against the other view of all images. CMC Eq. 7-8.
 
@@ -139,7 +140,7 @@ def views_against_keys(
     *,
     edges: Iterable[Edge],
     present: Tensor | None = None,
-    gather: Gather = alone,
+    gather: Gather = no_gather,
 ) -> list[Triple]:
     """Queries of view i against the keys of view j for each ordered pair (i, j); keys from another tower. MoCo v3.
 
@@ -183,7 +184,7 @@ def contrast(
     ids: Tensor | None = None,
     pairs: Callable[..., list[Triple]] = every_view,
     present: Tensor | None = None,
-    gather: Gather = alone,
+    gather: Gather = no_gather,
     normalize: bool = True,
     **options: object,
 ) -> Tensor:

@@ -14,8 +14,8 @@ from PIL import Image
 from torch import Tensor
 
 from manyview.config.config import Config
-from manyview.core.contract import Sample
 from manyview.core.rng import key, order
+from manyview.core.sample import Sample
 from manyview.data import Dataset, Unreadable
 from manyview.data.dataset import Batched
 from manyview.data.selection import subset

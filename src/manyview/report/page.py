@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from manyview.comparison.outcome import Outcome
-from manyview.core.atomic import whole
+from manyview.core.atomic import atomic_write
 from manyview.core.writable import check_folder_for, writing
 from manyview.data import Dataset
 from manyview.report import map as maps
@@ -60,7 +60,7 @@ def write(
     text = page(runs, images=images, seconds=seconds, own=own, compared=compared)
     with writing("out", path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    with writing("out", path), whole(path) as draft:
+    with writing("out", path), atomic_write(path) as draft:
         draft.write_text(text, encoding="utf-8", errors="replace")
     return path
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from manyview.data import Dataset
 from manyview.diagnose import Nearest, Spread, flat_map, nearest, spread
 from manyview.embeddings import view_embeddings as looks
-from manyview.embeddings.model_source import Subject, subject
-from manyview.embeddings.view_embeddings import Moment
+from manyview.embeddings.model_source import ModelSource, subject
+from manyview.embeddings.view_embeddings import Snapshot
 from manyview.features.embedding_pass import features
 from manyview.report.images import LARGEST, Pictures, opened, pictures
 from manyview.report.parts import reason
@@ -60,7 +60,7 @@ class Seen:
     """
 
     told: Told
-    subject: Subject
+    subject: ModelSource
     pictures: Pictures
     cost: Cost
     sheet: int = 0
@@ -77,7 +77,7 @@ class Seen:
         return self._features(self.untrained)
 
     @cached_property
-    def untrained(self) -> Subject:
+    def untrained(self) -> ModelSource:
         return self.subject.untrained()
 
     @cached_property
@@ -98,18 +98,18 @@ class Seen:
         return self._spread(self.untrained)
 
     @cached_property
-    def moments(self) -> list[Moment]:
+    def moments(self) -> list[Snapshot]:
         """The run at its beginning, at its snapshots and at its end, through encoder and head."""
         run = self.told.run
         epochs = len(looks.epochs(run))
         count = self.cost.images(0.3, epochs * (CONTRASTED + 2), least=16, most=128)
         return list(looks.moments(run, images=count, looks=CONTRASTED, own=self.own, device=device(), workers=0))
 
-    def _features(self, subject: Subject) -> Tensor:
+    def _features(self, subject: ModelSource) -> Tensor:
         encoder = subject.encoder.to(device())
         return features(encoder, self.pictures.dataset, self.subject.stack(), device=device(), workers=0)[0]
 
-    def _spread(self, subject: Subject) -> Spread:
+    def _spread(self, subject: ModelSource) -> Spread:
         count = self.cost.images(0.3, 2 * AUGMENTED, least=8, most=128)
         made = looks.of_subject(
             _like(subject, self.subject), self.pictures.dataset, images=count, looks=AUGMENTED, workers=0
@@ -123,7 +123,7 @@ def seen(told: Sequence[Told], images: int, seconds: float, own: Dataset | None)
     sheets: list[tuple[Images, Pictures]] = []
     leads = [each for each in told if each.lead][:SHOWN]
     judged = {each.name: _judged(each) for each in leads}
-    times = [_look(each) for each in judged.values() if isinstance(each, Subject)]
+    times = [_look(each) for each in judged.values() if isinstance(each, ModelSource)]
     cost = Cost(seconds, max(times, default=1.0))  # of the slowest, so that all are shown the same images
     for each in leads:
         looking = judged[each.name]
@@ -141,7 +141,7 @@ def device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def _judged(told: Told) -> Subject | str:
+def _judged(told: Told) -> ModelSource | str:
     """The run's encoder, or why there is none."""
     try:
         return subject(told.run)
@@ -151,7 +151,7 @@ def _judged(told: Told) -> Subject | str:
 
 def _seen(
     told: Told,
-    judged: Subject,
+    judged: ModelSource,
     cost: Cost,
     images: int,
     own: Dataset | None,
@@ -176,7 +176,7 @@ def _same(one: Images, other: Images) -> bool:
 
 
 @torch.no_grad()
-def _look(judged: Subject) -> float:
+def _look(judged: ModelSource) -> float:
     """Seconds that an image takes, when the machine has nothing else to do: of work or of waiting, the less."""
     encoder = judged.encoder.to(device())
     x = torch.zeros(16, encoder.options["channels"], judged.size, judged.size, device=device())
@@ -188,12 +188,12 @@ def _look(judged: Subject) -> float:
     return max(1e-5, min(times) / len(x))
 
 
-def _like(subject: Subject, other: Subject) -> Subject:
+def _like(subject: ModelSource, other: ModelSource) -> ModelSource:
     """A subject that is shown images as another is: an untrained one has no run that says how."""
     return subject if subject.run is not None else replace(subject, run=other.run)
 
 
-def some(moments: Sequence[Moment]) -> list[Moment]:
+def some(moments: Sequence[Snapshot]) -> list[Snapshot]:
     """The first, the last, and a few between them."""
     if len(moments) <= MOMENTS:
         return list(moments)

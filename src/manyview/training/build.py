@@ -13,12 +13,12 @@ import torch
 
 from manyview import encoders
 from manyview.config.config import MACHINE, PARTS, Config, flat, part, resolve
-from manyview.core.contract import Sample
+from manyview.core.sample import Sample
 from manyview.data import NAMED, Dataset, Unreadable
 from manyview.data.factory import SCENES
 from manyview.data.holdout import divided, only_view
 from manyview.methods import Method
-from manyview.views import STACKS, Sensor, Stack
+from manyview.views import AUGMENTATIONS, Modality, ViewPipeline
 
 OWN = "(own)"  # the name of a data set that a person made themselves
 SMALL = 64  # up to this size, pictures are not blurred
@@ -102,20 +102,20 @@ def device(config: Config) -> str:
     return found
 
 
-def stack(config: Config, looks: int) -> Stack:
+def stack(config: Config, looks: int) -> ViewPipeline:
     """What training sees: as many looks at an image as the method wants."""
-    made: Stack = part(config, "views")(config.views["size"], looks)
+    made: ViewPipeline = part(config, "views")(config.views["size"], looks)
     return made
 
 
-def picture(config: Config) -> Sensor:
+def picture(config: Config) -> Modality:
     """How training normalises a picture."""
     return stack(config, 2).picture
 
 
-def plain_stack(config: Config) -> Stack:
+def plain_stack(config: Config) -> ViewPipeline:
     """What evaluation sees: the middle of the picture, with training's normalisation."""
-    return Stack(STACKS["probe-test"](config.views["size"]).looks, picture=picture(config))
+    return ViewPipeline(AUGMENTATIONS["probe-test"](config.views["size"]).looks, picture=picture(config))
 
 
 def encoder(config: Config, channels: int, *, begun: bool = False) -> encoders.Encoder:

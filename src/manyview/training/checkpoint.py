@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor, nn
 
-from manyview.core.atomic import tidy, whole
+from manyview.core.atomic import atomic_write, tidy
 
 State = dict[str, Any]
 FULL = {
@@ -155,7 +155,7 @@ def _check(state: object, name: str) -> None:
 
 
 def _write(state: State, path: Path) -> None:
-    with whole(path) as draft:
+    with atomic_write(path) as draft:
         with draft.open("wb") as file:  # an open file, since torch's own writer loses the reason of a failure
             torch.save(state, file)
         _seal(draft)
@@ -184,7 +184,7 @@ def _sum(file: BinaryIO, length: int) -> bytes:
 
 def _also(path: Path, name: Path) -> None:
     """The same file under a second name, which the first one's deletion does not touch."""
-    with whole(name) as draft:
+    with atomic_write(name) as draft:
         try:
             os.link(path, draft)
         except OSError:  # a file system without links

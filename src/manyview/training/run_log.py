@@ -21,7 +21,7 @@ from typing import Any, Protocol, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from manyview.core.atomic import whole
+from manyview.core.atomic import atomic_write
 from manyview.training.checkpoint import DiskFull, naming_full_disk
 
 Value = float | int | str
@@ -249,7 +249,7 @@ class WeightsAndBiases:
         wandb = _package("wandb", "wandb")
         name = folder / "wandb-id.txt"
         if not name.exists():
-            with whole(name) as draft:
+            with atomic_write(name) as draft:
                 draft.write_text(uuid.uuid4().hex[:12])
         self._run = wandb.init(
             project="manyview", name=folder.resolve().name, dir=str(folder), id=name.read_text(), resume="allow"
@@ -314,7 +314,7 @@ def _cut(path: Path, stays: Callable[[str], bool]) -> None:
     lines = before.decode(errors="replace").split("\n")[:-1]  # what is after the last line break is half a line
     after = "".join(f"{line}\n" for line in lines if stays(line)).encode()
     if after != before:
-        with whole(path) as draft:
+        with atomic_write(path) as draft:
             draft.write_bytes(after)
 
 

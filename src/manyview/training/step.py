@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from manyview.core.contract import Gather, Triple, alone
+from manyview.core.distributed import Gather, no_gather
+from manyview.core.negatives import Triple
 from manyview.methods import Method, Seen, Term
 
-Looks = Callable[[slice], list[Tensor]]
+ViewEmbeddings = Callable[[slice], list[Tensor]]
 """Rows of the batch -> its looks, (rows, C, H, W) each; asked again, the same again."""
 
 
@@ -28,12 +29,12 @@ class Engine:
     method: Method
     module: nn.Module
     backward: Callable[[Tensor], None] = torch.Tensor.backward
-    gather: Gather = alone
+    gather: Gather = no_gather
     unsynced: Callable[[], AbstractContextManager[object]] = nullcontext
 
 
 @dataclass(frozen=True, eq=False)
-class Stepped:
+class StepOutput:
     """What a step has computed: the loss, and what it was computed of."""
 
     loss: Tensor
@@ -45,7 +46,7 @@ class NotFinite(ValueError):
     """The loss is NaN or infinite; no parameter and no gradient has been changed by it."""
 
 
-def whole_batch(engine: Engine, looks: Looks, ids: Tensor, *, step: int, progress: float = 1.0) -> Stepped:
+def whole_batch(engine: Engine, looks: ViewEmbeddings, ids: Tensor, *, step: int, progress: float = 1.0) -> StepOutput:
     """Embeds the batch, contrasts it, and leaves the gradient in the parameters."""
     queries, keys = engine.module(looks(slice(None)), step)
     stepped = _contrast(engine, queries, keys, ids, progress)
@@ -53,7 +54,9 @@ def whole_batch(engine: Engine, looks: Looks, ids: Tensor, *, step: int, progres
     return stepped
 
 
-def micro_batches(engine: Engine, looks: Looks, ids: Tensor, *, step: int, size: int, progress: float = 1.0) -> Stepped:
+def micro_batches(
+    engine: Engine, looks: ViewEmbeddings, ids: Tensor, *, step: int, size: int, progress: float = 1.0
+) -> StepOutput:
     """The same gradient with the graph of only `size` images at a time in memory (Gao et al., 2021, GradCache).
 
     The batch is embedded in parts without a graph, the loss gives the gradient on the embeddings, and each part is
@@ -82,13 +85,13 @@ def micro_batches(engine: Engine, looks: Looks, ids: Tensor, *, step: int, size:
     return stepped
 
 
-def _contrast(engine: Engine, queries: list[Tensor], keys: list[Tensor], ids: Tensor, progress: float) -> Stepped:
+def _contrast(engine: Engine, queries: list[Tensor], keys: list[Tensor], ids: Tensor, progress: float) -> StepOutput:
     seen = Seen(queries, keys, ids, engine.gather)
     triples = engine.method.triples(seen)
     loss = engine.method.objective(triples, gather=engine.gather, progress=progress)
     if not torch.isfinite(loss):
         raise NotFinite(f"the loss is {float(loss.detach())}")
-    return Stepped(loss, triples, seen)
+    return StepOutput(loss, triples, seen)
 
 
 def _passed_on(outputs: Sequence[Tensor], gradients: Sequence[Tensor]) -> Tensor:

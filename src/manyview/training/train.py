@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from manyview import encoders
 from manyview.config.config import Config, differences, from_yaml, part, to_yaml
 from manyview.core import distributed
-from manyview.core.atomic import whole
+from manyview.core.atomic import atomic_write
 from manyview.core.rng import key
 from manyview.data import Batch, Dataset, Loader
 from manyview.data.memory import local_processes
@@ -41,7 +41,7 @@ from manyview.training.evaluators import Scorer
 from manyview.training.run import CHECKPOINTS, CONFIG, ENCODER, REPORT, Run
 from manyview.training.run_log import RunLog
 from manyview.training.state import Progress
-from manyview.training.step import Engine, NotFinite, Stepped, micro_batches, whole_batch
+from manyview.training.step import Engine, NotFinite, StepOutput, micro_batches, whole_batch
 
 PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}  # and fp64 is `Double`
 FORMAT = 2  # of the state in a checkpoint
@@ -81,7 +81,7 @@ def train(config: Config, own: Dataset | None = None) -> Run:
     # The machine: this process, and the others if there are any
     fabric = _fabric(config)
     rank, world, device = fabric.global_rank, fabric.world_size, fabric.device
-    together = partial(distributed.together, device)  # what one process refuses, none does
+    together = partial(distributed.fail_together, device)  # what one process refuses, none does
 
     # The data, and the settings that depend on it
     images = _images(config, own, together)
@@ -296,7 +296,7 @@ def _check_begun(folder: Path, config: Config) -> None:
 
 def _write_settings(folder: Path, config: Config) -> None:
     path = folder / CONFIG
-    with naming_full_disk(path, lambda: "free some space"), whole(path) as draft:
+    with naming_full_disk(path, lambda: "free some space"), atomic_write(path) as draft:
         draft.write_text(to_yaml(config), encoding="utf-8")
 
 
@@ -346,7 +346,7 @@ def _method(config: Config, channels: int, fabric: Fabric, *, begun: bool) -> Me
     if fabric.device.type == "cuda" and fabric.world_size > 1 and splits == 1:
         encoders.sync_batch_norm(method.towers)
     method.to(memory_format=torch.channels_last)
-    encoders.dense_on_small_maps(method)
+    encoders.dense_convolutions(method)
     return method
 
 
@@ -402,7 +402,7 @@ def _save(
     checkpoints.save(state, run.step, epoch_snapshot=snapshot)
 
 
-def _forward_backward(engine: Engine, config: Config, batch: Batch, view: str, run: Progress) -> Stepped:
+def _forward_backward(engine: Engine, config: Config, batch: Batch, view: str, run: Progress) -> StepOutput:
     """The step's gradient, in the parameters."""
     progress = _progress(config, run)
 
@@ -428,7 +428,7 @@ def _diverged(why: str, config: Config, run: Progress, batch: Batch, method: Met
     path = folder / f"failed-after-step-{run.step:09d}-{distributed.rank()}.pt"
     evidence = {"step": run.step, "ids": batch.ids.cpu(), "index": batch.index.cpu(), "method": method.state_dict()}
     likely = _likely(config, run)
-    with naming_full_disk(path, lambda: f"{why}; {likely}"), whole(path) as draft, draft.open("wb") as file:
+    with naming_full_disk(path, lambda: f"{why}; {likely}"), atomic_write(path) as draft, draft.open("wb") as file:
         torch.save(evidence, file)
     return Diverged(f"after step {run.step}: {why}; {likely}. The batch's ids and the state: {path}")
 

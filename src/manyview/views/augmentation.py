@@ -1,4 +1,4 @@
-"""What may happen to a picture on its way to a view: one `Look` a view, and the numbers drawn for each picture."""
+"""What may happen to a picture on its way to a view: the `Augmentation`, and the numbers drawn for each picture."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ORDERS = 24  # of brightness, contrast, saturation and hue
 
 
 @dataclass(frozen=True)
-class Look:
+class Augmentation:
     """How one view is made: crop, flip, colour, in this order; the names are torchvision's.
 
     size        side of the view in pixels
@@ -57,7 +57,7 @@ class Look:
         return self.kernel or max(3, self.size // 10 | 1)
 
 
-class Drawn(NamedTuple):
+class AugmentationParams(NamedTuple):
     """What was drawn for n pictures under one look."""
 
     box: Array  # (n, 4) int64: top, left, height, width, in pixels of the picture
@@ -69,7 +69,7 @@ class Drawn(NamedTuple):
     solarise: Array  # (n,) bool
 
 
-def draw(look: Look, g: Array, p: Array, height: int, width: int) -> Drawn:
+def draw(look: Augmentation, g: Array, p: Array, height: int, width: int) -> AugmentationParams:
     """What happens to n pictures of one size, from numbers in [0, 1): (n, 23) for geometry, (n, 10) for colour.
 
     Pictures that show the same thing through different sensors share the geometric numbers.
@@ -78,7 +78,7 @@ def draw(look: Look, g: Array, p: Array, height: int, width: int) -> Drawn:
     active = (p[:, 4] < look.jitter_p) & any(look.jitter)
     sigma = look.sigma[0] + (look.sigma[1] - look.sigma[0]) * p[:, 6]
     whole = np.broadcast_to(np.array([0, 0, height, width]), (len(g), 4))
-    return Drawn(
+    return AugmentationParams(
         box=random_boxes(g, height, width, look.scale, look.ratio) if look.scale else whole,
         flip=g[:, 22] < look.flip,
         colour=(low + (high - low) * p[:, 0:4]).astype(np.float32),
@@ -116,7 +116,7 @@ def _bounds(jitter: tuple[float, float, float, float]) -> tuple[Array, Array]:
     return np.maximum(centre - strength, [0.0, 0.0, 0.0, -1.0]), centre + strength
 
 
-def _check(look: Look) -> None:
+def _check(look: Augmentation) -> None:
     if not isinstance(look.size, int) or look.size < 1:
         raise ValueError(f"size={look.size}: the side of a view is a whole number of pixels, at least 1")
     for name, length in (("scale", 2), ("ratio", 2), ("jitter", 4), ("sigma", 2)):

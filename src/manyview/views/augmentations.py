@@ -1,4 +1,4 @@
-"""The papers' augmentations by name. `STACKS` is a plain table: a function of (size, views) and its own options."""
+"""The augmentation recipes of the papers by name: `AUGMENTATIONS`, functions of (size, views) and their options."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Literal, get_args
 
-from manyview.views.augmentation import Look
-from manyview.views.pipeline import CIFAR, PICTURE, Sensor, Stack
+from manyview.views.augmentation import Augmentation
+from manyview.views.pipeline import CIFAR, PICTURE, Modality, ViewPipeline
 
 Statistics = Literal["imagenet", "cifar10", "cifar100", "stl10"]
-_CIFAR_PICTURE = Sensor(*CIFAR, colour=True)
-_PICTURES: dict[Statistics, Sensor] = {  # all but ImageNet's as CACR's Algorithm 1 prints them
+_CIFAR_PICTURE = Modality(*CIFAR, colour=True)
+_PICTURES: dict[Statistics, Modality] = {  # all but ImageNet's as CACR's Algorithm 1 prints them
     "imagenet": PICTURE,
-    "cifar10": Sensor((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010), colour=True),  # `simclr-cifar` has others
-    "cifar100": Sensor((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761), colour=True),
-    "stl10": Sensor((0.4409, 0.4279, 0.3868), (0.2683, 0.2610, 0.2687), colour=True),
+    "cifar10": Modality((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010), colour=True),  # `simclr-cifar` has others
+    "cifar100": Modality((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761), colour=True),
+    "stl10": Modality((0.4409, 0.4279, 0.3868), (0.2683, 0.2610, 0.2687), colour=True),
 }
 
 
-def _picture(statistics: Statistics) -> Sensor:
+def _picture(statistics: Statistics) -> Modality:
     if statistics not in _PICTURES:
         raise ValueError(f"statistics: there are none named {statistics!r}; give {', '.join(get_args(Statistics))}")
     return _PICTURES[statistics]
@@ -31,51 +31,51 @@ def simclr(
     *,
     strength: float = 1.0,
     statistics: Statistics = "imagenet",
-    sensors: Mapping[str, Sensor] | None = None,
-) -> Stack:
+    modalities: Mapping[str, Modality] | None = None,
+) -> ViewPipeline:
     """SimCLR (Chen et al., ICML 2020), as google-research/simclr has it; also DCL's on ImageNet (appendix).
 
     Crop of 8 to 100%, flip, jitter (.8, .8, .8, .2) x strength with chance .8, greyscale .2, blur .5 with a kernel of
     10% and sigma .1 to 2. Pictures are normalised with the mean and deviation that `statistics` names.
     """
     jitter = (0.8 * strength, 0.8 * strength, 0.8 * strength, 0.2 * strength)
-    look = Look(size, jitter=jitter, jitter_p=0.8, grey=0.2, blur=0.5)
-    return Stack([look] * views, sensors, picture=_picture(statistics))
+    look = Augmentation(size, jitter=jitter, jitter_p=0.8, grey=0.2, blur=0.5)
+    return ViewPipeline([look] * views, modalities, picture=_picture(statistics))
 
 
 def simclr_cifar(
-    size: int = 32, views: int = 2, *, strength: float = 0.5, sensors: Mapping[str, Sensor] | None = None
-) -> Stack:
+    size: int = 32, views: int = 2, *, strength: float = 0.5, modalities: Mapping[str, Modality] | None = None
+) -> ViewPipeline:
     """SimCLR's for CIFAR-10 (its section B.9): strength .5, no blur."""
     jitter = (0.8 * strength, 0.8 * strength, 0.8 * strength, 0.2 * strength)
-    look = Look(size, jitter=jitter, jitter_p=0.8, grey=0.2)
-    return Stack([look] * views, sensors, picture=_CIFAR_PICTURE)
+    look = Augmentation(size, jitter=jitter, jitter_p=0.8, grey=0.2)
+    return ViewPipeline([look] * views, modalities, picture=_CIFAR_PICTURE)
 
 
-def moco_v1(size: int = 224, views: int = 2, *, sensors: Mapping[str, Sensor] | None = None) -> Stack:
+def moco_v1(size: int = 224, views: int = 2, *, modalities: Mapping[str, Modality] | None = None) -> ViewPipeline:
     """MoCo (He et al., CVPR 2020), as facebookresearch/moco has it: greyscale comes before the jitter."""
-    look = Look(size, (0.2, 1.0), grey=0.2, grey_first=True, jitter=(0.4, 0.4, 0.4, 0.4))
-    return Stack([look] * views, sensors)
+    look = Augmentation(size, (0.2, 1.0), grey=0.2, grey_first=True, jitter=(0.4, 0.4, 0.4, 0.4))
+    return ViewPipeline([look] * views, modalities)
 
 
-def moco_v2(size: int = 224, views: int = 2, *, sensors: Mapping[str, Sensor] | None = None) -> Stack:
+def moco_v2(size: int = 224, views: int = 2, *, modalities: Mapping[str, Modality] | None = None) -> ViewPipeline:
     """MoCo v2 (Chen et al., 2020), also JCL's and CACR's on ImageNet.
 
     The code blurs with Pillow's approximation of the Gaussian, this with the Gaussian itself.
     """
-    look = Look(size, (0.2, 1.0), jitter=(0.4, 0.4, 0.4, 0.1), jitter_p=0.8, grey=0.2, blur=0.5)
-    return Stack([look] * views, sensors)
+    look = Augmentation(size, (0.2, 1.0), jitter=(0.4, 0.4, 0.4, 0.1), jitter_p=0.8, grey=0.2, blur=0.5)
+    return ViewPipeline([look] * views, modalities)
 
 
 def moco_v3(
-    size: int = 224, views: int = 2, *, smallest: float = 0.2, sensors: Mapping[str, Sensor] | None = None
-) -> Stack:
+    size: int = 224, views: int = 2, *, smallest: float = 0.2, modalities: Mapping[str, Modality] | None = None
+) -> ViewPipeline:
     """MoCo v3 (Chen et al., ICCV 2021): two unlike looks, which further views repeat in turn.
 
     The first is always blurred, the second seldom but at times solarised. `smallest` is .2 for ResNets, .08 for ViTs.
     """
     first, second = (
-        Look(
+        Augmentation(
             size,
             (smallest, 1.0),
             jitter=(0.4, 0.4, 0.2, 0.1),
@@ -86,7 +86,7 @@ def moco_v3(
         )
         for blur, solarise in ((1.0, 0.0), (0.1, 0.2))
     )
-    return Stack([(first, second)[view % 2] for view in range(views)], sensors)
+    return ViewPipeline([(first, second)[view % 2] for view in range(views)], modalities)
 
 
 def cacr_cifar(
@@ -94,14 +94,14 @@ def cacr_cifar(
     views: int = 2,
     *,
     statistics: Statistics = "cifar10",
-    sensors: Mapping[str, Sensor] | None = None,
-) -> Stack:
+    modalities: Mapping[str, Modality] | None = None,
+) -> ViewPipeline:
     """CACR on CIFAR-10 and CIFAR-100 (Algorithm 1 of appendix C.1): the jitter always happens, no blur.
 
     Algorithm 1 normalises each data set with its own `statistics`.
     """
-    look = Look(size, (0.2, 1.0), jitter=(0.4, 0.4, 0.4, 0.4), grey=0.2)
-    return Stack([look] * views, sensors, picture=_picture(statistics))
+    look = Augmentation(size, (0.2, 1.0), jitter=(0.4, 0.4, 0.4, 0.4), grey=0.2)
+    return ViewPipeline([look] * views, modalities, picture=_picture(statistics))
 
 
 def cacr_stl(
@@ -109,11 +109,11 @@ def cacr_stl(
     views: int = 2,
     *,
     statistics: Statistics = "stl10",
-    sensors: Mapping[str, Sensor] | None = None,
-) -> Stack:
+    modalities: Mapping[str, Modality] | None = None,
+) -> ViewPipeline:
     """CACR on STL-10 (Algorithm 1 of appendix C.1): 64 px, crops from 8%."""
-    look = Look(size, (0.08, 1.0), jitter=(0.4, 0.4, 0.4, 0.4), grey=0.2)
-    return Stack([look] * views, sensors, picture=_picture(statistics))
+    look = Augmentation(size, (0.08, 1.0), jitter=(0.4, 0.4, 0.4, 0.4), grey=0.2)
+    return ViewPipeline([look] * views, modalities, picture=_picture(statistics))
 
 
 def multicrop(
@@ -123,8 +123,8 @@ def multicrop(
     small_size: int = 96,
     large_scale: tuple[float, float] = (0.14, 1.0),
     small_scale: tuple[float, float] = (0.05, 0.14),
-    sensors: Mapping[str, Sensor] | None = None,
-) -> Stack:
+    modalities: Mapping[str, Modality] | None = None,
+) -> ViewPipeline:
     """SwAV's multi-crop (Caron et al., NeurIPS 2020): two large views, the others small; SimCLR's colours.
 
     CACR's code takes eight small ones with `small_scale=(0.05, 0.4)`.
@@ -132,8 +132,11 @@ def multicrop(
     if views < 2:
         raise ValueError(f"views={views}: multicrop has two large views, then small ones; give at least 2")
     shapes = [(size, large_scale)] * 2 + [(small_size, small_scale)] * (views - 2)
-    looks = [Look(side, scale, jitter=(0.8, 0.8, 0.8, 0.2), jitter_p=0.8, grey=0.2, blur=0.5) for side, scale in shapes]
-    return Stack(looks, sensors)
+    looks = [
+        Augmentation(side, scale, jitter=(0.8, 0.8, 0.8, 0.2), jitter_p=0.8, grey=0.2, blur=0.5)
+        for side, scale in shapes
+    ]
+    return ViewPipeline(looks, modalities)
 
 
 def custom(
@@ -149,36 +152,38 @@ def custom(
     solarise: float = 0.0,
     small_size: int | None = None,
     large: int = 1,
-    sensors: Mapping[str, Sensor] | None = None,
-) -> Stack:
-    """Your own: every number of a `Look` is a setting.
+    modalities: Mapping[str, Modality] | None = None,
+) -> ViewPipeline:
+    """Your own: every number of a `Augmentation` is a setting.
 
     With `small_size` only the first `large` views are of the full size, the others of this one, and so cheaper.
     """
     if large < 1:
         raise ValueError(f"large: expected at least one view of the full size, got {large}")
-    look = Look(size, scale, flip=flip, jitter=jitter, jitter_p=jitter_p, grey=grey, blur=blur, solarise=solarise)
+    look = Augmentation(
+        size, scale, flip=flip, jitter=jitter, jitter_p=jitter_p, grey=grey, blur=blur, solarise=solarise
+    )
     large = views if small_size is None else min(large, views)
-    return Stack([look] * large + [replace(look, size=small_size or size)] * (views - large), sensors)
+    return ViewPipeline([look] * large + [replace(look, size=small_size or size)] * (views - large), modalities)
 
 
-def probe_train(size: int = 224, views: int = 1, *, sensors: Mapping[str, Sensor] | None = None) -> Stack:
+def probe_train(size: int = 224, views: int = 1, *, modalities: Mapping[str, Modality] | None = None) -> ViewPipeline:
     """What classifiers on frozen features are trained with (MoCo, JCL, CACR): crop of 8 to 100% and flip."""
-    return Stack([Look(size)] * views, sensors)
+    return ViewPipeline([Augmentation(size)] * views, modalities)
 
 
 def probe_test(
-    size: int = 224, views: int = 1, *, resize: int | None = None, sensors: Mapping[str, Sensor] | None = None
-) -> Stack:
+    size: int = 224, views: int = 1, *, resize: int | None = None, modalities: Mapping[str, Modality] | None = None
+) -> ViewPipeline:
     """The middle of the picture, nothing drawn: short side to `resize`, then the middle `size` pixels.
 
     `resize` is size x 256 / 224 from 96 px upwards, as is usual for photos; smaller pictures are taken whole.
     """
     short = resize or (round(size * 256 / 224) if size >= 96 else size)
-    return Stack([Look(size, scale=None, resize=short, flip=0.0)] * views, sensors)
+    return ViewPipeline([Augmentation(size, scale=None, resize=short, flip=0.0)] * views, modalities)
 
 
-STACKS: dict[str, Callable[..., Stack]] = {
+AUGMENTATIONS: dict[str, Callable[..., ViewPipeline]] = {
     "simclr": simclr,
     "simclr-cifar": simclr_cifar,
     "moco-v1": moco_v1,

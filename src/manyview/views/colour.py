@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyview.core.parallel import room
+from manyview.core.parallel import scratch
 from manyview.views.augmentation import Array
 
 RED, GREEN, BLUE = 0.2989, 0.587, 0.114  # torchvision's weights of luma
@@ -100,7 +100,7 @@ def _together(planes: Tensor, rows: Array, turn: Array, into: str) -> tuple[Tens
 def taken(planes: Tensor, pictures: Array, into: str) -> Tensor:
     """The pictures of these numbers, in this order, copied into a room."""
     index = torch.from_numpy(pictures).to(planes.device)
-    return torch.index_select(planes, 1, index, out=room(into, *planes.shape, device=planes.device))
+    return torch.index_select(planes, 1, index, out=scratch(into, *planes.shape, device=planes.device))
 
 
 def some_(planes: Tensor, chosen: Array, operation: Callable[..., None], *factors: Array) -> None:

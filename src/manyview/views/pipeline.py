@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyview.core.contract import Views
-from manyview.core.parallel import each
+from manyview.core.parallel import parallel_map
 from manyview.core.rng import key, uniform
-from manyview.views.augmentation import GEOMETRY, PHOTOMETRY, Array, Drawn, Look, draw
+from manyview.core.sample import Views
+from manyview.views.augmentation import GEOMETRY, PHOTOMETRY, Array, Augmentation, AugmentationParams, draw
 from manyview.views.blur import blur_
 from manyview.views.colour import grey_, jitter, solarise_, some_, taken
 from manyview.views.resample import crop_batch, crop_one
@@ -30,7 +30,7 @@ SMALL = 128  # on a CPU, sides up to this are resampled as matrix products, larg
 
 
 @dataclass(frozen=True)
-class Sensor:
+class Modality:
     """What a raw view is, beyond its geometry, which all sensors of a sample share.
 
     mean, std  the network sees (x - mean) / std, per channel or one number for all; x is in [0, 1] for uint8 pictures
@@ -52,13 +52,13 @@ class Sensor:
             raise ValueError(f"mean={self.mean}, std={self.std}: as many numbers each, and std above 0")
 
 
-PICTURE = Sensor(*IMAGENET, colour=True)
+PICTURE = Modality(*IMAGENET, colour=True)
 
 
-class Stack:
+class ViewPipeline:
     """Looks, one a view, and what is known of the sensors.
 
-    >>> stack = Stack([Look(32, scale=(0.2, 1.0))] * 2)
+    >>> stack = Stack([Augmentation(32, scale=(0.2, 1.0))] * 2)
     >>> first, second = stack({"image": images}, ids, epoch=3)["image"]    # images (n, 3, H, W) uint8
 
     A sensor that is not named is a `picture` if it has three channels of uint8, and a mask, whose values are never
@@ -68,12 +68,16 @@ class Stack:
     """
 
     def __init__(
-        self, looks: Sequence[Look], sensors: Mapping[str, Sensor] | None = None, *, picture: Sensor = PICTURE
+        self,
+        looks: Sequence[Augmentation],
+        modalities: Mapping[str, Modality] | None = None,
+        *,
+        picture: Modality = PICTURE,
     ) -> None:
         self.looks = tuple(looks) if isinstance(looks, Sequence) else ()
-        if not self.looks or not all(isinstance(look, Look) for look in self.looks):
+        if not self.looks or not all(isinstance(look, Augmentation) for look in self.looks):
             raise ValueError("looks: give a list of Look, one for each view, and at least one")
-        self.sensors = dict(sensors or {})
+        self.modalities = dict(modalities or {})
         self.picture = picture
 
     def __len__(self) -> int:
@@ -86,10 +90,10 @@ class Stack:
             if len(images) != len(ids):
                 raise ValueError(f"view {name!r} has {len(images)} pictures for {len(ids)} ids: give as many")
 
-        def cut(name: str, number: int, rows: slice, sensor: Sensor) -> tuple[Tensor, Drawn]:
+        def cut(name: str, number: int, rows: slice, modality: Modality) -> tuple[Tensor, AugmentationParams]:
             images = raw[name][rows]
             drawn = self._drawn(name, ids[rows], number, seed, epoch, size)
-            return _cut(images, self.looks[number], drawn, size, sensor), drawn
+            return _cut(images, self.looks[number], drawn, size, modality), drawn
 
         return self._develop({name: [images] * len(self) for name, images in raw.items()}, cut)
 
@@ -103,22 +107,22 @@ class Stack:
         size, ids = next(iter(views.values())).shape[1:], torch.tensor([id])
         made: Views = {}
         for name, image in views.items():
-            sensor, made[name] = self.sensor(name, image), []
+            modality, made[name] = self.modality(name, image), []
             drawn = self._drawn(name, ids, torch.arange(len(self)), seed, epoch, size)
             for number, look in enumerate(self.looks):
-                one = Drawn(*(column[number : number + 1] for column in drawn))
+                one = AugmentationParams(*(column[number : number + 1] for column in drawn))
                 box = _scaled(one.box, size, image.shape[1:])[0]
-                crop = crop_one(image, look, box, bool(one.flip), nearest=sensor.nearest)
-                made[name].append(_rounded(crop, look, one) if colour and sensor.colour else crop)
+                crop = crop_one(image, look, box, bool(one.flip), nearest=modality.nearest)
+                made[name].append(_rounded(crop, look, one) if colour and modality.colour else crop)
         return made
 
     def finish(self, prepared: Views, ids: Tensor, *, seed: int = 0, epoch: int = 0, colour: bool = False) -> Views:
         """What the network sees, from batches of what `prepare` gave; `colour` if that is still to be done."""
 
-        def take(name: str, number: int, rows: slice, sensor: Sensor) -> tuple[Tensor, Drawn | None]:
+        def take(name: str, number: int, rows: slice, modality: Modality) -> tuple[Tensor, AugmentationParams | None]:
             crops = prepared[name][number][rows]
-            planes = crops.transpose(0, 1).to(torch.float32, copy=True).mul_(_unit(sensor, crops))
-            late = colour and sensor.colour
+            planes = crops.transpose(0, 1).to(torch.float32, copy=True).mul_(_unit(modality, crops))
+            late = colour and modality.colour
             return planes, self._drawn(name, ids[rows], number, seed, epoch, crops.shape[2:]) if late else None
 
         return self._develop(prepared, take)
@@ -127,19 +131,23 @@ class Stack:
         """Whether a batch of such pictures is better made at once than one by one in workers."""
         return images.device.type != "cpu" or max(images.shape[2:]) <= SMALL
 
-    def sensor(self, name: str, image: Tensor) -> Sensor:
+    def modality(self, name: str, image: Tensor) -> Modality:
         channels = image.shape[-3]
-        usual = self.picture if image.dtype == torch.uint8 and channels == 3 else Sensor(nearest=name.startswith(MASKS))
-        sensor = self.sensors.get(name, usual)
-        if sensor.colour and channels != 3:
+        usual = (
+            self.picture if image.dtype == torch.uint8 and channels == 3 else Modality(nearest=name.startswith(MASKS))
+        )
+        modality = self.modalities.get(name, usual)
+        if modality.colour and channels != 3:
             raise ValueError(f"view {name!r} has {channels} channels: only pictures of 3 take colour=True")
-        if len(sensor.mean) not in (1, channels):
-            raise ValueError(f"view {name!r} has {channels} channels, its mean {len(sensor.mean)}: give one or as many")
-        return sensor
+        if len(modality.mean) not in (1, channels):
+            raise ValueError(
+                f"view {name!r} has {channels} channels, its mean {len(modality.mean)}: give one or as many"
+            )
+        return modality
 
     def _drawn(
         self, name: str, ids: Tensor, numbers: int | Tensor, seed: int, epoch: int, size: Sequence[int]
-    ) -> Drawn:
+    ) -> AugmentationParams:
         """What one look draws for many pictures, or each of the looks for one; sensors differ in colour only."""
         geometry = key(seed, epoch, ids, numbers)
         photometry = key(geometry, zlib.crc32(name.encode()))
@@ -149,7 +157,7 @@ class Stack:
         if len(set(self.looks)) == 1:
             return draw(self.looks[0], g, p, *size)
         own = [draw(look, g[k : k + 1], p[k : k + 1], *size) for k, look in enumerate(self.looks)]
-        return Drawn(*(np.concatenate(column) for column in zip(*own, strict=True)))
+        return AugmentationParams(*(np.concatenate(column) for column in zip(*own, strict=True)))
 
     def _develop(self, sources: Mapping[str, Sequence[Tensor]], planes_of: Planes) -> Views:
         """(n, C, size, size) of every sensor and look as the network sees it: a few pictures at a time."""
@@ -158,11 +166,11 @@ class Stack:
         }
 
         def develop(name: str, number: int, rows: slice) -> None:
-            sensor, look = self.sensor(name, sources[name][number]), self.looks[number]
-            planes, drawn = planes_of(name, number, rows, sensor)
-            if drawn is not None and sensor.colour:
+            modality, look = self.modality(name, sources[name][number]), self.looks[number]
+            planes, drawn = planes_of(name, number, rows, modality)
+            if drawn is not None and modality.colour:
                 planes = coloured(planes, look, drawn)
-            scale, shift = _affine(sensor, planes.device)
+            scale, shift = _affine(modality, planes.device)
             torch.add(planes.mul_(scale), shift, out=made[name][number][rows].transpose(0, 1))
 
         jobs = [
@@ -172,15 +180,15 @@ class Stack:
             for rows in _parts(view, sources[name][number])
         ]
         little = sum(view.numel() for views in made.values() for view in views) <= 3 * PART
-        each(_do, [jobs] if little else [[job] for job in jobs])
+        parallel_map(_do, [jobs] if little else [[job] for job in jobs])
         return made
 
 
-Planes = Callable[[str, int, slice, Sensor], tuple[Tensor, Drawn | None]]
+Planes = Callable[[str, int, slice, Modality], tuple[Tensor, AugmentationParams | None]]
 """Sensor, look, rows -> crops (C, len(rows), size, size), float32, pictures in [0, 1]; the numbers that colour them."""
 
 
-def _room(like: Tensor, look: Look) -> Tensor:
+def _room(like: Tensor, look: Augmentation) -> Tensor:
     return torch.empty(*like.shape[:2], look.size, look.size, device=like.device)
 
 
@@ -206,22 +214,24 @@ def _scaled(box: Array, reference: Sequence[int], size: Sequence[int]) -> Array:
     return np.concatenate([corner, extent], 1).astype(np.int64)
 
 
-def _cut(images: Tensor, look: Look, drawn: Drawn, reference: Sequence[int], sensor: Sensor) -> Tensor:
+def _cut(
+    images: Tensor, look: Augmentation, drawn: AugmentationParams, reference: Sequence[int], modality: Modality
+) -> Tensor:
     """Crops as planes, in [0, 1] for pictures."""
-    unit, boxes = _unit(sensor, images), _scaled(drawn.box, reference, images.shape[2:])
+    unit, boxes = _unit(modality, images), _scaled(drawn.box, reference, images.shape[2:])
     products = (
-        images.dtype == torch.uint8 and not sensor.nearest
+        images.dtype == torch.uint8 and not modality.nearest
     )  # in a product one NaN of a sensor would be everywhere
     if products and (images.device.type != "cpu" or max(images.shape[2:]) <= SMALL):
         return crop_batch(images, look, boxes, drawn.flip, unit=unit)
     crops = [
-        crop_one(image, look, box, bool(flip), nearest=sensor.nearest)
+        crop_one(image, look, box, bool(flip), nearest=modality.nearest)
         for image, box, flip in zip(images, boxes, drawn.flip, strict=True)
     ]
     return torch.stack(crops, 1).float().mul_(unit)
 
 
-def coloured(planes: Tensor, look: Look, drawn: Drawn) -> Tensor:
+def coloured(planes: Tensor, look: Augmentation, drawn: AugmentationParams) -> Tensor:
     """Everything photometric, on planes (3, n, h, w) in [0, 1], which may be overwritten."""
     if look.grey_first:
         some_(planes, drawn.grey, grey_)
@@ -237,18 +247,18 @@ def coloured(planes: Tensor, look: Look, drawn: Drawn) -> Tensor:
     return taken(planes, rows.argsort(), "a") if moving else planes
 
 
-def _rounded(crop: Tensor, look: Look, drawn: Drawn) -> Tensor:
+def _rounded(crop: Tensor, look: Augmentation, drawn: AugmentationParams) -> Tensor:
     """One picture (3, h, w), coloured and back in its dtype."""
     picture = coloured(crop.to(torch.float32, copy=True).mul_(_unit(PICTURE, crop))[:, None], look, drawn)[:, 0]
     return picture.mul_(255).round_().to(torch.uint8) if crop.dtype == torch.uint8 else picture
 
 
-def _affine(sensor: Sensor, device: torch.device) -> tuple[Tensor, Tensor]:
+def _affine(modality: Modality, device: torch.device) -> tuple[Tensor, Tensor]:
     """(x - mean) / std as x * scale + shift, (C or 1, 1, 1, 1)."""
-    mean, std = (torch.tensor(numbers, device=device).view(-1, 1, 1, 1) for numbers in (sensor.mean, sensor.std))
+    mean, std = (torch.tensor(numbers, device=device).view(-1, 1, 1, 1) for numbers in (modality.mean, modality.std))
     return 1 / std, -mean / std
 
 
-def _unit(sensor: Sensor, like: Tensor) -> float:
+def _unit(modality: Modality, like: Tensor) -> float:
     """What makes pictures of 0 to 255 ones of 0 to 1."""
-    return 1 / 255 if like.dtype == torch.uint8 and not sensor.nearest else 1.0
+    return 1 / 255 if like.dtype == torch.uint8 and not modality.nearest else 1.0

@@ -15,18 +15,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyview.core.parallel import room
-from manyview.views.augmentation import Array, Look
+from manyview.core.parallel import scratch
+from manyview.views.augmentation import Array, Augmentation
 
 
-def crop_batch(images: Tensor, look: Look, box: Array, flip: Array, *, unit: float = 1.0) -> Tensor:
+def crop_batch(images: Tensor, look: Augmentation, box: Array, flip: Array, *, unit: float = 1.0) -> Tensor:
     """Planes (C, n, size, size) of pictures (n, C, H, W), times `unit`, float32, in the room "b"."""
     n, channels, height, width = images.shape
     rows, columns = (
         weights(*axis, size=look.size, length=length, device=images.device)
         for axis, length in zip(_axes(look, box, flip), (height, width), strict=True)
     )
-    space = partial(room, device=images.device)
+    space = partial(scratch, device=images.device)
     pixels = space("a", n, height, channels, width).copy_(images.permute(0, 2, 1, 3))
     lower = space("b", n, look.size, channels * width)
     torch.bmm(rows.mul_(unit), pixels.view(n, height, channels * width), out=lower)
@@ -57,7 +57,7 @@ def weights(
     return filtered.mul_(1 / filtered.sum(2, keepdim=True))
 
 
-def crop_one(image: Tensor, look: Look, box: Array, flip: bool, *, nearest: bool = False) -> Tensor:
+def crop_one(image: Tensor, look: Augmentation, box: Array, flip: bool, *, nearest: bool = False) -> Tensor:
     """(C, size, size) of one picture (C, H, W), in its dtype."""
     if look.scale is None:
         view = _middle(image, look, nearest)
@@ -75,14 +75,14 @@ def _resize(image: Tensor, height: int, width: int, nearest: bool) -> Tensor:
     return F.interpolate(image[None], (height, width), mode="bilinear", antialias=True)[0]
 
 
-def _middle(image: Tensor, look: Look, nearest: bool) -> Tensor:
+def _middle(image: Tensor, look: Augmentation, nearest: bool) -> Tensor:
     height, width = _resized(look, *image.shape[1:])
     image = _resize(image, height, width, nearest)
     top, left = round((height - look.size) / 2), round((width - look.size) / 2)
     return image[:, top : top + look.size, left : left + look.size]
 
 
-def _resized(look: Look, height: int, width: int) -> tuple[int, int]:
+def _resized(look: Augmentation, height: int, width: int) -> tuple[int, int]:
     """As torchvision's Resize: the short side becomes `resize`, the long one is cut to whole pixels."""
     short = look.resize or look.size
     if height <= width:
@@ -90,7 +90,7 @@ def _resized(look: Look, height: int, width: int) -> tuple[int, int]:
     return int(short * height / width), short
 
 
-def _axes(look: Look, box: Array, flip: Array) -> Iterator[tuple[Array, Array, Array, Array]]:
+def _axes(look: Augmentation, box: Array, flip: Array) -> Iterator[tuple[Array, Array, Array, Array]]:
     """start, step, low, high of `weights`, for rows and for columns."""
     for axis, turned in enumerate((np.zeros_like(flip), flip)):
         low, extent = box[:, axis].astype(np.float64), box[:, 2 + axis]

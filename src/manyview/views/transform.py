@@ -12,17 +12,17 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from manyview.core.contract import Views
 from manyview.core.rng import key
+from manyview.core.sample import Views
 
 
-class TransformStack:
+class TransformPipeline:
     """Each view is `transform(picture)`, a float tensor (C, h, w); one that gives a list gives all views at once.
 
     The transform gets a Pillow image, as torchvision's data sets give it, or the tensor with `pillow=False`. It draws
     from the generators of torch, numpy and Python, which are seeded from (seed, epoch, id) around it and then restored.
 
-    >>> stack = TransformStack(torchvision.transforms.Compose([...]), views=2)
+    >>> stack = TransformPipeline(torchvision.transforms.Compose([...]), views=2)
     """
 
     def __init__(self, transform: Callable[[Any], Any], views: int = 2, *, pillow: bool = True) -> None:

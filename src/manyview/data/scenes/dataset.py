@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from manyview.core.contract import Sample
-from manyview.core.parallel import cores, each
+from manyview.core.parallel import cores, parallel_map
 from manyview.core.rng import key
+from manyview.core.sample import Sample
 from manyview.data.scenes.captions import captions
 from manyview.data.scenes.description import Description, describe
 from manyview.data.scenes.render import EXACT, PICTURES, render
@@ -89,12 +89,12 @@ class Scenes:
             return {name: view[None][:0] for name, view in self[0].views.items()}
         keys = self._keys[index]
         chunks = keys.split(chunk_length(len(keys), self.size))
-        parts = each(lambda part: render(stage(part), self.size, self._views), chunks)
+        parts = parallel_map(lambda part: render(stage(part), self.size, self._views), chunks)
         return {name: torch.cat([part[name] for part in parts]) for name in self._views}
 
     def captions(self, index: Tensor) -> list[str]:
         """An English sentence about each scene."""
-        parts = each(lambda part: captions(stage(part)), self._keys[index].split(LEAST))
+        parts = parallel_map(lambda part: captions(stage(part)), self._keys[index].split(LEAST))
         return [text for part in parts for text in part]
 
     def describe(self, index: int) -> Description:

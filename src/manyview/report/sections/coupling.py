@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from manyview.diagnose import couplings
-from manyview.embeddings.view_embeddings import Moment
+from manyview.embeddings.view_embeddings import Snapshot
 from manyview.report.distribution import Values, boxes
 from manyview.report.frame import Axis
 from manyview.report.html import Html
@@ -28,7 +28,7 @@ def coupling(seen: Seen, name: str) -> Html:
     return figure(f"Coupling by batch size{name}", drawn, caption, source="DCL, appendix, Proposition 1")
 
 
-def _box(moment: Moment, size: int, temperature: float, colour: int) -> Values:
+def _box(moment: Snapshot, size: int, temperature: float, colour: int) -> Values:
     first, second = moment.looks.vectors[:, 0], moment.looks.vectors[:, 1]
     values = couplings(first, second, [size], temperature=temperature)[size].tolist()
     return Values(f"batch {size}, epoch {moment.epoch}", values, colour, pale=not moment.epoch)

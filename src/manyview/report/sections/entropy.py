@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from manyview.diagnose.entropy import T_NEG
 from manyview.diagnose.validation import PREFIX
-from manyview.embeddings.view_embeddings import Moment
+from manyview.embeddings.view_embeddings import Snapshot
 from manyview.report.chart import Line, Point, lines
 from manyview.report.frame import Axis
 from manyview.report.html import Html
@@ -40,5 +40,5 @@ def entropy(told: Sequence[Told], shown: Sequence[Seen]) -> Html | None:
     return figure(title, drawn, caption, source="CACR, Fig. 3 to 5")
 
 
-def _over(moments: Sequence[Moment], name: str) -> list[Point]:
+def _over(moments: Sequence[Snapshot], name: str) -> list[Point]:
     return [(float(moment.epoch), moment.measures[name]) for moment in moments if name in moment.measures]

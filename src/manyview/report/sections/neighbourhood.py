@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from manyview.diagnose import neighbourhood
-from manyview.embeddings.view_embeddings import Moment
+from manyview.embeddings.view_embeddings import Snapshot
 from manyview.report.html import Html, tag
 from manyview.report.parts import figure
 from manyview.report.run_embeddings import Seen, some
@@ -25,7 +25,7 @@ def around(seen: Seen, name: str) -> Html:
     return figure(f"A query's neighbourhood{name}", drawn, [caption, hint], source="CACR, Fig. 7")
 
 
-def _plane(moment: Moment) -> Html:
+def _plane(moment: Snapshot) -> Html:
     vectors = moment.looks.vectors
     found = neighbourhood(vectors[0, 0], vectors[0, 1:], vectors[1:, 0])
     reach = max(RADIUS, 1.1 * float(found.positives.abs().max()))

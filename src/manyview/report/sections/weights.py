@@ -9,7 +9,7 @@ from torch import Tensor
 
 from manyview.diagnose import Contrasted, contrasted
 from manyview.diagnose.entropy import T_NEG
-from manyview.embeddings.view_embeddings import Looks
+from manyview.embeddings.view_embeddings import ViewEmbeddings
 from manyview.report.html import Html, tag, verbatim
 from manyview.report.images import Sheet, sheet, visible
 from manyview.report.parts import figure, sheet_style, thumbnail
@@ -37,21 +37,21 @@ def weights(seen: Seen, number: int, name: str) -> Html:
     return figure(f"Weights of positives and negatives{name}", drawn, caption, source="CACR, Fig. 6 (Eq. 3 and 4)")
 
 
-def _contrasted(looks: Looks, query: int, t_pos: float, t_neg: float) -> Contrasted:
+def _contrasted(looks: ViewEmbeddings, query: int, t_pos: float, t_neg: float) -> Contrasted:
     """Negatives are the same look at all other images."""
     vectors = looks.vectors
     others = torch.cat([vectors[:query, 0], vectors[query + 1 :, 0]])
     return contrasted(vectors[query, 0], vectors[query, 1:], others, t_pos=t_pos, t_neg=t_neg, most=MOST)
 
 
-def _pictures(looks: Looks, query: int, found: Contrasted) -> list[Tensor]:
+def _pictures(looks: ViewEmbeddings, query: int, found: Contrasted) -> list[Tensor]:
     """The query and its positives as they were seen, then the negatives whole."""
     seen = [visible(looks.picture(query, look)) for look in range(looks.vectors.shape[1])]
     rows = [row + (row >= query) for row in (*found.strongest.tolist(), *found.weakest.tolist())]
     return seen + [_whole(looks, row) for row in rows]
 
 
-def _whole(looks: Looks, row: int) -> Tensor:
+def _whole(looks: ViewEmbeddings, row: int) -> Tensor:
     return visible(looks.data[int(looks.index[row])].views[looks.data.views[0]])
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from manyview.core.contract import Negatives
+from manyview.core.negatives import Negatives
 from manyview.losses import info_nce
 
 KEYS = torch.randn(5, 3)

@@ -1,45 +1,13 @@
-"""The words every part of manyview shares: a query, its positives, its negatives; a sample and a batch of them.
-
-With `draws.py`, `cores.py` and `whole.py`, this is all that everybody may import. It knows no loss and no queue.
-"""
+"""The contract between losses and everything else: a query, its positives, and the negatives it is pushed away from."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-
-
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """One thing as the data set has it: raw views by name.
-
-    id     what it is, the same for ever and in every selection of the data
-    index  where it is: its row in this data set, 0 to n - 1
-    views  (C, H, W) each: uint8 for pictures, float32 in its own unit for sensors; one that is missing is not there
-    label  -1 where there is none
-    """
-
-    id: int
-    index: int
-    views: dict[str, Tensor]
-    label: int = -1
-
-
-Views = dict[str, list[Tensor]]
-"""Per raw view its looks, each (N, C, size, size): {"image": [look 1, look 2]}."""
-
-Gather = Callable[[Tensor], Tensor]
-"""Joins the rows of all processes, with gradient; `alone` in one process."""
-
-
-def alone(rows: Tensor) -> Tensor:
-    """The gather of a single process: the rows themselves."""
-    return rows
 
 
 @dataclass(frozen=True, eq=False)

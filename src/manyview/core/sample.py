@@ -1,0 +1,27 @@
+"""A sample as the data set has it, and the views that are made of a batch of samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """One thing as the data set has it: raw views by name.
+
+    id     what it is, the same for ever and in every selection of the data
+    index  where it is: its row in this data set, 0 to n - 1
+    views  (C, H, W) each: uint8 for pictures, float32 in its own unit for sensors; one that is missing is not there
+    label  -1 where there is none
+    """
+
+    id: int
+    index: int
+    views: dict[str, Tensor]
+    label: int = -1
+
+
+Views = dict[str, list[Tensor]]
+"""Per raw view its looks, each (N, C, size, size): {"image": [look 1, look 2]}."""
