@@ -60,7 +60,7 @@ class Ours(Contender):
     def __init__(self, data: Dataset, *, bf16: bool = False, **settings: Any) -> None:
         super().__init__()
         config = resolve({}, {"data.name": "scenes", **flat(settings)})
-        config = build.settled(config, build.Images(data, None, 3, config.views["size"] or 32, (0, 0), data.views))
+        config = build.settled(config, build.Images(data, None, 3, config.views["size"] or 32, (0, 0), data.modalities))
         self.config: Config = config
         self.bf16 = bf16
         self.method = build.method(config, 3)

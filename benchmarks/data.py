@@ -66,7 +66,7 @@ class All(Twice):
 class Tensors:
     """Pictures in memory as manyview's data set."""
 
-    labels, classes, views = None, (), ("image",)
+    labels, classes, modalities = None, (), ("image",)
 
     def __init__(self, images: Tensor) -> None:
         self.images, self.ids = images, torch.arange(len(images))

@@ -59,7 +59,7 @@ def main() -> None:
 def contenders(train: Dataset, recipe: str, encoder: str, seed: int) -> dict[str, Contender]:
     from lightly.loss import DCLLoss, NTXentLoss
 
-    images = torch.stack([train[row].views["image"] for row in range(len(train))])
+    images = torch.stack([train[row].modalities["image"] for row in range(len(train))])
     kept = (*SECTIONS, "batch_size", "epochs")
     settings = {key: value for key, value in recipes.read(recipe).settings.items() if key.partition(".")[0] in kept}
     settings |= {"encoder.name": encoder, "seed": seed}

@@ -71,7 +71,7 @@ Steps = list[dict[str, Tensor]]
 class Noise:
     """Pictures of noise, all different."""
 
-    views, classes, labels = ("image",), (), None
+    modalities, classes, labels = ("image",), (), None
     ids = torch.arange(60) * 7 + 3
 
     def __len__(self) -> int:

@@ -20,7 +20,7 @@ from tests.data.awful import picture
 class Memory:
     """n samples of k classes in turn, each of its own colour."""
 
-    views = ("image",)
+    modalities = ("image",)
 
     def __init__(self, count: int, classes: int, labelled: bool = True) -> None:
         self._ids = torch.arange(count) * 7 + 3
@@ -52,7 +52,7 @@ class Memory:
 
 class BatchedMemory(Memory):
     def batch(self, index: Tensor) -> dict[str, Tensor]:
-        return {"image": torch.stack([self[int(i)].views["image"] for i in index])}
+        return {"image": torch.stack([self[int(i)].modalities["image"] for i in index])}
 
 
 def trust_checksums(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,7 +60,7 @@ def test_scenes_are_made_to_measure() -> None:
     pytest.importorskip("manyview.data.scenes.dataset")
     scenes = open_data("scenes", count=3, size=16, seed=1)
     assert len(scenes) == 3
-    assert next(iter(scenes[0].views.values())).shape[1:] == (16, 16)
+    assert next(iter(scenes[0].modalities.values())).shape[1:] == (16, 16)
 
 
 def test_what_is_neither_is_told_with_the_nearest_name(tmp_path: Path) -> None:

@@ -24,11 +24,11 @@ def fill(root: Path, *names: str) -> Path:
 def test_a_folder_is_a_dataset(tmp_path: Path) -> None:
     folder = Folder(fill(tmp_path, "b.png", "a.jpg"))
     assert isinstance(folder, Dataset)
-    assert folder.views == ("image",)
+    assert folder.modalities == ("image",)
     assert [folder.name(i) for i in range(2)] == ["a.jpg", "b.png"]
     sample = folder[1]
     assert (sample.id, sample.index, sample.label) == (id_of("b.png"), 1, -1)
-    assert tuple(sample.views["image"].shape) == (3, 4, 5)
+    assert tuple(sample.modalities["image"].shape) == (3, 4, 5)
     assert folder.ids.tolist() == [id_of("a.jpg"), id_of("b.png")]
     assert folder[-1].index == 1
     with pytest.raises(IndexError):
@@ -41,7 +41,7 @@ def test_every_awful_file_is_read_or_says_why_not(tmp_path: Path) -> None:
     for index in range(len(folder)):
         relative = os.path.relpath(folder.path(index), tmp_path)
         try:
-            outcomes[relative] = tuple(folder[index].views["image"].shape)
+            outcomes[relative] = tuple(folder[index].modalities["image"].shape)
         except Unreadable as error:
             outcomes[relative] = str(error)
     outcomes.pop(STRAY, None)
@@ -157,4 +157,4 @@ def test_a_file_that_vanishes_is_unreadable(tmp_path: Path) -> None:
 def test_workers_can_take_it_along(tmp_path: Path) -> None:
     folder = Folder(fill(tmp_path, "cat/1.png", "dog/1.png"))
     copy = pickle.loads(pickle.dumps(folder))
-    assert torch.equal(copy[1].views["image"], folder[1].views["image"])
+    assert torch.equal(copy[1].modalities["image"], folder[1].modalities["image"])

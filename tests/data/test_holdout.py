@@ -155,11 +155,11 @@ def test_some_are_chosen_by_their_ids_and_are_labelled() -> None:
 
 
 class TwoViews(BatchedMemory):
-    views = ("image", "depth")  # type: ignore[assignment]
+    modalities = ("image", "depth")  # type: ignore[assignment]
 
     def __getitem__(self, index: int) -> Sample:
         sample = super().__getitem__(index)
-        sample.views["depth"] = torch.full((1, 2, 2), float(index))
+        sample.modalities["depth"] = torch.full((1, 2, 2), float(index))
         return sample
 
     def batch(self, index: Tensor) -> dict[str, Tensor]:
@@ -171,8 +171,8 @@ def test_one_view_of_several_is_a_data_set_of_it_alone() -> None:
     part = only_view(whole, "depth")
     assert isinstance(part, Dataset)
     assert isinstance(part, Batched)
-    assert part.views == ("depth",)
-    assert list(part[3].views) == ["depth"]
+    assert part.modalities == ("depth",)
+    assert list(part[3].modalities) == ["depth"]
     assert list(part.batch(torch.tensor([4, 2]))) == ["depth"]
     assert (part[3].id, part[3].index, part.name(3), len(part)) == (whole[3].id, 3, whole.name(3), 6)
     assert torch.equal(part.ids, whole.ids)
@@ -194,7 +194,7 @@ def test_samples_that_lack_the_view_are_left_out(tmp_path: Path) -> None:
     paired = Paired(tmp_path)
     found = only_view(paired, "thermal")
     assert [found.name(i) for i in range(len(found))] == ["b", "c", "d"]
-    assert [list(found[i].views) for i in range(3)] == [["thermal"]] * 3
+    assert [list(found[i].modalities) for i in range(3)] == [["thermal"]] * 3
     assert [found[i].index for i in range(3)] == [0, 1, 2]
     fewer = only_view(subset(paired, [0, 3]), "rgb")
     assert [fewer.name(i) for i in range(len(fewer))] == ["a"]

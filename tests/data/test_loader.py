@@ -30,7 +30,7 @@ class Pictures:
     """Random pictures, some of them unreadable; counts how often each is decoded, over all processes, in files."""
 
     classes: tuple[str, ...] = ()
-    views: tuple[str, ...] = ("image",)
+    modalities: tuple[str, ...] = ("image",)
 
     def __init__(self, n: int = 50, *, sizes: tuple[int, ...] = (20,), broken: tuple[int, ...] = ()) -> None:
         self.ids = torch.arange(n) * 3 + 1000
@@ -58,12 +58,12 @@ class Pictures:
 class Paired(Pictures):
     """Every third sample lacks its depth."""
 
-    views: tuple[str, ...] = ("image", "depth")
+    modalities: tuple[str, ...] = ("image", "depth")
 
     def __getitem__(self, index: int) -> Sample:
         sample = super().__getitem__(index)
         depth = {} if index % 3 == 0 else {"depth": torch.full((1, 20, 20), float(index))}
-        return Sample(sample.id, index, {**sample.views, **depth}, sample.label)
+        return Sample(sample.id, index, {**sample.modalities, **depth}, sample.label)
 
 
 def seen(loader: Loader, epoch: int = 1, start: int = 0) -> list[tuple[Tensor, Mapping[str, list[Tensor]]]]:
@@ -240,12 +240,12 @@ def test_a_missing_view_is_zero_and_said_to_be_missing(memory: int | None) -> No
 @pytest.mark.parametrize("memory", [0, None])
 def test_a_view_that_no_sample_of_a_batch_has_is_there_all_the_same(memory: int | None) -> None:
     class Rare(Pictures):
-        views: tuple[str, ...] = ("image", "depth")
+        modalities: tuple[str, ...] = ("image", "depth")
 
         def __getitem__(self, index: int) -> Sample:
             sample = super().__getitem__(index)
             depth = {"depth": torch.ones(1, 20, 20)} if index == 23 else {}
-            return Sample(sample.id, index, {**depth, **sample.views}, sample.label)
+            return Sample(sample.id, index, {**depth, **sample.modalities}, sample.label)
 
     for batch in Loader(Rare(), STACK, 10, workers=0, memory=memory).epoch(0):
         assert list(batch.views()) == ["image", "depth"]

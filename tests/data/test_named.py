@@ -55,7 +55,7 @@ def test_a_set_opens_from_its_files(tmp_path: Path, name: str) -> None:
     make(tmp_path)
     data = open_named(name, root=tmp_path)
     assert isinstance(data, Dataset)
-    assert data.views == ("image",)
+    assert data.modalities == ("image",)
     assert len(data.classes) == classes
     assert data.labels is not None
     assert data.labels.tolist() == labels
@@ -64,8 +64,8 @@ def test_a_set_opens_from_its_files(tmp_path: Path, name: str) -> None:
         pytest.importorskip("scipy")  # torchvision asks for it with every image
     sample = data[1]
     assert (sample.id, sample.index, sample.label) == (int(data.ids[1]), 1, labels[1])
-    assert sample.views["image"].dtype == torch.uint8
-    assert sample.views["image"].shape[0] == 3
+    assert sample.modalities["image"].dtype == torch.uint8
+    assert sample.modalities["image"].shape[0] == 3
 
 
 @pytest.mark.parametrize("name", ON_DISK)
@@ -121,19 +121,19 @@ def test_an_array_set_gives_batches_equal_to_its_samples(tmp_path: Path) -> None
         data = open_named(name, root=tmp_path)
         assert isinstance(data, Batched)
         batch = data.batch(torch.tensor([1, 0]))["image"]
-        assert torch.equal(batch, torch.stack([data[1].views["image"], data[0].views["image"]]))
+        assert torch.equal(batch, torch.stack([data[1].modalities["image"], data[0].modalities["image"]]))
 
 
 def test_pixels_come_from_the_right_place(tmp_path: Path) -> None:
     fakes.cifar10(tmp_path)
-    assert fakes.colour_of(open_named("cifar10", root=tmp_path)[5].views["image"]) == [21, 22, 23]
-    assert fakes.colour_of(open_named("cifar10", root=tmp_path, split="test")[1].views["image"]) == [51, 52, 53]
+    assert fakes.colour_of(open_named("cifar10", root=tmp_path)[5].modalities["image"]) == [21, 22, 23]
+    assert fakes.colour_of(open_named("cifar10", root=tmp_path, split="test")[1].modalities["image"]) == [51, 52, 53]
     fakes.stl10(tmp_path)
-    image = open_named("stl10", root=tmp_path)[0].views["image"]
+    image = open_named("stl10", root=tmp_path)[0].modalities["image"]
     assert image[:, 50, 5].tolist() == [200, 0, 0]
     assert image[:, 5, 50].tolist() == [0, 0, 0]
     fakes.mnist(tmp_path)
-    digit = open_named("mnist", root=tmp_path)[0].views["image"]
+    digit = open_named("mnist", root=tmp_path)[0].modalities["image"]
     assert digit[:, 1, 2].tolist() == [30, 30, 30]
 
 
@@ -163,7 +163,7 @@ def test_idx_files_load_as_they_are_published(tmp_path: Path, packed: bool, home
             file.unlink()
     data = open_named("fashion-mnist", root=tmp_path, split="test")
     assert data.classes[9] == "Ankle boot"
-    assert data[0].views["image"][:, 1, 2].tolist() == [31, 31, 31]
+    assert data[0].modalities["image"][:, 1, 2].tolist() == [31, 31, 31]
 
 
 def test_svhn_is_turned_so_that_images_lie_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_svhn_is_turned_so_that_images_lie_apart(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(datasets, "SVHN", Fake)
     data = open_named("svhn", root=tmp_path)
     assert data.classes == tuple("0123456789")
-    assert torch.equal(data[2].views["image"], torch.from_numpy(Fake("", "train").data[2].copy()))
+    assert torch.equal(data[2].modalities["image"], torch.from_numpy(Fake("", "train").data[2].copy()))
     assert isinstance(data, Batched)
     assert data.batch(torch.tensor([0]))["image"].is_contiguous()
 
@@ -197,7 +197,7 @@ def test_sets_that_need_scipy_open_in_form(
     data = open_named(name, root=tmp_path)
     assert data.labels is not None
     assert data.labels.tolist() == [0, 1]
-    assert tuple(data[1].views["image"].shape) == (3, 4, 5)
+    assert tuple(data[1].modalities["image"].shape) == (3, 4, 5)
 
 
 def test_pcam_reads_labels_from_its_file_of_targets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -267,7 +267,7 @@ def test_imagenet100_is_a_part_of_imagenet_with_its_ids(tmp_path: Path) -> None:
     assert part.labels is not None
     assert part.labels.tolist() == list(range(100))
     assert part.name(0) == "imagenet/train/1"
-    assert torch.equal(part[0].views["image"], whole[1].views["image"])
+    assert torch.equal(part[0].modalities["image"], whole[1].modalities["image"])
     for other in ("n00000001", "n99999999"):
         shutil.rmtree(tmp_path / "train" / other)
     assert open_named("imagenet100", root=tmp_path).ids.tolist() == part.ids.tolist()
@@ -316,7 +316,7 @@ def test_workers_can_take_it_along(tmp_path: Path) -> None:
     fakes.cifar10(tmp_path)
     data = open_named("cifar10", root=tmp_path)
     copy: Named = pickle.loads(pickle.dumps(data))
-    assert torch.equal(copy[3].views["image"], data[3].views["image"])
+    assert torch.equal(copy[3].modalities["image"], data[3].modalities["image"])
 
 
 def test_only_array_sets_are_kept_in_memory(tmp_path: Path) -> None:

@@ -41,11 +41,11 @@ def rooms(tmp_path: Path) -> Path:
 def test_views_are_matched_by_name_without_extension(rooms: Path) -> None:
     data = Paired(rooms)
     assert isinstance(data, Dataset)
-    assert data.views == ("rgb", "depth", "flow", "thermal")
+    assert data.modalities == ("rgb", "depth", "flow", "thermal")
     assert data.counts == {"rgb": 2, "depth": 3, "flow": 1, "thermal": 2}
     assert [data.name(i) for i in range(3)] == ["a", "b", "c"]
     assert data.ids.tolist() == [id_of(name) for name in "abc"]
-    assert [list(data[i].views) for i in range(3)] == [
+    assert [list(data[i].modalities) for i in range(3)] == [
         ["rgb", "depth", "flow", "thermal"],
         ["rgb", "depth", "thermal"],
         ["depth"],
@@ -53,7 +53,7 @@ def test_views_are_matched_by_name_without_extension(rooms: Path) -> None:
 
 
 def test_each_view_keeps_its_own_unit(rooms: Path) -> None:
-    views = Paired(rooms)[0].views
+    views = Paired(rooms)[0].modalities
     assert {view: (tensor.dtype, tuple(tensor.shape)) for view, tensor in views.items()} == {
         "rgb": (torch.uint8, (3, 4, 5)),
         "depth": (torch.float32, (1, 4, 5)),
@@ -70,8 +70,8 @@ def test_complete_only_leaves_out_what_lacks_a_view(rooms: Path) -> None:
 
 
 def test_the_first_view_given_is_the_reference(rooms: Path) -> None:
-    assert Paired({"d": rooms / "depth", "c": rooms / "rgb"}).views == ("d", "c")
-    assert Paired(rooms, views=("thermal", "rgb")).views == ("thermal", "rgb")
+    assert Paired({"d": rooms / "depth", "c": rooms / "rgb"}).modalities == ("d", "c")
+    assert Paired(rooms, views=("thermal", "rgb")).modalities == ("thermal", "rgb")
 
 
 def test_an_id_is_the_same_without_one_of_the_views(rooms: Path) -> None:
@@ -161,7 +161,7 @@ def test_only_a_known_reference_view_makes_a_root_look_paired(rooms: Path, tmp_p
 
 def test_grey_among_rgb_becomes_rgb(rooms: Path) -> None:
     Image.new("L", (5, 4), 9).save(rooms / "rgb" / "b.jpg")
-    view = Paired(rooms)[1].views["rgb"]
+    view = Paired(rooms)[1].modalities["rgb"]
     assert (tuple(view.shape), view.dtype, view.unique().tolist()) == ((3, 4, 5), torch.uint8, [9])
 
 

@@ -18,11 +18,11 @@ def test_ids_and_labels_stay_and_the_index_is_dense() -> None:
     assert part.labels is not None
     assert part.labels.tolist() == [1, 2]
     assert part.classes == whole.classes
-    assert part.views == whole.views
+    assert part.modalities == whole.modalities
     assert part.name(0) == "number 7"
     assert (part[0].id, part[0].index, part[0].label) == (whole[7].id, 0, 1)
     assert part[1].index == part[-1].index == 1
-    assert torch.equal(part[-1].views["image"], whole[2].views["image"])
+    assert torch.equal(part[-1].modalities["image"], whole[2].modalities["image"])
     with pytest.raises(IndexError):
         part[2]
 

@@ -35,19 +35,19 @@ class Sensors(MapDataset[dict[str, object]]):
 def test_pictures_with_labels_become_samples() -> None:
     own = TorchDataset(Pictures())
     assert isinstance(own, Dataset)
-    assert own.views == ("image",)
+    assert own.modalities == ("image",)
     assert own.classes == ("cat", "dog")
     sample = own[2]
     assert (sample.id, sample.index, sample.label) == (2, 2, 1)
-    assert sample.views["image"].shape == (3, 5, 7)
-    assert (sample.views["image"] == 20).all()
+    assert sample.modalities["image"].shape == (3, 5, 7)
+    assert (sample.modalities["image"] == 20).all()
 
 
 def test_a_dict_gives_named_views_and_may_lack_some() -> None:
     own = TorchDataset(Sensors())
-    assert own[0].views["rgb"].dtype == torch.uint8
-    assert own[0].views["depth"].dtype == torch.float32
-    assert set(own[1].views) == {"rgb"}
+    assert own[0].modalities["rgb"].dtype == torch.uint8
+    assert own[0].modalities["depth"].dtype == torch.float32
+    assert set(own[1].modalities) == {"rgb"}
     assert own.labels is None
 
 
@@ -55,7 +55,7 @@ def test_tensors_and_own_ids_are_taken() -> None:
     images = torch.randint(256, (4, 3, 6, 6), dtype=torch.uint8)
     own = TorchDataset(TensorDataset(images), ids=torch.tensor([9, 8, 7, 6]))
     assert own[1].id == 8
-    assert torch.equal(own[1].views["image"], images[1])
+    assert torch.equal(own[1].modalities["image"], images[1])
 
 
 def test_what_the_data_set_cannot_give_is_unreadable() -> None:
@@ -66,7 +66,7 @@ def test_what_the_data_set_cannot_give_is_unreadable() -> None:
             return super().__getitem__(index)
 
     own = TorchDataset(Broken())
-    assert own.views == ("image",)
+    assert own.modalities == ("image",)
     with pytest.raises(Unreadable, match="truncated"):
         own[0]
 
@@ -76,7 +76,7 @@ def test_a_deep_picture_of_a_sensor_keeps_its_unit() -> None:
         def __getitem__(self, index: int) -> dict[str, object]:
             return {"rgb": Image.new("RGB", (4, 4)), "depth": Image.new("I;16", (4, 4), 5000)}
 
-    assert (TorchDataset(Deep())[0].views["depth"] == 5000).all()
+    assert (TorchDataset(Deep())[0].modalities["depth"] == 5000).all()
 
 
 def test_labels_of_a_subset_and_of_tensors_are_found() -> None:

@@ -162,7 +162,7 @@ def test_generated_scenes_are_pictured_from_their_data_set(encoder: Encoder, tmp
     scenes = Scenes(8)
     found = embed(encoder, scenes, tmp_path / "e.npz", workers=0, device="cpu")
     found = replace(found, about=replace(found.about, data="scenes"))
-    query = scenes[5].views["image"]
+    query = scenes[5].modalities["image"]
     near = search(encoder, query, found, top=1)
     sheet = np.array(picture(query, near, found))
     assert near[0].name == scenes.name(5)

@@ -69,7 +69,7 @@ def test_ids_labels_and_rows_belong_to_the_vectors(run: Run, seen: ViewEmbedding
 def test_a_vector_is_what_the_query_tower_says_of_the_look_in_eval_mode(run: Run, seen: ViewEmbeddings) -> None:
     method = looks.method_of(run)
     sample = seen.data[int(seen.index[2])]
-    raw = {name: view[None] for name, view in sample.views.items()}
+    raw = {name: view[None] for name, view in sample.modalities.items()}
     made = seen.stack(raw, torch.tensor([sample.id]), seed=seen.seed)["image"][3]
     torch.testing.assert_close(method.towers.queries(made)[0], seen.vectors[2, 3], atol=1e-5, rtol=1e-4)
 
@@ -163,7 +163,7 @@ def test_measures_of_a_moment_are_validations_of_full_batches(run: Run) -> None:
     method, held = looks.method_of(run), moment.looks
     assert len(held.ids) == 5
     samples = [held.data[int(row)] for row in held.index[:4]]
-    raw = {"image": torch.stack([sample.views["image"] for sample in samples])}
+    raw = {"image": torch.stack([sample.modalities["image"] for sample in samples])}
     stack = build.stack(run.config, method.looks)
     expected = validation(method, stack(raw, held.ids[:4])["image"], held.ids[:4])
     assert {f"validation_{name}" for name in moment.measures} == set(expected)
@@ -204,7 +204,7 @@ def test_any_encoder_is_looked_at_without_a_head() -> None:
     assert seen.vectors.shape == (9, 3, encoder.dim)
     assert encoder.training  # as it was
     assert seen.stack.picture == subject.picture
-    raw = {name: view[None] for name, view in seen.data[int(seen.index[4])].views.items()}
+    raw = {name: view[None] for name, view in seen.data[int(seen.index[4])].modalities.items()}
     made = seen.stack(raw, seen.ids[4:5], seed=0)["image"][1]
     expected = F.normalize(encoder.eval()(made), dim=1)[0]
     torch.testing.assert_close(seen.vectors[4, 1], expected, atol=1e-5, rtol=1e-4)
@@ -236,7 +236,7 @@ class Holed:
     def __init__(self) -> None:
         self.scenes: Dataset = Scenes(12, size=16)
         self.ids, self.labels = self.scenes.ids, self.scenes.labels
-        self.classes, self.views = self.scenes.classes, self.scenes.views
+        self.classes, self.modalities = self.scenes.classes, self.scenes.modalities
 
     def __len__(self) -> int:
         return len(self.scenes)

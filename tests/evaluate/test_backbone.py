@@ -121,7 +121,7 @@ class Torn(Dataset[Any]):
     def __getitem__(self, row: int) -> Tensor:
         if row == 3:
             raise OSError("torn")
-        return self.whole[row].views["image"]
+        return self.whole[row].modalities["image"]
 
 
 def test_an_image_that_cannot_be_read_is_not_replaced_by_another_in_the_test() -> None:

@@ -92,7 +92,7 @@ def test_pictures_of_one_size_are_read_once(run: Run) -> None:
     kept = pictures(data, 10).dataset
     assert isinstance(kept, Kept)
     sample = kept[3]
-    assert torch.equal(sample.views["image"], kept.batch(torch.tensor([3]))["image"][0])
+    assert torch.equal(sample.modalities["image"], kept.batch(torch.tensor([3]))["image"][0])
     assert sample.label == int(kept.labels[3])  # type: ignore[index]
     assert kept.name(3) == kept.dataset.name(3)
 

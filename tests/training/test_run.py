@@ -44,7 +44,7 @@ def test_its_preprocessing_gives_what_the_training_time_knn_sees(run: Run) -> No
     batch = next(loader.epoch(0))
     preprocess = load(run).preprocess
     assert preprocess is not None
-    made = torch.cat([preprocess(dataset[int(row)].views["image"]) for row in batch.index])
+    made = torch.cat([preprocess(dataset[int(row)].modalities["image"]) for row in batch.index])
     assert torch.equal(made, batch.views()["image"][0])
     files = torch.cat([preprocess(noise() / dataset.name(int(row))) for row in batch.index])
     assert torch.equal(files, made)

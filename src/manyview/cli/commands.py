@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from manyview.config.config import SECTIONS, Config, read_flags, resolve, schema, to_yaml
 from manyview.config.settings import REQUIRED, Flat, Key, choices, spoken, yes
+from manyview.core.errors import UserError
 from manyview.diagnose.health import AGAIN
 from manyview.training.checkpoint import DiskFull
 from manyview.training.launch import configured, resumed, start
@@ -38,7 +39,7 @@ class Parser(argparse.ArgumentParser):
     """Whose complaint is one line, like any other."""
 
     def error(self, message: str) -> NoReturn:
-        raise ValueError(message)
+        raise UserError(None, message)
 
 
 def pretrain(arguments: list[str]) -> int:
@@ -48,14 +49,14 @@ def pretrain(arguments: list[str]) -> int:
     ours = {name: given.pop(name) for name in OURS if name in given}
     for key in ("recipe", "resume"):
         if ours.get(key) is True:
-            raise ValueError(f"{key}: expected a value, got none; write --{key} VALUE")
+            raise UserError(None, f"{key}: expected a value, got none; write --{key} VALUE")
     if "help" in ours:
         print(f"{PRETRAIN}{_settings(_chosen(ours.get('recipe'), given))}\n\n{_meanings()}")
         return 0
     if "resume" in ours:
         for key in ("recipe", "smoke"):
             if key in ours:
-                raise ValueError(f"{key}: cannot be given with --resume: a run that was begun has its settings")
+                raise UserError(None, f"{key}: cannot be given with --resume: a run that was begun has its settings")
         config = resumed(Path(ours["resume"]), given)
     else:
         config = configured(ours.get("recipe"), given, smoke=yes("smoke", ours.get("smoke", False)))
@@ -111,7 +112,7 @@ def listed(arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     found = {name: text for name, text in LISTS[given.what]().items() if given.text.lower() in name.lower()}
     if not found:
-        raise ValueError(f"list {given.what}: no name has {given.text!r} in it")
+        raise UserError(None, f"list {given.what}: no name has {given.text!r} in it")
     width = min(32, max(len(name) for name in found))
     print("\n".join(f"{name:<{width}}  {text}".rstrip() for name, text in found.items()))
     return 0

@@ -10,6 +10,7 @@ from manyview.comparison.outcome import OUTCOME
 from manyview.comparison.scheduler import Stopped
 from manyview.config.config import read_flags
 from manyview.config.settings import Flat, spoken, yes
+from manyview.core.errors import UserError
 
 HELP = """usage: manyview compare --data PATH|NAME --methods A,B,... [--epochs N | --minutes T] [--seeds N]
 
@@ -46,7 +47,7 @@ def command(arguments: list[str]) -> int:
     _check_values({**ours, **given})
     for key in ("methods", "data.name"):
         if key not in {**ours, **given}:
-            raise ValueError(f"{key.partition('.')[0]}: is needed; `manyview compare --help` tells more")
+            raise UserError(None, f"{key.partition('.')[0]}: is needed; `manyview compare --help` tells more")
     try:
         found = compare(given.pop("data.name"), **_read(ours), **given)
     except Stopped as stopped:
@@ -66,7 +67,7 @@ def _check_values(given: Flat) -> None:
     """That no flag that wants a value is without."""
     for key, value in VALUES.items():
         if key in given and (given[key] is True or not str(given[key]).strip(" ,")):
-            raise ValueError(f"{spoken(key)}: expected a value, got none; write --{spoken(key)} {value}")
+            raise UserError(None, f"{spoken(key)}: expected a value, got none; write --{spoken(key)} {value}")
 
 
 def _read(ours: Flat) -> dict[str, Any]:
@@ -92,4 +93,4 @@ def _number(key: str, text: Any, kind: type[int] | type[float]) -> Any:
     try:
         return kind(text)
     except ValueError:
-        raise ValueError(f"{key}: expected a number, got {text!r}") from None
+        raise UserError(None, f"{key}: expected a number, got {text!r}") from None

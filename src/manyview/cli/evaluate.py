@@ -12,6 +12,7 @@ from typing import Any
 
 from manyview.cli.commands import Parser, shown
 from manyview.config.config import read_flags
+from manyview.core.errors import UserError
 from manyview.embeddings.model_source import run_of
 from manyview.evaluate.protocols import PROTOCOLS, SUPERVISED, USUAL, evaluate, known, protocol, schema
 from manyview.evaluate.results import FILE, Result
@@ -27,7 +28,7 @@ def command(arguments: list[str]) -> int:
     plain, dotted = _divided(arguments)
     given = _parser().parse_args(plain)
     if given.what is None:
-        raise ValueError("give a run's folder, or an encoder such as timm/resnet18; --help tells more")
+        raise UserError(None, "give a run's folder, or an encoder such as timm/resnet18; --help tells more")
     protocols = known(given.protocols.split(","))
     settings, options = _settings(dotted, [*protocols, *([SUPERVISED] if given.supervised else [])])
     with warnings.catch_warnings():
@@ -165,17 +166,17 @@ def _settings(dotted: dict[str, Any], protocols: list[str]) -> tuple[dict[str, d
             found.setdefault(names[section], {})[setting] = value
         else:
             asked = f"--protocols {','.join(protocols)}"
-            raise ValueError(f"--{key}: there is no protocol {section!r} in {asked}, whose setting it could be")
+            raise UserError(None, f"--{key}: there is no protocol {section!r} in {asked}, whose setting it could be")
     return found, options
 
 
 def _data(given: argparse.Namespace, options: dict[str, Any]) -> list[Any]:
     """What to judge on, with options: those of the run's own, or as they were typed."""
     if given.on and given.data:
-        raise ValueError("--on: is instead of --data; give one of them")
+        raise UserError(None, "--on: is instead of --data; give one of them")
     names = given.on.split(",") if given.on else [given.data] if given.data else []
     if not names and options:
-        raise ValueError(f"--data.{next(iter(options))}: give --data too")
+        raise UserError(None, f"--data.{next(iter(options))}: give --data too")
     if not names:
         return [None]
     return [{"name": name, **_typed_options(name, options)} for name in names]
@@ -188,7 +189,7 @@ def _typed_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
     keys, given = data_keys(name), {f"data.{key}": value for key, value in options.items()}
     for key in given:
         if key not in keys:
-            raise ValueError(unknown(key, keys))
+            raise UserError(None, unknown(key, keys))
     values = typed(keys, {}, given)
     return {key: values[f"data.{key}"] for key in options}
 

@@ -21,6 +21,7 @@ from manyview.comparison.speed import equal_time
 from manyview.config.config import Config, differences, flat, to_yaml
 from manyview.config.settings import Flat
 from manyview.core.atomic import atomic_write
+from manyview.core.errors import UserError
 from manyview.evaluate.protocols import evaluate, known
 from manyview.evaluate.task import fingerprint
 from manyview.features.feature_cache import FeatureCache
@@ -86,7 +87,7 @@ def compare(
     failed = race(runs, jobs, say)
     done = [entry for entry in runs if entry not in failed]
     if not done:
-        raise ValueError(f"{folder}: every run has failed, as it says above")
+        raise UserError(None, f"{folder}: every run has failed, as it says above")
     scores = {entry.folder: _judged(entry, protocols, say) for entry in done}
     asked = min(len(images.test or ()), done[0].config.knn_queries)
     left_out = [entry.name for entry in failed]
@@ -98,20 +99,20 @@ def compare(
 
 def _check(given: Flat, jobs: int, minutes: float | None) -> None:
     if jobs < 1:
-        raise ValueError(f"jobs: expected 1 or more, got {jobs}")
+        raise UserError("jobs", f"expected 1 or more, got {jobs}")
     if minutes is not None and not 0 < minutes < math.inf:
-        raise ValueError(f"minutes: expected a time above 0, got {minutes}")
+        raise UserError("minutes", f"expected a time above 0, got {minutes}")
     if minutes is not None and "epochs" in given:
-        raise ValueError(f"minutes: {minutes:g} and epochs {given['epochs']} are both given; give one of them")
+        raise UserError("minutes", f"{minutes:g} and epochs {given['epochs']} are both given; give one of them")
     if minutes is not None and jobs > 1:
-        raise ValueError(
-            f"jobs: {jobs} runs at a time take each other's time, so their minutes are not the same; give 1"
+        raise UserError(
+            "jobs", f"{jobs} runs at a time take each other's time, so their minutes are not the same; give 1"
         )
 
 
 def _check_labels(config: Config, images: build.Images) -> None:
     if images.test is None or not config.knn_every:
-        raise ValueError(f"data: {config.data['name']} has no labels, or no kNN, so nothing says which is better")
+        raise UserError("data", f"{config.data['name']} has no labels, or no kNN, so nothing says which is better")
 
 
 def _check_possible(entry: Entry, images: build.Images) -> None:
@@ -119,7 +120,7 @@ def _check_possible(entry: Entry, images: build.Images) -> None:
     build.check(entry.config)
     if entry.config.batch_size > len(images.train):
         given = f"{entry.config.batch_size} images a step of {entry.method} are more than the {len(images.train):,}"
-        raise ValueError(f"batch_size: {given} there are to learn from; give a smaller --batch-size")
+        raise UserError("batch_size", f"{given} there are to learn from; give a smaller --batch-size")
     with suppress(RuntimeError), torch.device("meta"):  # which some networks cannot be built on
         build.encoder(entry.config, images.channels, begun=True)
 
@@ -150,7 +151,7 @@ def _begun(folder: Path, images: build.Images) -> dict[str, Any]:
     path = folder / PLAN
     plan: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"images": mark}
     if plan["images"] != mark:
-        raise ValueError(f"out: {folder} holds a comparison on other images; give another --out")
+        raise UserError("out", f"{folder} holds a comparison on other images; give another --out")
     return plan
 
 
@@ -159,7 +160,7 @@ def _check_begun(entry: Entry, images: build.Images) -> None:
     if (entry.folder / CONFIG).is_file():
         changed = differences(Run(entry.folder).config, build.settled(entry.config, images))
         if changed:
-            raise ValueError(f"out: {entry.folder} holds a run with other settings ({changed[0]}); give another --out")
+            raise UserError("out", f"{entry.folder} holds a run with other settings ({changed[0]}); give another --out")
 
 
 def _timed(
@@ -167,7 +168,7 @@ def _timed(
 ) -> dict[str, float]:
     """Epochs by method that take so many minutes, as measured when the comparison was begun."""
     if plan.setdefault("minutes", minutes) != minutes:
-        raise ValueError(f"minutes: {folder} was begun with {plan['minutes']:g}; give that, or another --out")
+        raise UserError("minutes", f"{folder} was begun with {plan['minutes']:g}; give that, or another --out")
     measured: dict[str, dict[str, Any]] = plan.setdefault("epochs", {})
     marks = {entry.method: _mark(entry.config) for entry in runs}
     new = [

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from manyview.comparison.plan import Entry, Unlike, looks, name_of, spelt
+from manyview.core.errors import UserError
 from manyview.training.run import Run
 
 OUTCOME = "comparison.json"
@@ -158,7 +159,9 @@ def read(folder: Path) -> Outcome:
         unlike = found.get("unlike", {})  # older files have none
         return Outcome(folder, found["data"], rows, found["asked"], tuple(found["failed"]), unlike)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: is not what `manyview compare` writes: {type(error).__name__} {error}") from None
+        raise UserError(
+            None, f"{path}: is not what `manyview compare` writes: {type(error).__name__} {error}"
+        ) from None
 
 
 def _of_plain(row: Mapping[str, Any]) -> Row:

@@ -14,6 +14,7 @@ from manyview import encoders
 from manyview.config import recipes
 from manyview.config.config import ENCODER, MACHINE, PARTS, SECTIONS, Config, flat, part
 from manyview.config.settings import Flat, spoken
+from manyview.core.errors import UserError
 from manyview.methods import Method
 from manyview.training.launch import configured
 
@@ -94,7 +95,7 @@ def unlike(runs: Sequence[Entry], *, but: Collection[str] = ()) -> Unlike:
         if section in OWN or key in (*EACH, *but) or all(value == values[runs[0].method] for value in values.values()):
             continue
         if section in SAME:
-            raise ValueError(_unfair(key, values))
+            raise UserError(None, _unfair(key, values))
         found[key] = values
     return found
 
@@ -147,9 +148,10 @@ def _as_many_views(config: Config) -> Config:
     splits = config.method.get("splits", 1)
     batch = VIEWS * config.batch_size // several // splits * splits
     if batch < VIEWS:
-        raise ValueError(
-            f"batch_size: {config.batch_size} images of {VIEWS} views are {batch} of {several}, which "
-            f"{config.method['name']} takes; give at least {several}, or --same-batch"
+        raise UserError(
+            "batch_size",
+            f"{config.batch_size} images of {VIEWS} views are {batch} of {several}, which "
+            f"{config.method['name']} takes; give at least {several}, or --same-batch",
         )
     return replace(config, batch_size=batch)
 
@@ -160,13 +162,13 @@ def _check(methods: Sequence[str], seeds: Sequence[int], given: Flat) -> None:
         if name not in known:
             near = get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-            raise ValueError(f"methods: there is no method {name!r}; {hint}")
+            raise UserError("methods", f"there is no method {name!r}; {hint}")
     if not methods or len(set(methods)) < len(methods):
-        raise ValueError(f"methods: expected different names, got {', '.join(methods) or 'none'}")
+        raise UserError("methods", f"expected different names, got {', '.join(methods) or 'none'}")
     if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0:
-        raise ValueError(
-            f"seeds: expected how many, or different numbers from 0, got {', '.join(map(str, seeds)) or 0}"
+        raise UserError(
+            "seeds", f"expected how many, or different numbers from 0, got {', '.join(map(str, seeds)) or 0}"
         )
     for key in ("method.name", "seed", "out", "max_steps"):
         if key in flat(given):
-            raise ValueError(f"{key}: a comparison sets it for each run; leave it out")
+            raise UserError(None, f"{key}: a comparison sets it for each run; leave it out")

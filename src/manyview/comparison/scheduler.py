@@ -17,6 +17,7 @@ from types import FrameType
 from manyview.comparison.outcome import curve
 from manyview.comparison.plan import Entry
 from manyview.config.config import Config, to_yaml
+from manyview.core.errors import UserError
 from manyview.core.parallel import available
 from manyview.training.run import ENCODER, Run
 
@@ -57,7 +58,7 @@ def train_alone(config: Config) -> None:
     process = _started(config, 1, quiet=True)
     with _stoppable({config.out: process}):
         if not _well(process):
-            raise ValueError(f"{config.out}: this run has failed, as it says above")
+            raise UserError(None, f"{config.out}: this run has failed, as it says above")
 
 
 @contextmanager

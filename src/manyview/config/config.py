@@ -23,6 +23,7 @@ import yaml
 
 from manyview import encoders
 from manyview.config.settings import REQUIRED, Flat, Key, keys_of, read_yaml, spoken, typed, unknown
+from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives
 from manyview.data import NAMED, open_data
 from manyview.data.factory import SCENES
@@ -168,12 +169,12 @@ def read_flags(arguments: Sequence[str]) -> Flat:
         word = rest.pop(0)
         if not word.startswith("--") or len(word) == 2:
             hint = f"; for data write --data {word}" if not found else ""
-            raise ValueError(f"expected --key value, got {word!r}{hint}")
+            raise UserError(None, f"expected --key value, got {word!r}{hint}")
         key, equals, text = word[2:].partition("=")
         alone = not equals and (not rest or rest[0].startswith("--"))
         new = flat({key: True if alone else text if equals else rest.pop(0)})
         for twice in new.keys() & found.keys():
-            raise ValueError(f"{spoken(twice)}: is given twice; leave one out")
+            raise UserError(None, f"{spoken(twice)}: is given twice; leave one out")
         found |= new
     return found
 
@@ -186,11 +187,11 @@ def resolve(recipe: Flat, given: Flat) -> Config:
     kept, given = (_whole_keys(each, keys) for each in (kept, given))
     for key in (*kept, *given):
         if key not in keys:
-            raise ValueError(unknown(key, keys))
+            raise UserError(None, unknown(key, keys))
     values = typed(keys, kept, given)
     missing = [key for key, value in values.items() if value is REQUIRED]
     if missing:
-        raise ValueError(f"{missing[0]}: is needed; give --{spoken(missing[0])}")
+        raise UserError(None, f"{missing[0]}: is needed; give --{spoken(missing[0])}")
     _check(values)
     config = Config(**_nested(values))
     _try_out(config)
@@ -202,7 +203,7 @@ def schema(chosen: Flat) -> dict[str, Key]:
     own = {each.name: Key(hint, each.default) for each, hint in _settings()}
     named = chosen.get("data.name")
     if not isinstance(named, str | bool | None):
-        raise ValueError(f"data: expected a folder or a name, got {named!r}")
+        raise UserError("data", f"expected a folder or a name, got {named!r}")
     data = {"data.name": Key(str, REQUIRED), **data_keys(named if isinstance(named, str) else None)}
     encoder = {
         "encoder.name": Key(str, ENCODER),
@@ -291,14 +292,14 @@ def _choice(section: str, chosen: Flat) -> str:
     name = chosen.get(f"{section}.{about.chooser}", about.default)
     if not isinstance(name, str):
         got = "none" if name is None or name is True else repr(name)
-        raise ValueError(f"{section}: expected the name of one, got {got}; `manyview show` lists all settings")
+        raise UserError(None, f"{section}: expected the name of one, got {got}; `manyview show` lists all settings")
     if name in about.refused:
-        raise ValueError(f"{section}: {name} {about.refused[name]}; choose another")
+        raise UserError(None, f"{section}: {name} {about.refused[name]}; choose another")
     if name not in about.table:
         there = [each for each in about.table if each not in about.refused]
         near = get_close_matches(str(name), there, n=1, cutoff=0.4)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(there)}"
-        raise ValueError(f"{section}: there is none named {name!r}; {hint}")
+        raise UserError(None, f"{section}: there is none named {name!r}; {hint}")
     return str(name)
 
 
@@ -338,7 +339,7 @@ def _whole_keys(settings: Flat, keys: Mapping[str, Key]) -> Flat:
     for key, value in settings.items():
         whole = _unique(key, keys)
         if whole in found:
-            raise ValueError(f"{spoken(whole)}: is given twice, also as {key}; leave one out")
+            raise UserError(None, f"{spoken(whole)}: is given twice, also as {key}; leave one out")
         found[whole] = value
     return found
 
@@ -349,7 +350,7 @@ def _unique(key: str, keys: Mapping[str, Key]) -> str:
         return key
     found = [each for each in keys if each.rpartition(".")[2] == key]
     if len(found) > 1:
-        raise ValueError(f"--{key}: which of {', '.join('--' + each for each in found)}?")
+        raise UserError(None, f"--{key}: which of {', '.join('--' + each for each in found)}?")
     return found[0] if found else key
 
 
@@ -369,25 +370,25 @@ def _check(values: Flat) -> None:
     """Numbers that no run could have."""
     for key, least in LEAST.items():
         if values.get(key) is not None and not values[key] >= least:
-            raise ValueError(f"{key}: expected at least {least}, got {values[key]}")
+            raise UserError(None, f"{key}: expected at least {least}, got {values[key]}")
     for key in ("views.size", "head.dim_out", "head.hidden", "negatives.size"):
         if (values.get(key) or 0) > MOST:
-            raise ValueError(f"{key}: expected at most {MOST}, got {values[key]}")
+            raise UserError(None, f"{key}: expected at most {MOST}, got {values[key]}")
     for key in ("optimizer.lr", "clip", "epochs"):
         if values[key] is not None and not 0 < values[key] < math.inf:
-            raise ValueError(f"{key}: expected a number above 0, got {values[key]}")
+            raise UserError(None, f"{key}: expected a number above 0, got {values[key]}")
     if (values.get("optimizer.momentum") or 0) >= 1:
-        raise ValueError(f"optimizer.momentum: expected less than 1, got {values['optimizer.momentum']}")
+        raise UserError("optimizer.momentum", f"expected less than 1, got {values['optimizer.momentum']}")
     if values["max_broken"] > 1:
-        raise ValueError(f"max_broken: expected a share from 0 to 1, got {values['max_broken']}")
+        raise UserError("max_broken", f"expected a share from 0 to 1, got {values['max_broken']}")
     if min(values["snapshots"], default=1) < 1:
-        raise ValueError(f"snapshots: expected epochs, counted from 1, got {min(values['snapshots'])}")
+        raise UserError("snapshots", f"expected epochs, counted from 1, got {min(values['snapshots'])}")
     if values["schedule.warmup"] >= values["epochs"] and values["schedule.warmup"] > 0:
-        raise ValueError(
-            f"schedule.warmup: {values['schedule.warmup']:g} epochs of a run of {values['epochs']}; give less"
+        raise UserError(
+            "schedule.warmup", f"{values['schedule.warmup']:g} epochs of a run of {values['epochs']}; give less"
         )
     if not 0 <= values["seed"] < 1 << 63:
-        raise ValueError(f"seed: expected a number from 0 to 2^63 - 1, got {values['seed']}")
+        raise UserError("seed", f"expected a number from 0 to 2^63 - 1, got {values['seed']}")
     for name in values["loggers"]:
         logger(name)
     _check_batch(values["batch_size"], values["micro_batch"], values.get("method.splits", 1))
@@ -395,10 +396,10 @@ def _check(values: Flat) -> None:
 
 def _check_batch(batch: int, micro: int | None, splits: int) -> None:
     if micro is not None and micro > batch:
-        raise ValueError(f"micro_batch: {micro} images at a time are more than the batch of {batch}; leave it out")
+        raise UserError("micro_batch", f"{micro} images at a time are more than the batch of {batch}; leave it out")
     for name, size in (("batch_size", batch), ("micro_batch", micro or batch)):
         if size % splits:
-            raise ValueError(f"method.splits: {name} {size} does not fall into {splits} equal groups; give a divisor")
+            raise UserError("method.splits", f"{name} {size} does not fall into {splits} equal groups; give a divisor")
 
 
 def _try_out(config: Config) -> None:
@@ -421,9 +422,9 @@ def _try_out(config: Config) -> None:
                 trial(part(config, section))
             except ValueError as error:  # ours begin with the name of the argument
                 ours = re.match("[a-z][a-z_ ]*[:=]", str(error))
-                raise ValueError(f"{section}{'.' if ours else ': '}{error}") from None
+                raise UserError(None, f"{section}{'.' if ours else ': '}{error}") from None
             except RuntimeError as error:
-                raise ValueError(f"{section}: {str(error).splitlines()[0]}") from None
+                raise UserError(None, f"{section}: {str(error).splitlines()[0]}") from None
 
 
 def _weightless(make: Callable[[int], Any], dim: int) -> Any:

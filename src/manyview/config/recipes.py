@@ -10,6 +10,7 @@ import torch
 
 from manyview.config.config import Config, flat, resolve, schema
 from manyview.config.settings import Flat, read_yaml
+from manyview.core.errors import UserError
 from manyview.training import build
 
 HOMES = (Path(__file__).parents[1] / "recipes", Path(__file__).parents[3] / "recipes")  # installed; in the repository
@@ -46,7 +47,7 @@ def read(name: str | Path) -> Recipe:
     if not path.is_file():
         near = get_close_matches(str(name), known, n=3, cutoff=0.4)
         hint = f"did you mean {' or '.join(near)}?" if near else "`manyview list recipes` names them"
-        raise ValueError(f"recipe: {str(name)!r} is neither a recipe's name nor a file; {hint}")
+        raise UserError("recipe", f"{str(name)!r} is neither a recipe's name nor a file; {hint}")
     found = read_yaml(path)
     about = found.pop(ABOUT, None) or {}
     return Recipe(path.stem, about if isinstance(about, dict) else {"text": str(about)}, flat(found))
@@ -61,7 +62,7 @@ def smoke(recipe: Recipe, given: Flat) -> Flat:
     if expected is not None:
         found = parameters(resolve(recipe.settings, {"data.name": SMOKE["data.name"]}))  # some leave the data to a flag
         if found != expected:
-            raise ValueError(f"{recipe.name}: its encoder has {found:,} parameters, the recipe says {expected:,}")
+            raise UserError(None, f"{recipe.name}: its encoder has {found:,} parameters, the recipe says {expected:,}")
     changed = {**SMOKE, "negatives.size": 64, **given}
     there = schema({**recipe.settings, "data.name": SMOKE["data.name"], **given})
     return {key: value for key, value in changed.items() if key in there or key in given}

@@ -16,6 +16,8 @@ import yaml
 from jsonargparse import ArgumentError, ArgumentParser
 from torch import Tensor
 
+from manyview.core.errors import UserError
+
 Flat = dict[str, Any]
 REQUIRED = inspect.Parameter.empty
 ELSEWHERE = {"learning_rate": "optimizer.lr", "queue_size": "negatives.size", "momentum": "optimizer.momentum, of sgd"}
@@ -83,7 +85,7 @@ def typed(keys: Mapping[str, Key], recipe: Flat, given: Flat) -> Flat:
     for key, each in keys.items():
         value = given.get(key, recipe.get(key, each.default))
         if value is True and key in given and bool not in (each.type, *typing.get_args(each.type)):
-            raise ValueError(f"{key}: expected {_said(each.type)}, got none; write --{spoken(key)} VALUE")
+            raise UserError(None, f"{key}: expected {_said(each.type)}, got none; write --{spoken(key)} VALUE")
         text = isinstance(value, str) and key in given
         found[key] = value if value is REQUIRED else _one(key, value, each.type, text)
     return found
@@ -95,9 +97,9 @@ def _one(key: str, value: Any, hint: Any, text: bool) -> Any:
     try:
         given = parser.parse_args([f"--it={_listed(value, hint)}"]) if text else parser.parse_object({"it": value})
         if given.it is None and type(None) not in typing.get_args(hint):
-            raise ValueError(value)
+            raise UserError(None, value)
     except (ArgumentError, TypeError, ValueError):
-        raise ValueError(f"{key}: expected {_said(hint)}, got {value!r}") from None
+        raise UserError(None, f"{key}: expected {_said(hint)}, got {value!r}") from None
     return given.it
 
 
@@ -146,7 +148,7 @@ def yes(key: str, given: bool | str) -> bool:
     """A switch: the flag alone, or with what it says."""
     found = given if isinstance(given, bool) else SWITCH.get(given.lower())
     if found is None:
-        raise ValueError(f"{key}: expected true or false, got {given!r}; write --{spoken(key)}, or leave it out")
+        raise UserError(None, f"{key}: expected true or false, got {given!r}; write --{spoken(key)}, or leave it out")
     return found
 
 
@@ -155,7 +157,7 @@ def spoken(key: str) -> str:
     return key.removesuffix(".name").replace("_", "-")
 
 
-class Twice(ValueError):
+class Twice(UserError):
     """A key that a file has two values for."""
 
 
@@ -166,7 +168,7 @@ class _Strict(yaml.SafeLoader):
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         for number, key in enumerate(keys):
             if key in keys[:number]:
-                raise Twice(f"{key} is there twice; leave one out")
+                raise Twice(None, f"{key} is there twice; leave one out")
         return super().construct_mapping(node, deep)
 
 
@@ -175,11 +177,11 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     try:
         found = yaml.load(Path(path).read_text(encoding="utf-8"), _Strict)
     except Twice as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise UserError(None, f"{path}: {error}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: is no YAML: {' '.join(str(error).split())}") from None
+        raise UserError(None, f"{path}: is no YAML: {' '.join(str(error).split())}") from None
     except OSError as error:
-        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
+        raise UserError(None, f"{path}: cannot be read: {error.strerror}") from None
     if not isinstance(found, dict):
-        raise ValueError(f"{path}: expected settings such as 'epochs: 100', got {type(found).__name__}")
+        raise UserError(None, f"{path}: expected settings such as 'epochs: 100', got {type(found).__name__}")
     return found

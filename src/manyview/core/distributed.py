@@ -10,6 +10,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from manyview.core.errors import UserError
+
 Gather = Callable[[Tensor], Tensor]
 """Joins the rows of all processes, with gradient; `alone` in one process."""
 
@@ -19,7 +21,7 @@ def no_gather(rows: Tensor) -> Tensor:
     return rows
 
 
-class RemoteError(ValueError):
+class RemoteError(UserError):
     """Another process has failed, and says why."""
 
     told, exit_code = True, 1  # for the command line: nothing is left to say
@@ -79,7 +81,7 @@ def fail_together(device: torch.device) -> Iterator[None]:
         if error is not None and failed == rank():
             raise error
         if failed is not None:
-            raise RemoteError(f"process {failed} has failed and says why")
+            raise RemoteError(None, f"process {failed} has failed and says why")
     finally:
         error = None  # which holds this frame: a loader's workers end only when nobody holds the loader any more
 

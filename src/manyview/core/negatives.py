@@ -9,6 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from manyview.core.errors import UserError
+
 
 @dataclass(frozen=True, eq=False)
 class Source:
@@ -79,47 +81,49 @@ class Triple(NamedTuple):
 def _check(source: Source) -> None:
     keys, index = source.keys, source.index
     if keys.dim() not in (2, 3) or not keys.is_floating_point():
-        raise ValueError(
-            f"keys: expected floats of shape (M, d) or (N, M, d), got {keys.dtype} of shape {tuple(keys.shape)}"
+        raise UserError(
+            "keys", f"expected floats of shape (M, d) or (N, M, d), got {keys.dtype} of shape {tuple(keys.shape)}"
         )
     if not 0 < source.weight < math.inf:
-        raise ValueError(f"weight: expected a positive number, got {source.weight}")
+        raise UserError("weight", f"expected a positive number, got {source.weight}")
     if index is not None:
         _check_index(keys, index)
     if (source.key_ids is None) != (source.query_ids is None):
-        raise ValueError("key_ids and query_ids: give both or neither; an id is only ever compared with another id")
+        raise UserError("key_ids and query_ids", "give both or neither; an id is only ever compared with another id")
     if source.key_ids is not None and source.query_ids is not None:
         _check_ids(keys, source.key_ids, source.query_ids)
     if source.split is not None:
         if keys.dim() != 2 or index is not None:
-            raise ValueError(f"split: needs shared keys (M, d) without index, got keys of shape {tuple(keys.shape)}")
+            raise UserError("split", f"needs shared keys (M, d) without index, got keys of shape {tuple(keys.shape)}")
         if not 0 <= source.split[1] <= len(keys) or source.split[0] < 0:
-            raise ValueError(f"split: {source.split} is not a place among queries and {len(keys)} keys")
+            raise UserError("split", f"{source.split} is not a place among queries and {len(keys)} keys")
 
 
 def _check_index(keys: Tensor, index: Tensor) -> None:
     if keys.dim() != 2 or index.dim() != 2 or index.dtype != torch.long:
-        raise ValueError(
-            f"index: expected int64 (N, m) into shared keys (M, d), "
-            f"got {index.dtype} {tuple(index.shape)} into keys {tuple(keys.shape)}"
+        raise UserError(
+            "index",
+            f"expected int64 (N, m) into shared keys (M, d), "
+            f"got {index.dtype} {tuple(index.shape)} into keys {tuple(keys.shape)}",
         )
     if index.device != keys.device:
-        raise ValueError(f"index: is on {index.device}, the keys are on {keys.device}")
+        raise UserError("index", f"is on {index.device}, the keys are on {keys.device}")
     if index.numel() and index.device.type == "cpu":  # a GPU would have to wait for the answer
         low, high = (int(end) for end in index.aminmax())
         if low < 0 or high >= len(keys):
-            raise ValueError(f"index: expected rows 0 to {len(keys) - 1} of the keys, got {low} to {high}")
+            raise UserError("index", f"expected rows 0 to {len(keys) - 1} of the keys, got {low} to {high}")
 
 
 def _check_ids(keys: Tensor, key_ids: Tensor, query_ids: Tensor) -> None:
     if key_ids.shape != keys.shape[:-1]:
-        raise ValueError(
-            f"key_ids: expected shape {tuple(keys.shape[:-1])} for keys {tuple(keys.shape)}, got {tuple(key_ids.shape)}"
+        raise UserError(
+            "key_ids",
+            f"expected shape {tuple(keys.shape[:-1])} for keys {tuple(keys.shape)}, got {tuple(key_ids.shape)}",
         )
     if query_ids.dim() != 1 or (keys.dim() == 3 and len(query_ids) != len(keys)):
-        raise ValueError(f"query_ids: expected shape (N,) for keys {tuple(keys.shape)}, got {tuple(query_ids.shape)}")
+        raise UserError("query_ids", f"expected shape (N,) for keys {tuple(keys.shape)}, got {tuple(query_ids.shape)}")
     for name, ids in (("key_ids", key_ids), ("query_ids", query_ids)):
         if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
-            raise ValueError(f"{name}: expected integers, got {ids.dtype}")
+            raise UserError(None, f"{name}: expected integers, got {ids.dtype}")
         if ids.device != keys.device:
-            raise ValueError(f"{name}: is on {ids.device}, the keys are on {keys.device}")
+            raise UserError(None, f"{name}: is on {ids.device}, the keys are on {keys.device}")

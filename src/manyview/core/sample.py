@@ -9,17 +9,17 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """One thing as the data set has it: raw views by name.
+    """One thing in the data: its modalities by name, and its label.
 
     id     what it is, the same for ever and in every selection of the data
     index  where it is: its row in this data set, 0 to n - 1
-    views  (C, H, W) each: uint8 for pictures, float32 in its own unit for sensors; one that is missing is not there
+    modalities  (C, H, W) each: uint8 for pictures, float32 in its own unit for others; a missing one is not there
     label  -1 where there is none
     """
 
     id: int
     index: int
-    views: dict[str, Tensor]
+    modalities: dict[str, Tensor]
     label: int = -1
 
 

@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from PIL import Image
 
+from manyview.core.errors import UserError
 from manyview.core.text import printable
 from manyview.data.dataset import Dataset
 from manyview.data.factory import SCENES, open_data
@@ -30,9 +31,9 @@ def command(arguments: list[str]) -> int:
     """0 if all is well, 1 if too much is broken. Bad input raises ValueError or OSError with one line."""
     given = _parser().parse_args(arguments)
     if not 0 <= given.max_broken <= 1:
-        raise ValueError(f"--max-broken: expected a share from 0 to 1, got {given.max_broken}")
+        raise UserError(None, f"--max-broken: expected a share from 0 to 1, got {given.max_broken}")
     if given.threads < 0:
-        raise ValueError(f"--threads: expected 1 or more, or 0 for one per core, got {given.threads}")
+        raise UserError(None, f"--threads: expected 1 or more, or 0 for one per core, got {given.threads}")
     warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the sizes are in the report
     options = {"root": given.root, "labels": _LABELS[given.labels], "download": given.download}
     splits, missing = open_splits(given.data, given.split, **options)
@@ -94,7 +95,7 @@ class _Parser(argparse.ArgumentParser):
     """Whose complaint is one line, like any other."""
 
     def error(self, message: str) -> NoReturn:
-        raise ValueError(message)
+        raise UserError(None, message)
 
 
 def _parser() -> _Parser:

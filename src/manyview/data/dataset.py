@@ -17,7 +17,7 @@ class Dataset(Protocol):
     ids      (n,) int64: what each sample is, for ever
     labels   (n,) int64, -1 where there is none; None if no sample has any
     classes  the labels' names, empty without labels
-    views    the names of the raw views that a sample may have, the reference view first
+    modalities  the names of the raw inputs that a sample may have, the reference first
     """
 
     @property
@@ -27,7 +27,7 @@ class Dataset(Protocol):
     @property
     def classes(self) -> tuple[str, ...]: ...
     @property
-    def views(self) -> tuple[str, ...]: ...
+    def modalities(self) -> tuple[str, ...]: ...
     def __len__(self) -> int: ...
     def __getitem__(self, index: int) -> Sample: ...
     def name(self, index: int) -> str:

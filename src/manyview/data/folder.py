@@ -6,6 +6,7 @@ import os
 
 import torch
 
+from manyview.core.errors import UserError
 from manyview.core.sample import Sample
 from manyview.core.text import printable
 from manyview.data.dataset import id_of
@@ -28,10 +29,10 @@ class Folder:
 
     Links are followed, and a file reached in two ways counts once. Hidden files and folders are passed over.
 
-    >>> photos = Folder("photos"); photos[0].views["image"].shape
+    >>> photos = Folder("photos"); photos[0].modalities["image"].shape
     """
 
-    views = ("image",)
+    modalities = ("image",)
     threads = True  # may be read by several at once
 
     def __init__(self, root: str | os.PathLike[str], *, split: str | None = "train", labels: Labels = "auto") -> None:
@@ -41,7 +42,7 @@ class Folder:
         self.found: Found = scan(os.path.join(self.root, self.split_folder), EXTENSIONS)
         self._files = self.found.files
         if not len(self._files):
-            raise ValueError(_nothing(os.path.join(self.root, self.split_folder), self.found))
+            raise UserError(None, _nothing(os.path.join(self.root, self.split_folder), self.found))
         self._prefix = self.split_folder + "/" if self.split_folder else ""
         self.labels, self.classes = class_labels(self._files, labels, sibling_classes(self.root, self.split_folder))
         self.ids = torch.tensor([id_of(self._prefix + file) for file in self._files])

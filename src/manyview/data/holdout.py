@@ -66,7 +66,7 @@ def some(dataset: Dataset, count: int) -> Dataset:
 
 def only_view(dataset: Dataset, view: str) -> Dataset:
     """A data set of one of its raw views, without the samples that lack it."""
-    if dataset.views == (view,):
+    if dataset.modalities == (view,):
         return dataset
     rows = [row for row in range(len(dataset)) if _has(dataset, view, row)]
     dataset = dataset if len(rows) == len(dataset) else subset(dataset, rows)
@@ -85,7 +85,7 @@ class OneView:
     """Built by `only_view`."""
 
     def __init__(self, dataset: Dataset, view: str) -> None:
-        self.dataset, self.views = dataset, (view,)
+        self.dataset, self.modalities = dataset, (view,)
         self.ids, self.labels, self.classes = dataset.ids, dataset.labels, dataset.classes
         self.threads = getattr(dataset, "threads", False)  # may be read by several at once
 
@@ -94,7 +94,9 @@ class OneView:
 
     def __getitem__(self, index: int) -> Sample:
         sample = self.dataset[index]
-        return replace(sample, views={name: sample.views[name] for name in self.views if name in sample.views})
+        return replace(
+            sample, modalities={name: sample.modalities[name] for name in self.modalities if name in sample.modalities}
+        )
 
     def name(self, index: int) -> str:
         return self.dataset.name(index)
@@ -105,7 +107,7 @@ class BatchedOneView(OneView):
 
     def batch(self, index: Tensor) -> dict[str, Tensor]:
         made = cast(Batched, self.dataset).batch(index)
-        return {name: made[name] for name in self.views}
+        return {name: made[name] for name in self.modalities}
 
 
 def _split(

@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from manyview.core.errors import UserError
 from manyview.core.rng import key, order
 from manyview.data.dataset import Dataset
 from manyview.data.selection import subset
@@ -39,23 +40,23 @@ def imbalanced(dataset: Dataset, rule: Rule = "linear", *, group: int | None = N
     """
     labels = dataset.labels
     if labels is None:
-        raise ValueError("dataset: has no labels, so there are no classes to thin out")
+        raise UserError("dataset", "has no labels, so there are no classes to thin out")
     shares = keep_shares(len(dataset.classes), rule, group)
     keys = key(seed, dataset.ids)
     kept = [_smallest(keys, (labels == label).nonzero()[:, 0], share) for label, share in enumerate(shares)]
     rows = torch.cat(kept).sort().values
     if not len(rows):
-        raise ValueError(f"rule: {rule!r} leaves no sample of {len(labels)} in {len(shares)} classes; use more data")
+        raise UserError("rule", f"{rule!r} leaves no sample of {len(labels)} in {len(shares)} classes; use more data")
     return subset(dataset, rows)
 
 
 def keep_shares(classes: int, rule: Rule, group: int | None = None) -> list[float]:
     """The share of each class that a rule keeps; see `imbalanced`."""
     if rule not in RULES:
-        raise ValueError(f"rule: expected {' or '.join(map(repr, RULES))}, got {rule!r}")
+        raise UserError("rule", f"expected {' or '.join(map(repr, RULES))}, got {rule!r}")
     group = (10 if classes == 100 else 1) if group is None else group
     if group < 1:
-        raise ValueError(f"group: expected at least 1 class, got {group}")
+        raise UserError("group", f"expected at least 1 class, got {group}")
     steps = math.ceil(classes / group)
     return [RULES[rule](label // group + 1, steps) for label in range(classes)]
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from manyview.core.errors import UserError
 from manyview.core.rng import key, order
 from manyview.core.sample import Views
 from manyview.data.dataset import Dataset
@@ -104,9 +105,9 @@ class Loader:
     def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
         """The batches of an epoch, from the one numbered `start`. One epoch at a time."""
         if not _is_whole(number) or number < 0:
-            raise ValueError(f"epoch {number!r}: give a whole number from 0")
+            raise UserError(None, f"epoch {number!r}: give a whole number from 0")
         if not _is_whole(start) or not 0 <= start <= len(self):
-            raise ValueError(f"start={start!r}: an epoch has batches 0 to {len(self) - 1}")
+            raise UserError(None, f"start={start!r}: an epoch has batches 0 to {len(self) - 1}")
         if self._stream is None:
             for rows in self.rows(number, start):
                 yield self._from_memory(number, rows)
@@ -119,7 +120,7 @@ class Loader:
                 raise RuntimeError(f"epoch {number} cannot go on: another one was begun with the same loader")
             self._note(collated.broken)
             if collated.broken and not len(collated.ids):
-                raise TooManyUnreadable(_in_a_row(self.dataset, collated.broken))
+                raise TooManyUnreadable(None, _in_a_row(self.dataset, collated.broken))
             yield self._from_workers(number, collated)
 
     def rows(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
@@ -174,12 +175,13 @@ class Loader:
         if len(self.broken) > self.max_broken * len(self.dataset):
             some = "; ".join(f"{self.dataset.name(i)}: {why}" for i, why in list(self.broken.items())[:3])
             raise TooManyUnreadable(
+                None,
                 f"{len(self.broken)} of {len(self.dataset)} samples cannot be read, more than max_broken="
-                f"{self.max_broken:g} of them ({some}): mend the files, or allow more"
+                f"{self.max_broken:g} of them ({some}): mend the files, or allow more",
             )
 
 
-class TooManyUnreadable(ValueError):
+class TooManyUnreadable(UserError):
     """More samples than allowed could not be read."""
 
 
@@ -199,24 +201,26 @@ def _next_readable(count: int, broken: dict[int, str]) -> Tensor:
 def _check(loader: Loader) -> None:
     for name in ("batch_size", "seed", "rank", "world"):
         if not _is_whole(getattr(loader, name)):
-            raise ValueError(f"{name}={getattr(loader, name)!r}: give a whole number")
+            raise UserError(None, f"{name}={getattr(loader, name)!r}: give a whole number")
     if loader.world < 1:
-        raise ValueError(f"world={loader.world}: there is at least one process")
+        raise UserError(None, f"world={loader.world}: there is at least one process")
     if loader.batch_size < 1 or loader.batch_size % loader.world:
-        raise ValueError(
-            f"batch_size={loader.batch_size}: give at least 1, and a multiple of the {loader.world} processes"
+        raise UserError(
+            None, f"batch_size={loader.batch_size}: give at least 1, and a multiple of the {loader.world} processes"
         )
     if not 0 <= loader.rank < loader.world:
-        raise ValueError(f"rank={loader.rank}: a process has a number from 0 to world - 1 = {loader.world - 1}")
+        raise UserError(None, f"rank={loader.rank}: a process has a number from 0 to world - 1 = {loader.world - 1}")
     if not 0 <= loader.max_broken <= 1:
-        raise ValueError(f"max_broken={loader.max_broken} is a share: give a number between 0 and 1")
+        raise UserError(None, f"max_broken={loader.max_broken} is a share: give a number between 0 and 1")
     if len(loader.dataset) == 0:
-        raise ValueError("the data set is empty: give one with samples")
+        raise UserError(None, "the data set is empty: give one with samples")
     if len(loader) == 0:
-        raise ValueError(_too_few(loader))
-    unknown = set(getattr(loader.maker, "modalities", ())) - set(loader.dataset.views)
+        raise UserError(None, _too_few(loader))
+    unknown = set(getattr(loader.maker, "modalities", ())) - set(loader.dataset.modalities)
     if unknown:
-        raise ValueError(f"sensors: the data has no view {sorted(unknown)}; it has {', '.join(loader.dataset.views)}")
+        raise UserError(
+            "sensors", f"the data has no view {sorted(unknown)}; it has {', '.join(loader.dataset.modalities)}"
+        )
 
 
 def _too_few(loader: Loader) -> str:
@@ -228,12 +232,12 @@ def _too_few(loader: Loader) -> str:
 
 def _check_kinds(dataset: object, views: object) -> None:
     if not isinstance(dataset, Dataset):
-        raise ValueError(
-            f"dataset: {type(dataset).__name__} is none; open_data(name) makes one, Own(dataset) wraps one of torch's"
+        raise UserError(
+            "dataset", f"{type(dataset).__name__} is none; open_data(name) makes one, Own(dataset) wraps one of torch's"
         )
     if not hasattr(views, "prepare"):
-        raise ValueError(
-            f"views: {type(views).__name__} is no stack; give STACKS[name](size), or TransformStack(transform)"
+        raise UserError(
+            "views", f"{type(views).__name__} is no stack; give STACKS[name](size), or TransformStack(transform)"
         )
 
 

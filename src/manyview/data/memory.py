@@ -49,8 +49,8 @@ class Resident:
         return Sample(int(self.dataset.ids[index]), index, there, label)
 
     @property
-    def views(self) -> tuple[str, ...]:
-        return self.dataset.views
+    def modalities(self) -> tuple[str, ...]:
+        return self.dataset.modalities
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -107,22 +107,22 @@ def _probe(dataset: Dataset) -> Shapes | None:
     """Shape and dtype of every view, the reference view first; None if they differ or nothing can be read."""
     found: Shapes = {}
     for sample in some_samples(dataset):
-        for name, view in sample.views.items():
+        for name, view in sample.modalities.items():
             if found.setdefault(name, (tuple(view.shape), view.dtype)) != (tuple(view.shape), view.dtype):
                 return None
-    return {name: found[name] for name in dataset.views if name in found} or None
+    return {name: found[name] for name in dataset.modalities if name in found} or None
 
 
 def some_samples(dataset: Dataset | Resident) -> Iterator[Sample]:
     """A few that can be read, over the whole data set; then more, until each view has been seen or all are read."""
     spread = dict.fromkeys(round(i * (len(dataset) - 1) / PROBES) for i in range(PROBES + 1))
-    missing = set(dataset.views)
+    missing = set(dataset.modalities)
     for number, index in enumerate([*spread, *range(len(dataset))]):
         if number >= len(spread) and not missing:
             return
         sample = _read(dataset, index)
         if isinstance(sample, Sample):
-            missing -= sample.views.keys()
+            missing -= sample.modalities.keys()
             yield sample
 
 
@@ -145,10 +145,10 @@ def _fill(dataset: Dataset, decoded: Decoded) -> bool:
     for index, sample in _samples(dataset):
         if isinstance(sample, str):
             decoded.broken[index] = sample
-        missing = decoded.views.keys() - (sample.views.keys() if isinstance(sample, Sample) else ())
+        missing = decoded.views.keys() - (sample.modalities.keys() if isinstance(sample, Sample) else ())
         for name in missing:
             decoded.present[name][index] = False
-        for name, view in sample.views.items() if isinstance(sample, Sample) else ():
+        for name, view in sample.modalities.items() if isinstance(sample, Sample) else ():
             room = decoded.views.get(name)
             if room is None or view.shape != room.shape[1:] or view.dtype != room.dtype:
                 return False

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from manyview.core.errors import UserError
 from manyview.core.sample import Sample
 from manyview.core.text import printable
 from manyview.data.dataset import Unreadable, id_of
@@ -113,7 +114,7 @@ class Named:
     Where a folder is a class it is a hash of set, split, class and file name, so ImageNet-100 has ImageNet's ids.
     """
 
-    views = ("image",)
+    modalities = ("image",)
 
     def __init__(
         self,
@@ -175,9 +176,9 @@ def open_named(
     """
     official = NAMED.get(name)
     if official is None:
-        raise ValueError(f"data: there is no set called {name!r}; there are {', '.join(NAMED)}")
+        raise UserError("data", f"there is no set called {name!r}; there are {', '.join(NAMED)}")
     if split not in official.splits:
-        raise ValueError(f"split: {name} has no {split!r}; it has {', '.join(official.splits)}")
+        raise UserError("split", f"{name} has no {split!r}; it has {', '.join(official.splits)}")
     home = default_root() if root is None else Path(root).expanduser()
     arguments = official.splits[split]
     data = _open(name, official, home, arguments, download)
@@ -202,7 +203,7 @@ def _open(name: str, official: Official, root: Path, arguments: dict[str, Any], 
 
     kind = getattr(datasets, official.kind)
     if download and not official.fetched:
-        raise ValueError(f"download: {name} cannot be fetched by torchvision; put {official.place} into {str(root)!r}")
+        raise UserError("download", f"{name} cannot be fetched by torchvision; put {official.place} into {str(root)!r}")
     plain = official.plain(root, name, kind, arguments) if official.plain else None
     if plain is not None:
         return plain
@@ -216,7 +217,7 @@ def _open(name: str, official: Official, root: Path, arguments: dict[str, Any], 
         raise ImportError(f"{name}: torchvision needs {error.name} to read it: pip install {error.name}") from error
     except ValueError as error:
         what = f"{official.place} in {printable(str(root))!r} cannot be read ({reason(error)})"
-        raise ValueError(f"{name}: {what}; replace the damaged file") from error
+        raise UserError(None, f"{name}: {what}; replace the damaged file") from error
 
 
 def _missing(name: str, official: Official, root: Path, why: str) -> str:

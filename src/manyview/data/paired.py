@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from manyview.core.errors import UserError
 from manyview.core.sample import Sample
 from manyview.core.text import printable
 from manyview.data.dataset import Unreadable, id_of
@@ -78,7 +79,7 @@ class Paired:
         self.ids = torch.tensor([id_of(self._prefix + stem) for stem in self._stems])
 
     @property
-    def views(self) -> tuple[str, ...]:
+    def modalities(self) -> tuple[str, ...]:
         return tuple(self._files)
 
     @property
@@ -115,7 +116,9 @@ class Paired:
         return f"Paired({len(self)} samples, {', '.join(f'{n} {v}' for v, n in self.counts.items())})"
 
     def _label(self, root: Path | Mapping[str, Path], labels: Labels) -> None:
-        others = [] if isinstance(root, Mapping) else sibling_classes(os.fspath(root), self._prefix[:-1], self.views)
+        others = (
+            [] if isinstance(root, Mapping) else sibling_classes(os.fspath(root), self._prefix[:-1], self.modalities)
+        )
         self.labels, self.classes = class_labels(self._stems, labels, others)
 
     def _view(self, view: str, path: str) -> Tensor:
@@ -194,18 +197,21 @@ def _reference_first(view: str) -> tuple[int, str]:
 
 def _known(folders: dict[str, str], view: str) -> str:
     if view not in folders:
-        raise ValueError(f"views: there is no {view!r}; there are {', '.join(map(printable, folders)) or 'no folders'}")
+        raise UserError(
+            "views", f"there is no {view!r}; there are {', '.join(map(printable, folders)) or 'no folders'}"
+        )
     return folders[view]
 
 
 def _check_views(found: dict[str, Found], folders: dict[str, str]) -> None:
     empty = [view for view, what in found.items() if not len(what.files)]
     if empty:
-        raise ValueError(f"view {empty[0]!r}: no images or .npy files below {printable(folders[empty[0]])!r}")
+        raise UserError(None, f"view {empty[0]!r}: no images or .npy files below {printable(folders[empty[0]])!r}")
     if len(found) < 2:
-        raise ValueError(
-            f"views: expected at least two folders with images, found {', '.join(map(printable, found)) or 'none'}; "
-            f"for a single folder of images use Folder"
+        raise UserError(
+            "views",
+            f"expected at least two folders with images, found {', '.join(map(printable, found)) or 'none'}; "
+            f"for a single folder of images use Folder",
         )
 
 
@@ -218,7 +224,7 @@ def _match(
     if not _shared(places, 2) or not shared:
         examples = ", ".join(f"{view} has {printable(listed[0])!r}" for view, listed in files.items())
         what = "no file has all views" if _shared(places, 2) else "no file name is in two views"
-        raise ValueError(f"views: {what}; {examples}; the paths must be the same but for the extension")
+        raise UserError("views", f"{what}; {examples}; the paths must be the same but for the extension")
     stems = Files(shared)
     rows = [[place.get(stems.raw(i), -1) for place in places] for i in range(len(stems))]
     return stems, np.array(rows, dtype=np.int64)
@@ -234,6 +240,6 @@ def _by_stem(view: str, files: Files) -> dict[bytes, int]:
         stem = os.path.splitext(files.raw(row))[0]
         if stem in places:
             both = f"{printable(files[places[stem]])!r} and {printable(files[row])!r}"
-            raise ValueError(f"view {view!r}: {both} differ only in their extension; keep one")
+            raise UserError(None, f"view {view!r}: {both} differ only in their extension; keep one")
         places[stem] = row
     return places

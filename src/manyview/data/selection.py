@@ -9,6 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from manyview.core.errors import UserError
 from manyview.core.sample import Sample
 from manyview.data.dataset import Batched, Dataset
 
@@ -21,7 +22,7 @@ def subset(dataset: Dataset, index: Tensor | Sequence[int]) -> Dataset:
     rows = torch.as_tensor(index)
     if rows.dtype == torch.bool:
         if rows.shape != (len(dataset),):
-            raise ValueError(f"index: expected ({len(dataset)},) booleans, got {tuple(rows.shape)}")
+            raise UserError("index", f"expected ({len(dataset)},) booleans, got {tuple(rows.shape)}")
         rows = rows.nonzero()[:, 0]
     _check_rows(rows, len(dataset))
     kind = BatchedSubset if isinstance(dataset, Batched) else Subset
@@ -42,8 +43,8 @@ class Subset:
         return self.dataset.classes
 
     @property
-    def views(self) -> tuple[str, ...]:
-        return self.dataset.views
+    def modalities(self) -> tuple[str, ...]:
+        return self.dataset.modalities
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -65,11 +66,11 @@ class BatchedSubset(Subset):
 
 def _check_rows(rows: Tensor, count: int) -> None:
     if rows.dim() != 1 or (rows.numel() and (rows.is_floating_point() or rows.is_complex())):
-        raise ValueError(f"index: expected whole numbers (n,), got {rows.dtype} {tuple(rows.shape)}")
+        raise UserError("index", f"expected whole numbers (n,), got {rows.dtype} {tuple(rows.shape)}")
     if not len(rows):
-        raise ValueError("index: no samples are left; choose at least one")
+        raise UserError("index", "no samples are left; choose at least one")
     low, high = (int(end) for end in rows.aminmax())
     if low < 0 or high >= count:
-        raise ValueError(f"index: expected rows 0 to {count - 1}, got {low} to {high}")
+        raise UserError("index", f"expected rows 0 to {count - 1}, got {low} to {high}")
     if len(rows.unique()) < len(rows):
-        raise ValueError("index: a row is there twice; a sample is in a data set once")
+        raise UserError("index", "a row is there twice; a sample is in a data set once")

@@ -10,6 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from manyview.core.errors import UserError
 from manyview.core.text import printable
 from manyview.data.files import is_folder
 
@@ -69,7 +70,7 @@ def pick_split(root: str, split: str | None) -> str:
         folder = split
     if folder is None:
         there = f"has {', '.join(sorted(found))}; give one of those, or" if found else "is not divided into splits;"
-        raise ValueError(f"split: no {split!r}; {printable(root)!r} {there} leave the split out")
+        raise UserError("split", f"no {split!r}; {printable(root)!r} {there} leave the split out")
     return folder
 
 
@@ -82,7 +83,7 @@ def class_labels(
     of other splits, so that a class has the same number in all of them.
     """
     if labels not in (True, False, "auto"):
-        raise ValueError(f"labels: expected True, False or 'auto', got {labels!r}")
+        raise UserError("labels", f"expected True, False or 'auto', got {labels!r}")
     if labels is False:
         return None, ()
     parts = [file.split("/", 2) for file in files]
@@ -91,9 +92,10 @@ def class_labels(
         return None, ()
     flat = next((p[0] for p in parts if len(p) < 2), None)
     if flat is not None:
-        raise ValueError(
-            f"labels: {printable(flat)!r} lies in no class folder; move it into one, "
-            "or switch labels off (--labels no, --data.labels false; False in Python)"
+        raise UserError(
+            "labels",
+            f"{printable(flat)!r} lies in no class folder; move it into one, "
+            "or switch labels off (--labels no, --data.labels false; False in Python)",
         )
     classes = sorted(names | set(others), key=os.fsencode)
     number = {name: i for i, name in enumerate(classes)}

@@ -128,9 +128,9 @@ def _look_at(dataset: Dataset, index: int, fast: bool) -> list[Augmentation]:
     if isinstance(dataset, Paired):
         return [_look_at_file(v, path, fast, partial(dataset.decode, v)) for v, path in dataset.paths(index).items()]
     try:
-        return [_look_at_tensor(view, tensor) for view, tensor in dataset[index].views.items()]
+        return [_look_at_tensor(view, tensor) for view, tensor in dataset[index].modalities.items()]
     except Unreadable as error:
-        return [Augmentation(dataset.views[0], problem=str(error))]
+        return [Augmentation(dataset.modalities[0], problem=str(error))]
 
 
 def _look_at_file(view: str, path: str, fast: bool, decoder: Callable[[Source], Tensor]) -> Augmentation:
@@ -171,22 +171,22 @@ class _Tally:
         self.widths, self.heights = array("i"), array("i")
         self.formats: Counter[str] = Counter()
         self.modes: Counter[str] = Counter()
-        self.views: Counter[str] = Counter()
+        self.modalities: Counter[str] = Counter()
         self.splits: dict[str, Dataset] = {}
         self.first: dict[bytes, tuple[str, int]] = {}  # digest -> split and index of the first with it
         self.groups: dict[bytes, list[tuple[str, int]]] = {}
 
     def add(self, split: str, dataset: Dataset, index: int, looks: list[Augmentation]) -> None:
         self.splits[split] = dataset
-        several = len(dataset.views) > 1
+        several = len(dataset.modalities) > 1
         for look in looks:
-            self.views[look.view] += 1
+            self.modalities[look.view] += 1
             if look.problem:
                 why = f"{look.view}: {look.problem}" if several else look.problem
                 self.result.broken.append((dataset.name(index), why))
                 continue
             self._measure(look, f"{look.view}: {look.mode}" if several else look.mode)
-            if look.digest and look.view == dataset.views[0]:
+            if look.digest and look.view == dataset.modalities[0]:
                 self._compare(look.digest, split, index)
 
     def _measure(self, look: Augmentation, mode: str) -> None:
@@ -208,7 +208,7 @@ class _Tally:
         result = self.result
         result.widths, result.heights = _spread(self.widths), _spread(self.heights)
         result.formats, result.modes = dict(self.formats.most_common()), dict(self.modes.most_common())
-        result.views = dict(self.views)
+        result.views = dict(self.modalities)
         result.duplicates = [[self.splits[s].name(i) for s, i in group] for group in self.groups.values()]
         result.across_splits = sum(len({split for split, _ in group}) > 1 for group in self.groups.values())
 

@@ -9,6 +9,7 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import Subset, TensorDataset
 
+from manyview.core.errors import UserError
 from manyview.core.sample import Sample
 from manyview.data.dataset import Dataset, Unreadable
 from manyview.data.image import own_of, reason, to_rgb
@@ -29,17 +30,19 @@ class TorchDataset:
 
     def __init__(self, dataset: Any, *, ids: Tensor | None = None, labels: Tensor | None = None) -> None:
         if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
-            raise ValueError(f"{type(dataset).__name__} has no length or no items: give a torch.utils.data.Dataset")
+            raise UserError(
+                None, f"{type(dataset).__name__} has no length or no items: give a torch.utils.data.Dataset"
+            )
         self._dataset = dataset
         self.known = ids is not None  # which image is which, beyond this data set
         self.ids = torch.arange(len(dataset)) if ids is None else ids
         self.labels = _labels(dataset) if labels is None else labels
         if len(self.ids) != len(dataset) or len(self.ids.unique()) != len(dataset):
-            raise ValueError(f"ids: give a different whole number for each of the {len(dataset)} samples")
+            raise UserError("ids", f"give a different whole number for each of the {len(dataset)} samples")
         if self.labels is not None and len(self.labels) != len(dataset):
-            raise ValueError(f"labels: {len(self.labels)} of them for {len(dataset)} samples; give one each")
+            raise UserError("labels", f"{len(self.labels)} of them for {len(dataset)} samples; give one each")
         self.classes = tuple(str(name) for name in getattr(dataset, "classes", ())) or _numbered(self.labels)
-        self.views = tuple(self._first().views)
+        self.modalities = tuple(self._first().modalities)
 
     def __len__(self) -> int:
         return len(self._dataset)
@@ -71,7 +74,7 @@ class TorchDataset:
                 return self[index]
             except Unreadable as error:
                 why = str(error)
-        raise ValueError(f"no sample of {type(self._dataset).__name__} can be read: {why}")
+        raise UserError(None, f"no sample of {type(self._dataset).__name__} can be read: {why}")
 
 
 def as_dataset(data: Any) -> Dataset:
@@ -84,11 +87,12 @@ def _raw(name: str, view: Any) -> Tensor:
         return to_rgb(view) if name == "image" else own_of(view)
     tensor = torch.as_tensor(view)
     if tensor.ndim != 3:
-        raise ValueError(f"view {name!r} has shape {tuple(tensor.shape)}: give (channels, height, width)")
+        raise UserError(None, f"view {name!r} has shape {tuple(tensor.shape)}: give (channels, height, width)")
     if tensor.shape[2] in (1, 3, 4) and tensor.shape[0] > 4:
-        raise ValueError(
+        raise UserError(
+            None,
             f"view {name!r} has shape {tuple(tensor.shape)}, channels last: give (channels, height, width), "
-            "as permute(2, 0, 1) makes it"
+            "as permute(2, 0, 1) makes it",
         )
     if tensor.dtype == torch.uint8 or not tensor.is_floating_point():
         return tensor if tensor.dtype == torch.uint8 else tensor.float()
@@ -96,9 +100,10 @@ def _raw(name: str, view: Any) -> Tensor:
         return tensor.float()
     low, high = tensor.aminmax()
     if low < 0 or high > 1:
-        raise ValueError(
+        raise UserError(
+            None,
             f"picture {name!r} has values from {low:g} to {high:g}: give uint8, or floats in [0, 1], not normalised; "
-            "the views are normalised later"
+            "the views are normalised later",
         )
     return tensor.mul(255).round().to(torch.uint8)
 

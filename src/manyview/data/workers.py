@@ -101,7 +101,7 @@ class Reader(torch.utils.data.Dataset[Prepared]):
         return Prepared(0, row, {}, broken)
 
     def prepared(self, sample: Sample, epoch: int) -> Views:
-        there = {name: sample.views[name] for name in self.dataset.views if name in sample.views}
+        there = {name: sample.modalities[name] for name in self.dataset.modalities if name in sample.modalities}
         return self.maker.prepare(there, sample.id, seed=self.seed, epoch=epoch, colour=self.colour)
 
 
@@ -135,10 +135,10 @@ class Collate:
     def __init__(self, reader: Reader) -> None:
         self.zeros: Views = {}
         for sample in some_samples(reader.dataset):
-            if sample.views.keys() - self.zeros.keys():
+            if sample.modalities.keys() - self.zeros.keys():
                 made = reader.prepared(sample, epoch=0)
                 self.zeros |= {name: [torch.zeros_like(look) for look in looks] for name, looks in made.items()}
-        self.zeros = {name: self.zeros[name] for name in reader.dataset.views if name in self.zeros}
+        self.zeros = {name: self.zeros[name] for name in reader.dataset.modalities if name in self.zeros}
 
     def __call__(self, samples: Sequence[Prepared]) -> Collated:
         """No sample is left if one of them, and all after it, could not be read."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives
 from manyview.core.rng import key, order
 from manyview.diagnose.vectors import unit
@@ -29,7 +30,7 @@ def couplings(
     """
     first, second = unit("first", first, least=2), unit("second", second)
     if first.shape != second.shape:
-        raise ValueError(f"second: expected {tuple(first.shape)} as the first, got {tuple(second.shape)}")
+        raise UserError("second", f"expected {tuple(first.shape)} as the first, got {tuple(second.shape)}")
     check_positive("temperature", temperature)
     return {
         size: torch.cat([_coupled(first[rows], second[rows], temperature) for rows in drawn(len(first), size, seed)])
@@ -40,7 +41,7 @@ def couplings(
 def drawn(count: int, size: int, seed: int) -> Iterator[Tensor]:
     """Rows 0 to count - 1 in a drawn order, so many at a time; none of them is short."""
     if not 2 <= size <= count:
-        raise ValueError(f"size: a batch is of 2 to the {count} images that there are, got {size}")
+        raise UserError("size", f"a batch is of 2 to the {count} images that there are, got {size}")
     ordered = order(key(seed, torch.arange(count)))
     return (ordered[start : start + size] for start in range(0, count - size + 1, size))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from manyview.core.errors import UserError
 from manyview.diagnose.neighbourhood import nearest
 from manyview.diagnose.vectors import checked
 
@@ -37,7 +38,7 @@ def purity(bank: Tensor, labels: Tensor, *, k: int = 20, classes: int | None = N
     bank, labels = checked("bank", bank, least=2), _labels("labels", labels, len(bank), classes)
     here = labels >= 0
     if int(here.sum()) < 2:
-        raise ValueError(f"labels: expected 2 or more that are not -1, got {int(here.sum())}; name labelled images")
+        raise UserError("labels", f"expected 2 or more that are not -1, got {int(here.sum())}; name labelled images")
     bank, labels = (bank, labels) if bool(here.all()) else (bank[here], labels[here])
     count = labels.bincount(minlength=classes or 0)
     same = (labels[nearest(bank, min(k, len(bank) - 1)).rows] == labels[:, None]).double().mean(1)
@@ -59,7 +60,7 @@ def confusion(truth: Tensor, predicted: Tensor, classes: int) -> Tensor:
 
 def _labels(name: str, labels: Tensor, count: int, classes: int | None) -> Tensor:
     if labels.shape != (count,) or labels.dtype != torch.long:
-        raise ValueError(f"{name}: expected int64 ({count},), got {labels.dtype} {tuple(labels.shape)}")
+        raise UserError(None, f"{name}: expected int64 ({count},), got {labels.dtype} {tuple(labels.shape)}")
     if classes is not None and count and int(labels.max()) >= classes:
-        raise ValueError(f"{name}: class {int(labels.max())} is beyond the {classes} that there are")
+        raise UserError(None, f"{name}: class {int(labels.max())} is beyond the {classes} that there are")
     return labels

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives
 from manyview.diagnose.batches import drawn
 from manyview.diagnose.vectors import unit
@@ -50,7 +51,7 @@ def entropies(
     query = unit("query", query, least=2)
     check_positive("t_neg", t_neg)
     if ids is not None and ids.shape != (len(query),):
-        raise ValueError(f"ids: expected ({len(query)},) for query {tuple(query.shape)}, got {tuple(ids.shape)}")
+        raise UserError("ids", f"expected ({len(query)},) for query {tuple(query.shape)}, got {tuple(ids.shape)}")
     ids = torch.arange(len(query), device=query.device) if ids is None else ids
     streams = [_among(query[rows], ids[rows]) for rows in drawn(len(query), batch, seed)]
     each = torch.cat([_entropy(stream, t_neg) for stream in streams])

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from manyview.core.errors import UserError
+
 Level = Literal["healthy", "warning", "bad"]
 Word = Literal[
     "starting", "healthy", "diverging", "broken data", "collapsing", "collapsed dimensions", "saturated", "not learning"
@@ -136,7 +138,7 @@ class Health:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         missing = sorted(set(self.state_dict()) - set(state))
         if missing:
-            raise ValueError(f"state: {', '.join(missing)} is missing; give what state_dict() gave")
+            raise UserError("state", f"{', '.join(missing)} is missing; give what state_dict() gave")
         self.measured, self.first = int(state["measured"]), dict(state["first"])
         self.recent = [dict(record) for record in state["recent"]]
         self.since, self.knn = dict(state["since"]), dict(state["knn"])

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from manyview.core.errors import UserError
 from manyview.diagnose.vectors import same_length, unit
 from manyview.features.neighbours import neighbours
 
@@ -37,7 +38,7 @@ def nearest(embeddings: Tensor, k: int, *, of: Tensor | None = None) -> Nearest:
     """
     x = unit("embeddings", embeddings, least=2)
     if not 1 <= k < len(x):
-        raise ValueError(f"k: expected 1 to {len(x) - 1} neighbours among {len(x)} vectors, got {k}")
+        raise UserError("k", f"expected 1 to {len(x) - 1} neighbours among {len(x)} vectors, got {k}")
     own = torch.arange(len(x), device=x.device) if of is None else of
     near, rows = neighbours(x, x[own], k, own=own)
     return Nearest(rows, near)
@@ -83,8 +84,9 @@ def tsne(embeddings: Tensor, *, seed: int = 0) -> Tensor:
 
     x = unit("embeddings", embeddings, least=4).double().cpu().numpy()
     if len(x) > MAPPED or x.shape[1] < 2:
-        raise ValueError(
-            f"embeddings: t-SNE places up to {MAPPED} vectors of length 2 or more, got {x.shape}; give it some of them"
+        raise UserError(
+            "embeddings",
+            f"t-SNE places up to {MAPPED} vectors of length 2 or more, got {x.shape}; give it some of them",
         )
     if (x.max(0) - x.min(0)).max() < ALIKE:
         return torch.zeros(len(x), 2)

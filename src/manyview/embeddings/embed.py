@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from manyview import __version__
+from manyview.core.errors import UserError
 from manyview.core.progress import bar
 from manyview.core.text import printable
 from manyview.data import Dataset
@@ -62,12 +63,12 @@ def embed(
     """
     path = target(to)
     if dtype not in DTYPES:
-        raise ValueError(f"dtype: expected {' or '.join(DTYPES)}, got {dtype!r}")
+        raise UserError("dtype", f"expected {' or '.join(DTYPES)}, got {dtype!r}")
     check_amounts(batch_size=batch_size, workers=workers)
     place, found = _device(device), images(data, split=split, root=root, labels=labels, download=download)
     who = one_encoder(what, **({} if isinstance(what, ModelSource) else {"like": found.dataset, **encoder}))
     if not who.trained and not isinstance(what, ModelSource):
-        raise ValueError(f"encoder: the name {who.name} alone has random weights; give --pretrained or --weights FILE")
+        raise UserError("encoder", f"the name {who.name} alone has random weights; give --pretrained or --weights FILE")
     found = one_view(found, *who.encoders)
     unfinished = PartialEmbeddings(path, _about(who, found, dtype, batch_size), found)
     with unfinished.alone():
@@ -81,7 +82,7 @@ def one_encoder(what: What | ModelSource, **options: Any) -> ModelSource:
     """A subject of one encoder; the options are those of `subject`."""
     who = subject(what, **options)
     if len(who.encoders) != 1:
-        raise ValueError(f"{who.name}: expected one encoder, got {len(who.encoders)}; give one at a time")
+        raise UserError(None, f"{who.name}: expected one encoder, got {len(who.encoders)}; give one at a time")
     return who
 
 
@@ -89,9 +90,9 @@ def target(to: str | Path) -> Path:
     """A file that can be written."""
     path = checked(to)
     if not path.parent.is_dir():
-        raise ValueError(f"to: there is no folder {printable(str(path.parent))}; make it first")
+        raise UserError("to", f"there is no folder {printable(str(path.parent))}; make it first")
     if path.is_dir():
-        raise ValueError(f"to: {printable(str(path))} is a folder; give the name of a file in it")
+        raise UserError("to", f"{printable(str(path))} is a folder; give the name of a file in it")
     return path
 
 
@@ -100,7 +101,7 @@ def _device(name: str) -> torch.device:
     try:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"device: {name!r} cannot be used: {str(error).splitlines()[0]}") from None
+        raise UserError("device", f"{name!r} cannot be used: {str(error).splitlines()[0]}") from None
 
 
 def _about(who: ModelSource, found: Images, dtype: str, batch_size: int) -> About:
@@ -111,7 +112,7 @@ def _about(who: ModelSource, found: Images, dtype: str, batch_size: int) -> Abou
         size=who.size,
         mean=tuple(who.picture.mean),
         std=tuple(who.picture.std),
-        view=found.dataset.views[0],
+        view=found.dataset.modalities[0],
         data=found.data,
         options=found.options,
         root=found.root,
@@ -134,7 +135,7 @@ def _fill(
     done = len(dataset) - sum(map(len, batches))
     if workers is None and device.type == "cpu":
         workers = max(1, usual_workers() // 2)  # the encoder wants cores as well
-    reading = reads(Reader(dataset, who.stack(view=dataset.views[0])), batches, workers)
+    reading = reads(Reader(dataset, who.stack(view=dataset.modalities[0])), batches, workers)
     with closing(reading) as every, _progress(len(dataset), done, shown) as advance:
         for number, piece in todo.items():
             rows: list[int] = []
@@ -156,9 +157,9 @@ def _vectors(encoder: Encoder, x: Tensor, dtype: str, device: torch.device) -> A
     x = x.contiguous(memory_format=torch.channels_last) if device.type == "cpu" else x
     vectors = encoder(x).float().cpu()
     if not torch.isfinite(vectors).all():
-        raise ValueError(f"{encoder.name}: its embeddings hold NaN or infinite numbers; the encoder has diverged")
+        raise UserError(None, f"{encoder.name}: its embeddings hold NaN or infinite numbers; the encoder has diverged")
     if vectors.abs().max() > torch.finfo(getattr(torch, dtype)).max:
-        raise ValueError(f"dtype: {dtype} cannot hold the number {vectors.abs().max():g}; choose float32")
+        raise UserError("dtype", f"{dtype} cannot hold the number {vectors.abs().max():g}; choose float32")
     made: Array = vectors.numpy().astype(dtype)
     return made
 

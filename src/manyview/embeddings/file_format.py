@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from manyview.core.atomic import atomic_write
+from manyview.core.errors import UserError
 from manyview.core.text import printable
 
 FORMAT = 1
@@ -74,11 +75,13 @@ class About:
         """ValueError where it is of another kind."""
         found = json.loads(text)
         if not isinstance(found, dict) or found.pop("manyview_embeddings", None) != FORMAT:
-            raise ValueError(f"it does not say that it is of format {FORMAT}")
+            raise UserError(None, f"it does not say that it is of format {FORMAT}")
         wrong = [field.name for field in fields(cls) if not isinstance(found.get(field.name), KINDS[field.name])]
         lists = [name for name, kind in INSIDE.items() if not all(isinstance(each, kind) for each in found[name] or ())]
         if wrong or lists or len(found) != len(fields(cls)):
-            raise ValueError(f"what it says of itself is damaged: {', '.join(wrong or lists or ['unknown entries'])}")
+            raise UserError(
+                None, f"what it says of itself is damaged: {', '.join(wrong or lists or ['unknown entries'])}"
+            )
         return cls(**{**found, **{name: tuple(found[name]) for name in ("mean", "std", "classes")}})
 
 
@@ -138,7 +141,7 @@ def read(path: str | Path) -> Embeddings:
     """
     path = checked(path)
     if not path.is_file():
-        raise ValueError(f"embeddings: there is no file {printable(str(path))}; `manyview embed` writes one")
+        raise UserError("embeddings", f"there is no file {printable(str(path))}; `manyview embed` writes one")
     try:
         columns, about = READERS[path.suffix](path)
         _check(columns, about)
@@ -146,7 +149,7 @@ def read(path: str | Path) -> Embeddings:
         raise
     except Exception as error:  # a file of any content raises almost anything
         why = printable(" ".join(str(error).split()))[:200] or type(error).__name__
-        raise ValueError(f"embeddings: {printable(str(path))} is damaged or none of ours: {why}") from error
+        raise UserError("embeddings", f"{printable(str(path))} is damaged or none of ours: {why}") from error
     vectors, ids, labels = (torch.from_numpy(columns[name]) for name in ("vector", "id", "label"))
     return Embeddings(vectors, ids, labels, columns["path"], about)
 
@@ -162,7 +165,7 @@ def checked(path: str | Path) -> Path:
     """A path whose ending is one that can be read and written here."""
     path = Path(path)
     if path.suffix not in READERS:
-        raise ValueError(f"embeddings: expected a file that ends in .npz or .parquet, got {printable(str(path))}")
+        raise UserError("embeddings", f"expected a file that ends in .npz or .parquet, got {printable(str(path))}")
     if path.suffix == ".parquet" and find_spec("pyarrow") is None:
         raise ImportError('embeddings: .parquet needs pyarrow: pip install "manyview[parquet]", or choose .npz')
     return path
@@ -171,15 +174,15 @@ def checked(path: str | Path) -> Path:
 def _check(columns: Piece, about: About) -> None:
     vectors, count = columns["vector"], len(columns["id"])
     if vectors.ndim != 2 or not vectors.size or vectors.dtype.name not in DTYPES:
-        raise ValueError(f"vector: expected (n, d) {' or '.join(DTYPES)}, got {vectors.shape} {vectors.dtype}")
+        raise UserError("vector", f"expected (n, d) {' or '.join(DTYPES)}, got {vectors.shape} {vectors.dtype}")
     for name in ("id", "label"):
         if columns[name].shape != (len(vectors),) or columns[name].dtype != np.int64:
-            raise ValueError(f"{name}: expected ({len(vectors)},) int64, got {columns[name].shape}")
+            raise UserError(None, f"{name}: expected ({len(vectors)},) int64, got {columns[name].shape}")
     if columns["path"].shape != (count,) or columns["path"].dtype.kind != "S":
-        raise ValueError(f"path: expected ({count},) bytes, got {columns['path'].shape} {columns['path'].dtype}")
+        raise UserError("path", f"expected ({count},) bytes, got {columns['path'].shape} {columns['path'].dtype}")
     labels = columns["label"]
     if labels.min() < -1 or labels.max() >= len(about.classes):
-        raise ValueError(f"label: expected -1 to {len(about.classes) - 1}, got {labels.min()} to {labels.max()}")
+        raise UserError("label", f"expected -1 to {len(about.classes) - 1}, got {labels.min()} to {labels.max()}")
 
 
 class Measured(NamedTuple):
@@ -232,9 +235,9 @@ def _read_npz(path: Path) -> tuple[dict[str, Array], About]:
     with zipfile.ZipFile(path) as archive:
         missing = {f"{name}.npy" for name in ("about", *COLUMNS)} - set(archive.namelist())
         if missing:
-            raise ValueError(f"it has no {', '.join(sorted(missing))}")
+            raise UserError(None, f"it has no {', '.join(sorted(missing))}")
         if any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist()):
-            raise ValueError("it is compressed; keep it as `manyview embed` wrote it")
+            raise UserError(None, "it is compressed; keep it as `manyview embed` wrote it")
         about, *small = (_unpacked(archive, name) for name in ("about", *COLUMNS[:-1]))
         vectors = _mapped(path, archive.getinfo("vector.npy"))
     return {**dict(zip(COLUMNS, small, strict=False)), "vector": vectors}, About.from_json(about.item())
@@ -254,11 +257,11 @@ def _mapped(path: Path, info: zipfile.ZipInfo) -> Array:
         start = file.tell() + int.from_bytes(lengths[:2], "little") + int.from_bytes(lengths[2:], "little")
         file.seek(start)
         if np.lib.format.read_magic(file) != (1, 0):
-            raise ValueError("vector: not an .npy of version 1.0")
+            raise UserError("vector", "not an .npy of version 1.0")
         shape, by_columns, dtype = np.lib.format.read_array_header_1_0(file)
         begin = file.tell()
     if by_columns or dtype.hasobject or begin - start + dtype.itemsize * int(np.prod(shape)) != info.file_size:
-        raise ValueError("vector: its size is not what it says")
+        raise UserError("vector", "its size is not what it says")
     return np.memmap(path, dtype, "c", begin, shape)
 
 
@@ -319,7 +322,7 @@ def _room(file: Any) -> Array:
 
     kind = file.schema_arrow.field("vector").type
     if not pa.types.is_fixed_size_list(kind) or not pa.types.is_floating(kind.value_type):
-        raise ValueError(f"vector: expected lists of one length, got {kind}")
+        raise UserError("vector", f"expected lists of one length, got {kind}")
     return np.empty((file.metadata.num_rows, kind.list_size), dtype=kind.value_type.to_pandas_dtype())
 
 

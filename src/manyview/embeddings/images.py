@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from manyview.core.errors import UserError
 from manyview.core.text import printable
 from manyview.data import NAMED, Dataset, Folder, Paired
 from manyview.data.factory import SCENES, open_data
@@ -71,9 +72,9 @@ def images(
 def one_view(found: Images, view: str) -> Images:
     """Of one raw view, the first if `view` is REFERENCE; without the samples that lack it."""
     dataset = found.dataset
-    if view != REFERENCE and view not in dataset.views:
-        raise ValueError(f"view: the data has no {view!r}; it has {', '.join(dataset.views)}")
-    chosen = only_view(dataset, view or dataset.views[0])
+    if view != REFERENCE and view not in dataset.modalities:
+        raise UserError("view", f"the data has no {view!r}; it has {', '.join(dataset.modalities)}")
+    chosen = only_view(dataset, view or dataset.modalities[0])
     return replace(found, dataset=chosen, labels=found.labels[torch.isin(dataset.ids, chosen.ids)])
 
 
@@ -89,7 +90,7 @@ def _labels_by_split(dataset: Dataset, folder: str, labels: Labels) -> tuple[Ten
     for split in find_splits(folder):
         part = open_data(folder, split=split, labels=labels)
         if isinstance(part, Paired):
-            raise ValueError(f"split: {printable(folder)} is divided, and has several views; give --split {split}")
+            raise UserError("split", f"{printable(folder)} is divided, and has several views; give --split {split}")
         if part.labels is not None and part.classes == (classes or part.classes):
             place = torch.searchsorted(ids, part.ids).clamp(max=len(ids) - 1)
             there = ids[place] == part.ids  # a file that links reach in two ways is in the whole folder once
@@ -104,7 +105,7 @@ def path_of(images: Images, row: int) -> bytes:
     if isinstance(dataset, Folder):
         return os.fsencode(os.path.relpath(dataset.path(row), images.root))
     if isinstance(dataset, Paired):
-        return os.fsencode(os.path.relpath(dataset.paths(row)[images.dataset.views[0]], images.root))
+        return os.fsencode(os.path.relpath(dataset.paths(row)[images.dataset.modalities[0]], images.root))
     return os.fsencode(dataset.name(row))
 
 
@@ -129,6 +130,6 @@ def fingerprint(images: Images) -> str:
     for tensor in (images.dataset.ids, images.labels):
         total.update(tensor.numpy().tobytes())
     for sample in some_samples(images.dataset):
-        for pixels in sample.views.values():
+        for pixels in sample.modalities.values():
             total.update(pixels.contiguous().numpy().tobytes())
     return total.hexdigest()[:32]

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from manyview import encoders
+from manyview.core.errors import UserError
 from manyview.data import Dataset, Unreadable
 from manyview.data.dataset import Batched
 from manyview.encoders import Encoder
@@ -164,7 +165,7 @@ def a_few(data: Dataset) -> Iterator[dict[str, Tensor]]:
         return
     for row in rows:
         with suppress(Unreadable):
-            yield data[row].views
+            yield data[row].modalities
 
 
 def digest(content: Any) -> str:
@@ -232,7 +233,9 @@ def _of_file(path: Path, view: str, given: Given) -> ModelSource:
     except ValueError as error:
         if "which network it is for" not in str(error):
             raise
-        raise ValueError(f"{path}: does not say which network it is for; give that, and --weights {path}") from None
+        raise UserError(
+            None, f"{path}: does not say which network it is for; give that, and --weights {path}"
+        ) from None
     _refuse(given, encoder, f"{path} is a file that knows its network")
     return ModelSource(str(path), {view: encoder}, _picture(encoder), given.seed)
 
@@ -240,7 +243,7 @@ def _of_file(path: Path, view: str, given: Given) -> ModelSource:
 def _of_name(name: str, view: str, given: Given) -> ModelSource:
     _check_name(name)
     if given.pretrained and given.weights is not None:
-        raise ValueError(f"weights: give {given.weights} or --pretrained, not both")
+        raise UserError("weights", f"give {given.weights} or --pretrained, not both")
     habits, (channels, side) = _habits(name), _form(given.like, view)
     size = _size(habits, side, given) if given.size is None else given.size
     start = given.weights or given.pretrained
@@ -253,12 +256,12 @@ def _of_name(name: str, view: str, given: Given) -> ModelSource:
 def _joined(each: Mapping[str, ModelSource], given: Given) -> ModelSource:
     """An encoder per view as one subject."""
     if not each or any(not view or view == ALL for view in each):
-        raise ValueError(f"encoders: expected names of views, other than {ALL!r}, got {', '.join(each) or 'none'}")
+        raise UserError("encoders", f"expected names of views, other than {ALL!r}, got {', '.join(each) or 'none'}")
     if given.weights is not None:
-        raise ValueError("weights: one file cannot be for several encoders; write each with manyview.encoders.save")
+        raise UserError("weights", "one file cannot be for several encoders; write each with manyview.encoders.save")
     sizes = {view: one.size for view, one in each.items()}
     if len(set(sizes.values())) > 1:
-        raise ValueError(f"size: the encoders look at pictures of different sizes, {sizes}; all must be alike")
+        raise UserError("size", f"the encoders look at pictures of different sizes, {sizes}; all must be alike")
     first = next(iter(each.values()))
     coloured = [view for view, one in each.items() if one.encoder.options["channels"] == 3]
     return ModelSource(
@@ -282,7 +285,7 @@ def _per_view(text: str) -> dict[str, str]:
     """rgb=A,depth=B"""
     parts = [part.partition("=") for part in text.split(",")]
     if any(not (view and equals and name) for view, equals, name in parts):
-        raise ValueError(f"encoders: expected VIEW=ENCODER,VIEW=ENCODER, got {text!r}")
+        raise UserError("encoders", f"expected VIEW=ENCODER,VIEW=ENCODER, got {text!r}")
     return {view.strip(): name.strip() for view, _, name in parts}
 
 
@@ -290,22 +293,22 @@ def _refuse(given: Given, encoder: Encoder, why: str) -> None:
     """Options that are for encoders by name alone."""
     size = encoder.options["size"]
     if given.size not in (None, size):
-        raise ValueError(f"size: {why}, whose encoder looks at {size} px; leave out the size {given.size}")
+        raise UserError("size", f"{why}, whose encoder looks at {size} px; leave out the size {given.size}")
     for option in ("weights", "pretrained", "stem"):
         if getattr(given, option):
-            raise ValueError(f"{option}: {why}, which has its weights; leave it out, or name a network")
+            raise UserError(None, f"{option}: {why}, which has its weights; leave it out, or name a network")
 
 
 def _check_name(name: str) -> None:
     if os.path.isdir(name):
-        raise ValueError(f"run: {name} is no run's folder, it has no {CONFIG}")
+        raise UserError("run", f"{name} is no run's folder, it has no {CONFIG}")
     try:
         encoders.known(name)
     except ValueError as error:
         looks_like_path = os.path.dirname(name) and name.partition("/")[0] not in FAMILIES
         near = "" if name.endswith(".safetensors") or looks_like_path else str(error).rpartition("; ")[2]
         missing = f"encoder: there is no run, file or encoder named {name!r}"
-        raise ValueError(f"{missing}; {near or 'give the folder of a run that is there'}") from None
+        raise UserError(None, f"{missing}; {near or 'give the folder of a run that is there'}") from None
 
 
 def _picture(encoder: Encoder) -> Modality:
@@ -345,12 +348,12 @@ def _form(data: Dataset | None, view: str) -> tuple[int, int | None]:
     """Channels and usual shorter side of the pictures of a view."""
     if data is None:
         return 3, None
-    name = view or data.views[0]
-    if name not in data.views:
-        only = "only the view" if len(data.views) == 1 else "the views"
-        raise ValueError(f"data: there is no view {name!r} in it; it has {only} {', '.join(data.views)}")
+    name = view or data.modalities[0]
+    if name not in data.modalities:
+        only = "only the view" if len(data.modalities) == 1 else "the views"
+        raise UserError("data", f"there is no view {name!r} in it; it has {only} {', '.join(data.modalities)}")
     shapes = [views[name].shape for views in a_few(data) if name in views]
     if not shapes:
-        raise ValueError(f"data: no image of view {name!r} that was looked at can be read; try `manyview check`")
+        raise UserError("data", f"no image of view {name!r} that was looked at can be read; try `manyview check`")
     sides = sorted(min(shape[1:]) for shape in shapes)
     return max(shape[0] for shape in shapes), sides[len(sides) // 2]

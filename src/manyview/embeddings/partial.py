@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from manyview.core.atomic import atomic_write, tidy
+from manyview.core.errors import UserError
 from manyview.core.text import printable
 from manyview.core.writable import writing
 from manyview.embeddings.file_format import About, Array, Piece, read, write
@@ -47,7 +48,9 @@ class PartialEmbeddings:
                         shutil.rmtree(self.folder, ignore_errors=True)
         except InUse:
             name = printable(str(self.path))
-            raise InUse(f"{name} is being written by another process; wait for it, or give another --to") from None
+            raise InUse(
+                None, f"{name} is being written by another process; wait for it, or give another --to"
+            ) from None
 
     def complete(self) -> bool:
         """Whether the file is there. If it, or what there is of it, is of something else, that is one line."""
@@ -91,7 +94,7 @@ class PartialEmbeddings:
             kept += len(piece["id"])
         if not kept:
             name, why = next(iter(broken.items()))
-            raise ValueError(f"data: none of the {len(self.images.dataset)} images can be read, from {name}: {why}")
+            raise UserError("data", f"none of the {len(self.images.dataset)} images can be read, from {name}: {why}")
         with naming_full_disk(self.path, _remedy):
             write(self.path, replace(self.about, broken=broken), self._pieces)
 
@@ -116,7 +119,7 @@ def _plan(path: Path) -> About:
     try:
         return About.from_json(path.read_bytes())
     except ValueError as error:
-        raise ValueError(f"{printable(str(path))} is damaged: {error}; delete its folder to start anew") from None
+        raise UserError(None, f"{printable(str(path))} is damaged: {error}; delete its folder to start anew") from None
 
 
 def _load(file: Path, columns: Sequence[str]) -> Piece:
@@ -125,7 +128,7 @@ def _load(file: Path, columns: Sequence[str]) -> Piece:
             return {name: piece[name] for name in columns}
     except Exception as error:  # damage raises almost anything
         name = printable(str(file))
-        raise ValueError(f"{name} is damaged: {error}; delete it and start the same command again") from None
+        raise UserError(None, f"{name} is damaged: {error}; delete it and start the same command again") from None
 
 
 def _check(old: About, new: About, where: Path, remedy: str) -> None:
@@ -134,7 +137,7 @@ def _check(old: About, new: About, where: Path, remedy: str) -> None:
         if was != now:
             hint = {"fingerprint": "other images", "weights": f"another encoder, {old.encoder}"}
             what = hint.get(name, f"{name} {was}, not {now}")
-            raise ValueError(f"{printable(str(where))} is of {printable(what)}; {remedy}")
+            raise UserError(None, f"{printable(str(where))} is of {printable(what)}; {remedy}")
 
 
 def _remedy() -> str:

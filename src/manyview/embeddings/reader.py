@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from manyview.core.errors import UserError
 from manyview.data import Dataset, Unreadable
 from manyview.data.dataset import Batched
 from manyview.data.workers import lost_worker, usual_workers
@@ -28,7 +29,7 @@ class Reader(torch.utils.data.Dataset[Read]):
     """What a worker does with the rows of a batch."""
 
     def __init__(self, dataset: Dataset, stack: ViewPipeline) -> None:
-        self.dataset, self.stack, self.view = dataset, stack, dataset.views[0]
+        self.dataset, self.stack, self.view = dataset, stack, dataset.modalities[0]
 
     def __getitem__(self, rows: Sequence[int]) -> Read:
         if isinstance(self.dataset, Batched):
@@ -37,7 +38,7 @@ class Reader(torch.utils.data.Dataset[Read]):
         kept, broken = {}, {}
         for row in rows:
             try:
-                kept[row] = self.dataset[row].views[self.view]
+                kept[row] = self.dataset[row].modalities[self.view]
             except (Unreadable, KeyError) as error:
                 broken[row] = f"it has no {self.view}" if isinstance(error, KeyError) else str(error)
         return Read(list(kept), self._seen(list(kept.values())), broken)
@@ -73,8 +74,8 @@ def reads(reader: Reader, batches: list[range], workers: int | None) -> Generato
     except (RuntimeError, ConnectionError, EOFError) as error:
         if not lost_worker(error):
             raise
-        raise ValueError(
-            "a process that reads images was killed, perhaps for lack of memory; try --workers 1"
+        raise UserError(
+            None, "a process that reads images was killed, perhaps for lack of memory; try --workers 1"
         ) from None
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from manyview.cli.commands import Parser
 from manyview.cli.embed import encoder_arguments, encoder_options
 from manyview.core.atomic import atomic_write
+from manyview.core.errors import UserError
 from manyview.core.text import printable
 from manyview.core.writable import writing
 from manyview.data import Dataset, Unreadable
@@ -66,12 +67,12 @@ def search(
     ...     print(found.similarity, found.name)
     """
     if top < 1:
-        raise ValueError(f"top: expected 1 or more images, got {top}")
+        raise UserError("top", f"expected 1 or more images, got {top}")
     found = embeddings if isinstance(embeddings, Embeddings) else read(embeddings)
     query = _vector(_maker(what, found, encoder), image, found)
     similarity, rows = neighbours(found.vectors, query, top + 1)  # one more, for the query itself
     if not torch.isfinite(similarity).all():
-        raise ValueError("embeddings: some hold NaN or infinite numbers; embed the images anew")
+        raise UserError("embeddings", "some hold NaN or infinite numbers; embed the images anew")
     near = sorted((-float(value), int(row)) for value, row in zip(similarity[0], rows[0], strict=True))
     every = [_neighbour(found, row, -value) for value, row in near]
     return [each for each in every if not _is(image, each.file)][:top]
@@ -102,9 +103,10 @@ def _maker(what: What | ModelSource, found: Embeddings, options: dict[str, Any])
     weights = weights_of(who.encoder)
     if weights != about.weights or who.encoder.dim != found.vectors.shape[1]:
         made = printable(f"{about.encoder} (weights {about.weights[:8]})")
-        raise ValueError(
-            f"embeddings: were made by {made}, not by {who.name} (weights {weights[:8]}); search with the encoder that "
-            "made them, or embed the images anew"
+        raise UserError(
+            "embeddings",
+            f"were made by {made}, not by {who.name} (weights {weights[:8]}); search with the encoder that "
+            "made them, or embed the images anew",
         )
     return who
 
@@ -146,7 +148,7 @@ def _pictures(found: Sequence[Neighbour], embeddings: Embeddings) -> list[Image.
 def _of_dataset(dataset: Dataset, id: Tensor, view: str) -> Image.Image | None:
     row = (dataset.ids == id).nonzero()[:, 0].tolist()
     try:
-        return _rgb(dataset[row[0]].views[view]) if row else None
+        return _rgb(dataset[row[0]].modalities[view]) if row else None
     except (Unreadable, KeyError):
         return None
 
@@ -177,7 +179,7 @@ def command(arguments: list[str]) -> int:
     found = read(given.embeddings)
     if given.root is not None:
         if not os.path.isdir(given.root):
-            raise ValueError(f"--root: there is no folder {printable(given.root)}; give where the images are now")
+            raise UserError(None, f"--root: there is no folder {printable(given.root)}; give where the images are now")
         found = replace(found, about=replace(found.about, root=os.path.abspath(given.root)))
     near = search(given.encoder, given.image, found, given.top, **encoder_options(given))
     print(f"nearest to {printable(given.image)} among {len(found):,} images of {printable(found.about.data)}:")
@@ -193,11 +195,11 @@ def command(arguments: list[str]) -> int:
 
 def _check_picture(to: Path, image: str, embeddings: str) -> None:
     if to.suffix.lower() != ".png":
-        raise ValueError(f"--picture: expected a file that ends in .png, got {printable(str(to))}")
+        raise UserError(None, f"--picture: expected a file that ends in .png, got {printable(str(to))}")
     if not to.parent.is_dir():
-        raise ValueError(f"--picture: there is no folder {printable(str(to.parent))}; make it first")
+        raise UserError(None, f"--picture: there is no folder {printable(str(to.parent))}; make it first")
     if any(_is(str(to), file) for file in (image, embeddings)):
-        raise ValueError(f"--picture: {printable(str(to))} would be overwritten; give another name")
+        raise UserError(None, f"--picture: {printable(str(to))} would be overwritten; give another name")
 
 
 def _parser() -> Parser:

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyview.config.config import Config
+from manyview.core.errors import UserError
 from manyview.core.rng import key, order
 from manyview.data import Dataset, Loader
 from manyview.data.holdout import only_view
@@ -64,7 +65,7 @@ class ViewEmbeddings:
     def picture(self, image: int, look: int) -> Tensor:
         """What was embedded as vectors[image, look], (C, size, size) in the data's dtype, not normalised."""
         sample = self.data[int(self.index[image])]
-        return self.stack.prepare(sample.views, sample.id, seed=self.seed)[self.data.views[0]][look]
+        return self.stack.prepare(sample.modalities, sample.id, seed=self.seed)[self.data.modalities[0]][look]
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,9 +123,11 @@ def of_subject(
     encoders the first is taken, with the raw view that it is for.
     """
     _check(images, looks)
-    view = next(iter(subject.encoders)) or data.views[0]
-    if view not in data.views:
-        raise ValueError(f"data: has no view {view!r}, which {subject.name} looks at; it has {', '.join(data.views)}")
+    view = next(iter(subject.encoders)) or data.modalities[0]
+    if view not in data.modalities:
+        raise UserError(
+            "data", f"has no view {view!r}, which {subject.name} looks at; it has {', '.join(data.modalities)}"
+        )
     data = _some(only_view(data, view), images, seed)
     loader = _loader(data, _usual_stack(subject, looks), seed, device, workers)
     encoder = subject.encoder.to(device)
@@ -180,14 +183,14 @@ def _state(run: Run, epoch: int | None) -> State:
     last = _last(run)
     if epoch not in (None, 0, _epoch(last, run.config)):
         there = ", ".join(map(str, epochs(run)))
-        raise ValueError(f"epoch: {run.folder} has {there}, not {epoch}; a run keeps those of --snapshots")
+        raise UserError("epoch", f"{run.folder} has {there}, not {epoch}; a run keeps those of --snapshots")
     return last
 
 
 def _last(run: Run) -> State:
     found = Checkpoints(run.folder / CHECKPOINTS).latest()
     if found is None:
-        raise ValueError(f"run: {run.folder} has no checkpoint; its encoder alone can still be looked at (of_subject)")
+        raise UserError("run", f"{run.folder} has no checkpoint; its encoder alone can still be looked at (of_subject)")
     return found[0]
 
 
@@ -252,7 +255,7 @@ def _through(loader: Loader, see: See) -> tuple[list[Tensor], Which]:
     """What a network says of all images, (n, d) each, and which they are."""
     vectors, which = [], []
     for batch in loader.epoch(0):
-        looks = batch.views()[loader.dataset.views[0]]
+        looks = batch.views()[loader.dataset.modalities[0]]
         vectors.append(see([look.contiguous(memory_format=torch.channels_last) for look in looks]))
         which.append((batch.ids, batch.labels, batch.index))
     found = Which(*(torch.cat(parts) for parts in zip(*which, strict=True)))
@@ -300,4 +303,4 @@ def _measures(method: Method, given: list[Tensor], ids: Tensor) -> dict[str, flo
 
 def _check(images: int, looks: int) -> None:
     if images < 2 or looks < 1:
-        raise ValueError(f"images and looks: expected at least 2 and 1, got {images} and {looks}")
+        raise UserError("images and looks", f"expected at least 2 and 1, got {images} and {looks}")

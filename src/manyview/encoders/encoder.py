@@ -11,6 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from manyview.core.errors import UserError
 from manyview.encoders.feature_maps import Backbone, Maps
 
 Stem = Literal["cifar"] | None
@@ -61,9 +62,9 @@ class Encoder(nn.Module):
     def _checked(self, x: Tensor) -> Tensor:
         channels = self.options["channels"]
         if x.dim() != 4 or x.shape[1] != channels:
-            raise ValueError(f"x: {self.name} expects (B, {channels}, H, W), got {tuple(x.shape)}")
+            raise UserError("x", f"{self.name} expects (B, {channels}, H, W), got {tuple(x.shape)}")
         if not x.is_floating_point():
-            raise ValueError(f"x: {self.name} expects floats, such as views are, got {x.dtype}")
+            raise UserError("x", f"{self.name} expects floats, such as views are, got {x.dtype}")
         return x
 
     @torch.no_grad()
@@ -76,13 +77,13 @@ class Encoder(nn.Module):
             output = self.network(image)
         except (RuntimeError, AssertionError, ArithmeticError, ValueError) as error:
             why = str(error).strip().split("\n")[0]
-            raise ValueError(
-                f"size: {self.name} cannot look at {size} x {size} images ({why}); give a size that it allows"
+            raise UserError(
+                "size", f"{self.name} cannot look at {size} x {size} images ({why}); give a size that it allows"
             ) from None
         finally:
             self.network.train()
         if output.dim() != 2:
-            raise ValueError(f"name: {self.name} gives {tuple(output.shape)} for an image, not a vector; use another")
+            raise UserError("name", f"{self.name} gives {tuple(output.shape)} for an image, not a vector; use another")
         return int(output.shape[1])
 
 
@@ -107,14 +108,14 @@ def create(
     512
     """
     if not isinstance(name, str):
-        raise ValueError(f"name: expected a text such as 'patchnet' or 'timm/resnet18', got {name!r}")
+        raise UserError("name", f"expected a text such as 'patchnet' or 'timm/resnet18', got {name!r}")
     for argument, value in (("channels", channels), ("size", size)):
         if not isinstance(value, int) or not 1 <= value <= LIMITS[argument]:
-            raise ValueError(f"{argument}: expected a whole number from 1 to {LIMITS[argument]}, got {value!r}")
+            raise UserError(None, f"{argument}: expected a whole number from 1 to {LIMITS[argument]}, got {value!r}")
     if stem not in (None, "cifar"):
-        raise ValueError(f"stem: expected None or 'cifar', got {stem!r}")
+        raise UserError("stem", f"expected None or 'cifar', got {stem!r}")
     if not isinstance(pretrained, bool | str | Path):
-        raise ValueError(f"pretrained: expected True, False or a safetensors file, got {pretrained!r}")
+        raise UserError("pretrained", f"expected True, False or a safetensors file, got {pretrained!r}")
     build, model = _builder(name)
     published = pretrained is True
     backbone = build(model, channels=channels, size=size, stem=stem, pretrained=published, options=options)
@@ -140,7 +141,7 @@ def _builder(name: str) -> tuple[Callable[..., Backbone], str]:
         module = import_module(FAMILIES[family])
         if module.knows(model):
             return module.build, model
-    raise ValueError(f"name: there is no encoder {name!r}; nearest: {', '.join(_nearest(name))}")
+    raise UserError("name", f"there is no encoder {name!r}; nearest: {', '.join(_nearest(name))}")
 
 
 def _nearest(name: str) -> list[str]:

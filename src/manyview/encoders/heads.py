@@ -9,6 +9,8 @@ from typing import Any
 
 from torch import nn
 
+from manyview.core.errors import UserError
+
 
 def linear(dim_in: int, dim_out: int = 128, *, std: float | None = None) -> nn.Module:
     """One fully connected layer: MoCo v1, CMC, and fc8 of SmallAlexNet.
@@ -17,7 +19,7 @@ def linear(dim_in: int, dim_out: int = 128, *, std: float | None = None) -> nn.M
     for all of SmallAlexNet (Wang & Isola, ICML 2020).
     """
     if std is not None and not std > 0:
-        raise ValueError(f"std: expected a number above 0, got {std}; without it the layer is drawn as torch draws it")
+        raise UserError("std", f"expected a number above 0, got {std}; without it the layer is drawn as torch draws it")
     layer = nn.Linear(dim_in, dim_out)
     if std is not None:
         nn.init.normal_(layer.weight, 0, std)
@@ -41,7 +43,7 @@ def simclr(dim_in: int, dim_out: int = 128, *, layers: int = 3) -> nn.Module:
     in ReLU, and the last batch norm has a scale and no shift.
     """
     if layers not in (2, 3):
-        raise ValueError(f"layers: SimCLR's head has 2 or 3, got {layers}")
+        raise UserError("layers", f"SimCLR's head has 2 or 3, got {layers}")
     parts: list[nn.Module] = []
     for _ in range(layers - 1):
         parts += [nn.Linear(dim_in, dim_in, bias=False), nn.BatchNorm1d(dim_in), nn.ReLU(inplace=True)]
@@ -72,7 +74,7 @@ def predictor(dim_in: int, dim_out: int = 256, *, hidden: int = 4096, last_norm:
 
 def _mocov3(dim_in: int, dim_out: int, hidden: int, layers: int, last_norm: bool) -> nn.Module:
     if layers < 1:
-        raise ValueError(f"layers: expected at least 1, got {layers}")
+        raise UserError("layers", f"expected at least 1, got {layers}")
     parts: list[nn.Module] = []
     for _ in range(layers - 1):
         parts += [nn.Linear(dim_in, hidden, bias=False), nn.BatchNorm1d(hidden), nn.ReLU(inplace=True)]
@@ -97,11 +99,11 @@ def projection(name: str, dim_in: int, dim_out: int, **options: Any) -> nn.Modul
     """
     if name not in HEADS:
         near = difflib.get_close_matches(name, HEADS, n=1) or list(HEADS)
-        raise ValueError(f"head: there is none named {name!r}; nearest: {', '.join(near)}")
+        raise UserError("head", f"there is none named {name!r}; nearest: {', '.join(near)}")
     if dim_in < 1 or dim_out < 1:
-        raise ValueError(f"dim_in and dim_out: expected at least 1 each, got {dim_in} and {dim_out}")
+        raise UserError("dim_in and dim_out", f"expected at least 1 each, got {dim_in} and {dim_out}")
     taken = [each for each in inspect.signature(HEADS[name]).parameters if not each.startswith("dim_")]
     unknown = sorted(set(options) - set(taken))
     if unknown:
-        raise ValueError(f"head {name}: takes {', '.join(taken)}, not {', '.join(unknown)}")
+        raise UserError(None, f"head {name}: takes {', '.join(taken)}, not {', '.join(unknown)}")
     return HEADS[name](dim_in, dim_out, **options)

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
+from manyview.core.errors import UserError
+
 Schedule = Callable[[int, int], float]
 
 
@@ -22,7 +24,7 @@ def cosine(step: float, total: float, *, start: float = 0.99) -> float:
     m(step) = 1 - (1 - start) (cos(pi step / total) + 1) / 2
     """
     if not 0 <= step <= total or total <= 0:
-        raise ValueError(f"step and total: expected 0 <= step <= total and a total above 0, got {step} of {total}")
+        raise UserError("step and total", f"expected 0 <= step <= total and a total above 0, got {step} of {total}")
     return 1 - (1 - _checked(start)) * (math.cos(math.pi * step / total) + 1) / 2
 
 
@@ -37,5 +39,5 @@ def average_(keys: Iterable[Tensor], queries: Iterable[Tensor], momentum: float)
 
 def _checked(momentum: float) -> float:
     if not 0 <= momentum <= 1:
-        raise ValueError(f"momentum: expected a number from 0 to 1, got {momentum}")
+        raise UserError("momentum", f"expected a number from 0 to 1, got {momentum}")
     return momentum

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from manyview.core.errors import UserError
 from manyview.core.rng import key, order
 
 
@@ -37,9 +38,10 @@ class SplitBatchNorm(_BatchNorm):
 
     def _grouped(self, x: Tensor) -> Tensor:
         if len(x) % self.splits:
-            raise ValueError(
-                f"splits: a batch of {len(x)} does not fall into {self.splits} equal groups; "
-                f"use a multiple of {self.splits}, and leave out a last smaller batch"
+            raise UserError(
+                "splits",
+                f"a batch of {len(x)} does not fall into {self.splits} equal groups; "
+                f"use a multiple of {self.splits}, and leave out a last smaller batch",
             )
         wide = x.reshape(len(x) // self.splits, self.splits * x.shape[1], *x.shape[2:])  # a group is a set of channels
         mean, variance = self._repeated(self.running_mean), self._repeated(self.running_var)
@@ -71,7 +73,7 @@ def split_batch_norm(module: nn.Module, splits: int) -> nn.Module:
     keys, is MoCo's shuffled batch norm; without it shuffling changes nothing.
     """
     if splits < 1:
-        raise ValueError(f"splits: expected at least 1, got {splits}")
+        raise UserError("splits", f"expected at least 1, got {splits}")
     if isinstance(module, _BatchNorm):
         return _split(module, splits)
     for name, child in module.named_children():
@@ -83,7 +85,7 @@ def _split(norm: _BatchNorm, splits: int) -> SplitBatchNorm:
     then = norm.then if isinstance(norm, SplitBatchNorm) else None
     if type(norm) not in (nn.BatchNorm1d, nn.BatchNorm2d, SplitBatchNorm):
         if type(norm).__name__ != "BatchNormAct2d":
-            raise ValueError(f"split_batch_norm: cannot split {type(norm).__name__}, only BatchNorm1d and BatchNorm2d")
+            raise UserError("split_batch_norm", f"cannot split {type(norm).__name__}, only BatchNorm1d and BatchNorm2d")
         then = nn.Sequential(norm.get_submodule("drop"), norm.get_submodule("act"))  # timm's, with the activation in it
     split = SplitBatchNorm(norm.num_features, splits, then, eps=norm.eps, momentum=norm.momentum)  # type: ignore[arg-type]
     split.affine, split.track_running_stats = norm.affine, norm.track_running_stats
@@ -96,7 +98,7 @@ def _split(norm: _BatchNorm, splits: int) -> SplitBatchNorm:
 def sync_batch_norm(module: nn.Module) -> nn.Module:
     """One batch norm over all processes: torch's SyncBatchNorm everywhere, for GPUs. Returns the module."""
     if any(isinstance(part, SplitBatchNorm) for part in module.modules()):
-        raise ValueError("sync_batch_norm: the module has been through split_batch_norm; use one of the two, not both")
+        raise UserError("sync_batch_norm", "the module has been through split_batch_norm; use one of the two, not both")
     if any(type(part).__name__ == "BatchNormAct2d" for part in module.modules()):
         from timm.layers.norm_act import convert_sync_batchnorm  # torch's would lose the activation inside
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from manyview.core.errors import UserError
 from manyview.encoders.feature_maps import Backbone, hooked
 from manyview.encoders.pretrained import refuse_what_only_libraries_have
 
@@ -67,7 +68,7 @@ def build(
     refuse_what_only_libraries_have(model, stem, pretrained, options, takes=("widths", "blocks"))
     widths, blocks = options.get("widths", WIDTHS), options.get("blocks", BLOCKS)
     if len(widths) != len(blocks) or min((*widths, *blocks), default=0) < 1:
-        raise ValueError(f"widths and blocks: expected a number of at least 1 per stage, got {widths} and {blocks}")
+        raise UserError("widths and blocks", f"expected a number of at least 1 per stage, got {widths} and {blocks}")
     network = PatchNet(channels, widths, blocks)
     return Backbone(network, hooked([name for name, _ in network.named_children()]))
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
+from manyview.core.errors import UserError
+
 HUB = "https://huggingface.co"
 
 
@@ -14,12 +16,12 @@ def refuse_what_only_libraries_have(
 ) -> None:
     """For our own networks: no other stem, no published weights, no options but those that it takes."""
     if stem is not None:
-        raise ValueError(f"stem: {stem!r} is for ResNets; {model} is made for small images as it is")
+        raise UserError("stem", f"{stem!r} is for ResNets; {model} is made for small images as it is")
     if pretrained:
-        raise ValueError(f"pretrained: there are no published weights of {model}; give a file that `save` wrote")
+        raise UserError("pretrained", f"there are no published weights of {model}; give a file that `save` wrote")
     unknown = sorted(set(options) - set(takes))
     if unknown:
-        raise ValueError(f"options: {model} takes {' and '.join(takes)}, not {', '.join(unknown)}")
+        raise UserError("options", f"{model} takes {' and '.join(takes)}, not {', '.join(unknown)}")
 
 
 def refuse_if_unreachable(name: str, source: str, place: str, site: str) -> None:

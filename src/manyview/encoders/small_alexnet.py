@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from manyview.core.errors import UserError
 from manyview.encoders.feature_maps import Backbone, hooked
 from manyview.encoders.pretrained import refuse_what_only_libraries_have
 
@@ -33,7 +34,7 @@ class SmallAlexNet(nn.Module):
             self.add_module(f"conv{number}", _convolution(channels, width, pooled))
             channels, side = width, (side - 1) // 2 if pooled else side
         if side < 1:
-            raise ValueError(f"size: small_alexnet needs images of at least 15 x 15, got {size} x {size}")
+            raise UserError("size", f"small_alexnet needs images of at least 15 x 15, got {size} x {size}")
         self.add_module("flatten", nn.Flatten())
         self.add_module("fc6", _fully_connected(channels * side * side))
         self.add_module("fc7", _fully_connected(HIDDEN))
@@ -44,9 +45,10 @@ class SmallAlexNet(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if x.shape[2:] != (self.size, self.size):
             height, width = x.shape[2:]
-            raise ValueError(
-                f"x: small_alexnet was made for {self.size} x {self.size} images, got {height} x {width}; "
-                f"create it with the size of the images"
+            raise UserError(
+                "x",
+                f"small_alexnet was made for {self.size} x {self.size} images, got {height} x {width}; "
+                f"create it with the size of the images",
             )
         for part in self.children():
             x = part(x)

@@ -8,6 +8,7 @@ import timm
 from timm.models.resnet import ResNet
 from torch import Tensor
 
+from manyview.core.errors import UserError
 from manyview.encoders.feature_maps import Backbone, Maps, hooked
 from manyview.encoders.pretrained import HUB, refuse_if_unreachable, unavailable
 from manyview.encoders.stem import cifar_stem
@@ -30,7 +31,7 @@ def build(
     network = _network(model, channels, size, pretrained, options)
     if stem == "cifar":
         if not isinstance(network, ResNet):
-            raise ValueError(f"stem: 'cifar' is for ResNets; timm/{model} is a {type(network).__name__}")
+            raise UserError("stem", f"'cifar' is for ResNets; timm/{model} is a {type(network).__name__}")
         cifar_stem(network, channels)
     classifier = network.pretrained_cfg.get("classifier") or ()
     removed = (classifier,) if isinstance(classifier, str) else tuple(classifier)
@@ -48,9 +49,9 @@ def _network(model: str, channels: int, size: int, pretrained: bool, options: di
             return timm.create_model(model, img_size=size, **settings)
         return timm.create_model(model, **settings)
     except TypeError as error:
-        raise ValueError(f"options: timm/{model} does not take them: {error}") from None
+        raise UserError("options", f"timm/{model} does not take them: {error}") from None
     except (AssertionError, ArithmeticError) as error:
-        raise ValueError(f"size: timm/{model} cannot be made for {size} x {size} images: {error}") from None
+        raise UserError("size", f"timm/{model} cannot be made for {size} x {size} images: {error}") from None
     except OSError:
         if not pretrained:
             raise
@@ -76,7 +77,7 @@ def _intermediates(network: Any, x: Tensor) -> Maps:
 def _check_weights(model: str) -> None:
     config = timm.get_pretrained_cfg(model)
     if config is None or not config.has_weights:
-        raise ValueError(f"pretrained: timm has no weights of {model}; see timm.list_pretrained()")
+        raise UserError("pretrained", f"timm has no weights of {model}; see timm.list_pretrained()")
     if not config.hf_hub_id or _in_cache(config.hf_hub_id):
         return
     refuse_if_unreachable(f"timm/{model}", f"{HUB}/{config.hf_hub_id}", _place(), HUB)

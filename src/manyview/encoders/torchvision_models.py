@@ -9,6 +9,7 @@ import torch
 import torchvision.models as zoo
 from torch import nn
 
+from manyview.core.errors import UserError
 from manyview.encoders.feature_maps import Backbone, Reader, channels_first, grid_of_tokens, hooked
 from manyview.encoders.pretrained import refuse_if_unreachable, unavailable
 from manyview.encoders.stem import cifar_stem, look_at_channels
@@ -54,7 +55,7 @@ def build(
     elif isinstance(network, zoo.ResNet):
         cifar_stem(network, channels)
     else:
-        raise ValueError(f"stem: 'cifar' is for ResNets; torchvision/{model} is a {type(network).__name__}")
+        raise UserError("stem", f"'cifar' is for ResNets; torchvision/{model} is a {type(network).__name__}")
     return Backbone(network, _reader(network), removed)
 
 
@@ -64,14 +65,14 @@ def _network(model: str, size: int, pretrained: bool, options: dict[str, Any]) -
     try:
         network: nn.Module = zoo.get_model(model, weights=weights, **{**settings, **options})
     except TypeError as error:
-        raise ValueError(f"options: torchvision/{model} does not take them: {error}") from None
+        raise UserError("options", f"torchvision/{model} does not take them: {error}") from None
     except OSError:
         if weights is None:
             raise
         raise unavailable(f"torchvision/{model}", weights.url, _place(weights.url)) from None
     except (ValueError, RuntimeError, AssertionError) as error:
         given = f"size {size} and options {options}"
-        raise ValueError(f"size: torchvision/{model} cannot be made with {given}: {error}") from None
+        raise UserError("size", f"torchvision/{model} cannot be made with {given}: {error}") from None
     return network
 
 

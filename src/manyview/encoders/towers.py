@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from manyview.core.errors import UserError
 from manyview.encoders.encoder import Encoder
 from manyview.encoders.momentum import Schedule, average_, constant
 from manyview.encoders.norm import shuffled
@@ -122,8 +123,8 @@ class Towers(nn.Module):
             embedded: Tensor = tower(x)
             return embedded
         if step is None:
-            raise ValueError(
-                "step: shuffled keys draw their order from the step's number; give keys(x, view, step=...)"
+            raise UserError(
+                "step", "shuffled keys draw their order from the step's number; give keys(x, view, step=...)"
             )
         return shuffled(tower, x, seed=self.shuffle, step=step)
 
@@ -134,33 +135,33 @@ class Towers(nn.Module):
     def _tower(self, towers: nn.ModuleDict, view: str | None) -> nn.Module:
         name = SHARED if self.views is None else view
         if name is None or name not in towers:
-            raise ValueError(f"view: expected one of {', '.join(towers)}, got {view!r}")
+            raise UserError("view", f"expected one of {', '.join(towers)}, got {view!r}")
         return towers[name]
 
 
 def _one_each(encoder: Encoders, views: Sequence[str] | None) -> dict[str, Encoder]:
     if views is None:
         if not isinstance(encoder, Encoder):
-            raise ValueError("encoder: without views it is one Encoder; for a dict or a function name the views")
+            raise UserError("encoder", "without views it is one Encoder; for a dict or a function name the views")
         return {SHARED: encoder}
     taken = [view for view in views if "." in view or view in ("", SHARED) or hasattr(nn.ModuleDict, view)]
     if not views or taken or len(set(views)) < len(views):
-        raise ValueError(
-            f"views: expected different names, got {tuple(views)}; not possible: {taken or 'twice the same'}"
+        raise UserError(
+            "views", f"expected different names, got {tuple(views)}; not possible: {taken or 'twice the same'}"
         )
     if isinstance(encoder, Mapping):
         if set(encoder) != set(views):
-            raise ValueError(f"encoder: expected one for each view {tuple(views)}, got {tuple(encoder)}")
+            raise UserError("encoder", f"expected one for each view {tuple(views)}, got {tuple(encoder)}")
         return {view: encoder[view] for view in views}
     if isinstance(encoder, Encoder):
-        raise ValueError("encoder: a tower per view wants an encoder per view: give a dict or a function of the name")
+        raise UserError("encoder", "a tower per view wants an encoder per view: give a dict or a function of the name")
     return {view: encoder(view) for view in views}
 
 
 def _made(head: Head | None, dim: int) -> nn.Module:
     if isinstance(head, nn.Module):
-        raise ValueError(
-            "head: give what makes it from the encoder's dim, such as partial(projection, 'mlp', dim_out=128)"
+        raise UserError(
+            "head", "give what makes it from the encoder's dim, such as partial(projection, 'mlp', dim_out=128)"
         )
     return nn.Identity() if head is None else head(dim)
 

@@ -12,6 +12,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from manyview.core.atomic import atomic_write
+from manyview.core.errors import UserError
 from manyview.encoders.encoder import Encoder, create
 
 State = dict[str, Tensor]
@@ -32,19 +33,19 @@ def save(encoder: Encoder, path: str | Path, *, picture: Normalisation | None = 
     try:
         recipe = {"name": json.dumps(encoder.name), "options": json.dumps(encoder.options)}
     except TypeError as error:
-        raise ValueError(f"options: {encoder.name} was created with what JSON cannot hold: {error}") from None
+        raise UserError("options", f"{encoder.name} was created with what JSON cannot hold: {error}") from None
     seen = picture or normalisation(encoder)
     if seen is not None:
         recipe["picture"] = json.dumps({"mean": seen[0], "std": seen[1]})
     state = {key: value.detach().cpu().contiguous().clone() for key, value in encoder.network.state_dict().items()}
     path = Path(path)
     if not path.parent.is_dir():
-        raise ValueError(f"path: there is no folder {path.parent}; make it first")
+        raise UserError("path", f"there is no folder {path.parent}; make it first")
     try:
         with atomic_write(path) as draft:
             draft.write_bytes(_in_order(to_bytes(state, metadata={"manyview_encoder": FORMAT, **recipe})))
     except (OSError, SafetensorError) as error:
-        raise ValueError(f"path: cannot write {path}: {error}") from None
+        raise UserError("path", f"cannot write {path}: {error}") from None
 
 
 def load(path: str | Path) -> Encoder:
@@ -55,7 +56,7 @@ def load(path: str | Path) -> Encoder:
         encoder = create(name, **options)
     except Exception as error:  # options that make no sense raise almost anything inside a library
         why = " ".join(str(error).split())[:300] or type(error).__name__
-        raise ValueError(f"{path}: its encoder cannot be made: {why}") from error
+        raise UserError(None, f"{path}: its encoder cannot be made: {why}") from error
     _put(encoder, state, path)
     _note(encoder, metadata, path)
     return encoder
@@ -94,30 +95,32 @@ def _in_order(content: bytes) -> bytes:
 
 def _read(path: str | Path) -> tuple[State, dict[str, str]]:
     if not Path(path).is_file():
-        raise ValueError(f"path: there is no file {path}")
+        raise UserError("path", f"there is no file {path}")
     try:
         with safe_open(path, framework="pt") as file:
             return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
-        raise ValueError(
-            f"{path}: not a whole safetensors file ({error}); a .pt or .pth file must be converted first"
+        raise UserError(
+            None, f"{path}: not a whole safetensors file ({error}); a .pt or .pth file must be converted first"
         ) from None
 
 
 def _recipe(path: str | Path, metadata: dict[str, str]) -> tuple[str, dict[str, Any]]:
     if "manyview_encoder" not in metadata:
-        raise ValueError(f"{path}: does not say which network it is for; create one and use load_into(encoder, path)")
+        raise UserError(
+            None, f"{path}: does not say which network it is for; create one and use load_into(encoder, path)"
+        )
     if metadata["manyview_encoder"] != FORMAT:
-        raise ValueError(f"{path}: is of format {metadata['manyview_encoder']!r}, this version reads {FORMAT!r}")
+        raise UserError(None, f"{path}: is of format {metadata['manyview_encoder']!r}, this version reads {FORMAT!r}")
     try:
         name, options = json.loads(metadata["name"]), json.loads(metadata["options"])
     except (KeyError, json.JSONDecodeError):
-        raise ValueError(f"{path}: name and options of its network are missing or damaged") from None
+        raise UserError(None, f"{path}: name and options of its network are missing or damaged") from None
     if not isinstance(name, str) or not isinstance(options, dict):
-        raise ValueError(f"{path}: expected a name and a table of options, got {name!r} and {options!r}")
+        raise UserError(None, f"{path}: expected a name and a table of options, got {name!r} and {options!r}")
     fetching = [option for option in options if option in FETCHES or option.startswith("pretrained")]
     if fetching:  # a file may not make the library read or download another one
-        raise ValueError(f"{path}: refused, its options ask for other files: {', '.join(fetching)}")
+        raise UserError(None, f"{path}: refused, its options ask for other files: {', '.join(fetching)}")
     return name, options
 
 
@@ -129,9 +132,11 @@ def _note(encoder: Encoder, metadata: dict[str, str], path: str | Path) -> None:
         told = json.loads(metadata["picture"])
         mean, std = (tuple(float(each) for each in told[key]) for key in ("mean", "std"))
     except (KeyError, TypeError, ValueError):
-        raise ValueError(f"{path}: its normalisation of pictures is damaged: {metadata['picture'][:100]!r}") from None
+        raise UserError(
+            None, f"{path}: its normalisation of pictures is damaged: {metadata['picture'][:100]!r}"
+        ) from None
     if len(mean) != len(std) or not all(map(math.isfinite, mean + std)) or min(std, default=0.0) <= 0:
-        raise ValueError(f"{path}: its normalisation of pictures makes no sense: {metadata['picture'][:100]!r}")
+        raise UserError(None, f"{path}: its normalisation of pictures makes no sense: {metadata['picture'][:100]!r}")
     vars(encoder)["normalisation"] = (mean, std)
 
 
@@ -149,7 +154,7 @@ def _put(encoder: Encoder, state: State, path: str | Path) -> None:
     wrong = [f"{kind}: {_some(keys)}" for kind, keys in found.items() if keys]
     if wrong:
         expected = f"{encoder.name} {encoder.options}"
-        raise ValueError(f"{path}: does not fit {expected}; {'; '.join(wrong)}")
+        raise UserError(None, f"{path}: does not fit {expected}; {'; '.join(wrong)}")
     encoder.network.load_state_dict(given, strict=False)
 
 

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from manyview.core.errors import UserError
 from manyview.core.sample import Views
 from manyview.embeddings.model_source import ModelSource
 from manyview.encoders import Encoder, dense_convolutions
@@ -92,7 +93,7 @@ def check_unmoved(eyes: Looking, task: Task, part: str) -> None:
 
 def _encoders(task: Task, part: str) -> dict[str, Encoder]:
     """By the raw view that each looks at."""
-    by_view = {view or task.train.views[0]: encoder for view, encoder in task.subject.encoders.items()}
+    by_view = {view or task.train.modalities[0]: encoder for view, encoder in task.subject.encoders.items()}
     return {part: by_view[part]} if part in by_view else by_view
 
 
@@ -103,7 +104,7 @@ def chosen_layer(subject: ModelSource, asked: str | None, usual: str | None) -> 
     for encoder in subject.encoders.values():
         there = _layers(encoder)
         if asked is not None and asked not in there:
-            raise ValueError(f"layer: expected one of {', '.join(there)} in {encoder.name}, got {asked!r}")
+            raise UserError("layer", f"expected one of {', '.join(there)} in {encoder.name}, got {asked!r}")
         usual = usual if usual in there else None
     return asked or usual
 

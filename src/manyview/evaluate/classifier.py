@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from manyview.core.errors import UserError
 from manyview.core.rng import key
 from manyview.evaluate.probe_checkpoint import ProbeCheckpoint
 from manyview.evaluate.scores import tops
@@ -61,11 +62,11 @@ class Recipe:
 def chosen(table: Mapping[str, Recipe], name: str, *, epochs: int | None = None, **others: float | None) -> Recipe:
     """The recipe of that name, but for what is given and not None."""
     if name not in table:
-        raise ValueError(f"recipe: expected one of {', '.join(table)}, got {name!r}")
+        raise UserError("recipe", f"expected one of {', '.join(table)}, got {name!r}")
     given = {what: value for what, value in others.items() if value is not None}
     for what, value in {**given, **({} if epochs is None else {"epochs": epochs})}.items():
         if not 0 < value < math.inf:
-            raise ValueError(f"{what}: expected a number above 0, got {value}")
+            raise UserError(None, f"{what}: expected a number above 0, got {value}")
     recipe = replace(table[name], **given)  # type: ignore[arg-type]
     return recipe if epochs is None else recipe.lasting(epochs)
 
@@ -124,7 +125,7 @@ def _train(
     for x, labels in batches:
         loss = F.cross_entropy(model(x), labels)
         if not torch.isfinite(loss):
-            raise ValueError(diverged)
+            raise UserError(None, diverged)
         for optimizer in optimizers:
             optimizer.zero_grad()
         loss.backward()
@@ -138,7 +139,7 @@ def _tested(model: nn.Module, test: Batches, classes: int, diverged: str) -> lis
     model.eval()
     logits, labels = zip(*((model(x).cpu(), labels.cpu()) for x, labels in test.epoch(0)), strict=True)
     if not all(torch.isfinite(each).all() for each in logits):
-        raise ValueError(diverged)
+        raise UserError(None, diverged)
     return [share for _, share in tops(torch.cat(logits), torch.cat(labels), classes)]
 
 

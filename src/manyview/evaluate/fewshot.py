@@ -7,6 +7,7 @@ import statistics
 import torch
 from torch import Tensor
 
+from manyview.core.errors import UserError
 from manyview.core.rng import key, order
 from manyview.evaluate.classifier import named
 from manyview.evaluate.logistic import ROUGHLY, Scaling, check, fit, logits
@@ -85,12 +86,12 @@ def _check(task: Task, shots: tuple[int, ...], draws: int) -> None:
     assert task.train.labels is not None
     _check_shots(shots, task.train.labels)
     if draws < 1:
-        raise ValueError(f"draws: expected 1 or more, got {draws}")
+        raise UserError("draws", f"expected 1 or more, got {draws}")
 
 
 def _check_shots(shots: tuple[int, ...], labels: Tensor) -> None:
     least = int(labels.unique(return_counts=True)[1].min())
     if not shots or not 1 <= min(shots) <= max(shots) <= least:
-        raise ValueError(
-            f"shots: expected numbers from 1 to {least}, the images of the smallest class, got {shots or 'none'}"
+        raise UserError(
+            "shots", f"expected numbers from 1 to {least}, the images of the smallest class, got {shots or 'none'}"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from manyview.core.errors import UserError
 from manyview.core.rng import key, order
 from manyview.evaluate.classifier import named
 from manyview.evaluate.scores import tops
@@ -134,36 +135,38 @@ def _votes(near: Tensor, voters: Tensor, temperature: float, classes: int) -> Te
 
 def _check_grid(ks: tuple[int, ...], temperatures: tuple[float, ...], count: int) -> None:
     if not ks or not 1 <= min(ks) <= max(ks) < count:
-        raise ValueError(
-            f"ks: expected numbers from 1 to {count - 1}, one less than images to learn from, got {ks or 'none'}"
+        raise UserError(
+            "ks", f"expected numbers from 1 to {count - 1}, one less than images to learn from, got {ks or 'none'}"
         )
     if not temperatures or not min(temperatures) > 0:
-        raise ValueError(f"temperatures: expected positive numbers, got {temperatures or 'none'}")
+        raise UserError("temperatures", f"expected positive numbers, got {temperatures or 'none'}")
 
 
 def _check(bank: Tensor, bank_labels: Tensor, queries: Tensor, k: int, temperature: float) -> None:
     if bank.dim() != 2 or queries.dim() != 2 or bank.shape[1] != queries.shape[1] or not len(queries):
         got = f"{tuple(bank.shape)} and {tuple(queries.shape)}"
-        raise ValueError(f"bank and queries: expected (m, d) and (n, d) with n >= 1, got {got}")
+        raise UserError("bank and queries", f"expected (m, d) and (n, d) with n >= 1, got {got}")
     _check_votes(k, temperature, len(bank))
     for name, vectors in (("bank", bank), ("queries", queries)):
         if not torch.isfinite(vectors.sum(dtype=torch.float64)):  # a sum of half precision soon is not finite
-            raise ValueError(f"{name}: holds NaN or infinite numbers; the encoder that made it has diverged")
+            raise UserError(None, f"{name}: holds NaN or infinite numbers; the encoder that made it has diverged")
     if len(bank_labels) == len(bank) and len(bank_labels.unique()) == 1 and int(bank_labels[0]) >= 0:
-        raise ValueError(f"bank_labels: all are of class {int(bank_labels[0])}; neighbours need two classes or more")
+        raise UserError("bank_labels", f"all are of class {int(bank_labels[0])}; neighbours need two classes or more")
 
 
 def _check_votes(k: int, temperature: float, count: int) -> None:
     if not 1 <= k <= count:
         remedy = "give a smaller k or more data" if k > count else "give a larger k"
-        raise ValueError(f"k: expected 1 to the {count} vectors of the bank, got {k}; {remedy}")
+        raise UserError("k", f"expected 1 to the {count} vectors of the bank, got {k}; {remedy}")
     if not temperature > 0:
-        raise ValueError(f"temperature: expected a positive number, got {temperature}")
+        raise UserError("temperature", f"expected a positive number, got {temperature}")
 
 
 def _check_labels(name: str, labels: Tensor, vectors: Tensor) -> None:
     if labels.shape != (len(vectors),) or labels.dtype != torch.long:
-        raise ValueError(f"{name}: expected int64 ({len(vectors)},), got {labels.dtype} {tuple(labels.shape)}")
+        raise UserError(None, f"{name}: expected int64 ({len(vectors)},), got {labels.dtype} {tuple(labels.shape)}")
     missing = int((labels < 0).sum())
     if missing:
-        raise ValueError(f"{name}: {missing} of {len(labels)} have no label (-1); leave them out, or name another set")
+        raise UserError(
+            None, f"{name}: {missing} of {len(labels)} have no label (-1); leave them out, or name another set"
+        )

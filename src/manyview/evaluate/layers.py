@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from manyview.core.errors import UserError
 from manyview.embeddings.model_source import ALL
 from manyview.encoders import Encoder
 from manyview.evaluate.classifier import named
@@ -30,7 +31,7 @@ def layers(task: Task, *, dims: int = 1024, cs: tuple[float, ...] = CS, held_out
     """
     check(cs, held_out)
     if dims < 1:
-        raise ValueError(f"dims: expected 1 or more, got {dims}")
+        raise UserError("dims", f"expected 1 or more, got {dims}")
     task.check()
     return _layers(task, dims, cs, held_out)
 

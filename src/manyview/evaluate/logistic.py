@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from manyview.core.errors import UserError
 from manyview.core.rng import key, order
 from manyview.evaluate.classifier import named
 from manyview.evaluate.scores import tops
@@ -48,7 +49,7 @@ def linear_fast(
     """
     check(cs, held_out)
     if steps < 1:
-        raise ValueError(f"steps: expected 1 or more, got {steps}")
+        raise UserError("steps", f"expected 1 or more, got {steps}")
     task.check()
     return _linear_fast(task, cs, held_out, standardise, steps)
 
@@ -144,6 +145,6 @@ def logits(weights: Tensor, x: Tensor) -> Tensor:
 def check(cs: tuple[float, ...], held_out: float = 0.2) -> None:
     """Refuses what is no C, or no share, in one line."""
     if not cs or not all(each > 0 for each in cs):
-        raise ValueError(f"cs: expected numbers above 0, got {cs or 'none'}")
+        raise UserError("cs", f"expected numbers above 0, got {cs or 'none'}")
     if not 0 < held_out < 1:
-        raise ValueError(f"held_out: expected a share between 0 and 1, got {held_out}")
+        raise UserError("held_out", f"expected a share between 0 and 1, got {held_out}")

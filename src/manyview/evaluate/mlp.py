@@ -6,6 +6,7 @@ from functools import partial
 
 from torch import nn
 
+from manyview.core.errors import UserError
 from manyview.evaluate.classifier import Recipe, chosen
 from manyview.evaluate.probe import probe
 from manyview.evaluate.task import Scores, Task
@@ -38,7 +39,7 @@ def mlp(
     or dropout inside the classifier the paper says nothing, and there is none. The other arguments are `linear`'s.
     """
     if hidden < 1:
-        raise ValueError(f"hidden: expected at least 1 unit, got {hidden}")
+        raise UserError("hidden", f"expected at least 1 unit, got {hidden}")
     recipe = chosen(RECIPES, "cmc", epochs=epochs, lr=lr, batch_size=batch_size)
     head = partial(two_layers, hidden=hidden)
     return probe(task, head, recipe, augment=augment, layer=layer, norm=norm, text="mlp")

@@ -16,6 +16,7 @@ import torch
 
 from manyview import __version__
 from manyview.config.settings import Key, keys_of, typed, unknown
+from manyview.core.errors import UserError
 from manyview.core.writable import check_folder_for
 from manyview.embeddings.model_source import ModelSource, What
 from manyview.encoders.encoder import Stem
@@ -115,14 +116,14 @@ def known(protocols: Iterable[str]) -> list[str]:
     """The names, each once; one line about one that there is not."""
     names = list(dict.fromkeys(protocols))
     if not "".join(names):
-        raise ValueError(f"protocols: none is named; there are {', '.join(PROTOCOLS)}")
+        raise UserError("protocols", f"none is named; there are {', '.join(PROTOCOLS)}")
     for name in names:
         if name == "transfer":
-            raise ValueError("protocols: transfer is any of the others on other data than the run's: give --on DATA")
+            raise UserError("protocols", "transfer is any of the others on other data than the run's: give --on DATA")
         if name not in PROTOCOLS:
             near = get_close_matches(name, PROTOCOLS, n=1, cutoff=0.5)
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(PROTOCOLS)}"
-            raise ValueError(f"protocols: there is none named {name!r}; {hint}")
+            raise UserError("protocols", f"there is none named {name!r}; {hint}")
     return names
 
 
@@ -132,7 +133,7 @@ def settings_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     named = {f"{name}.{key.replace('-', '_')}": value for key, value in given.items()}
     for key in named:
         if key not in keys:
-            raise ValueError(unknown(key, keys))
+            raise UserError(None, unknown(key, keys))
     return {key.rpartition(".")[2]: value for key, value in typed(keys, {}, named).items()}
 
 
@@ -223,7 +224,7 @@ def _asked(name: str, task: Task, settings: Mapping[str, Any]) -> Scores:
     except ValueError as error:
         if str(error).partition(":")[0] not in settings:
             raise
-        raise ValueError(f"{name}.{error}") from None
+        raise UserError(None, f"{name}.{error}") from None
 
 
 def _blank(task: Task, name: str, settings: Mapping[str, Any]) -> Result:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from manyview.core.atomic import atomic_write
+from manyview.core.errors import UserError
 from manyview.core.writable import writing
 from manyview.embeddings.model_source import digest
 
@@ -61,7 +62,7 @@ def read(folder: str | Path) -> list[Result]:
         return [_parsed(each) for each in json.loads(path.read_text(encoding="utf-8"))]
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         why = " ".join(str(error).split())
-        raise ValueError(f"{path}: is damaged ({why}); remove it, or give another --out") from None
+        raise UserError(None, f"{path}: is damaged ({why}); remove it, or give another --out") from None
 
 
 def find(folder: str | Path, like: Result) -> Result | None:

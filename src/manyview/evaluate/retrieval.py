@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from manyview.core.errors import UserError
 from manyview.evaluate.classifier import named
 from manyview.evaluate.task import Score, Scores, Task
 
@@ -56,4 +57,4 @@ def average_precision(same: Tensor) -> Tensor:
 
 def _check(ks: tuple[int, ...], count: int) -> None:
     if not ks or not 1 <= min(ks) <= max(ks) <= count:
-        raise ValueError(f"ks: expected numbers from 1 to the {count} images to learn from, got {ks or 'none'}")
+        raise UserError("ks", f"expected numbers from 1 to the {count} images to learn from, got {ks or 'none'}")

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from manyview.core.errors import UserError
 from manyview.core.rng import key, order
 from manyview.data import Dataset, subset
 from manyview.evaluate.finetune import finetune
@@ -37,14 +38,14 @@ def semi(
     epochs, lr, lr_head, batch_size  instead of the recipe's; lr_head is the classifier's, when fine-tuning
     """
     if mode not in PROTOCOLS:
-        raise ValueError(f"mode: expected 'finetune' or 'linear', got {mode!r}")
+        raise UserError("mode", f"expected 'finetune' or 'linear', got {mode!r}")
     if lr_head is not None and mode == "linear":
-        raise ValueError(f"lr_head: is for mode 'finetune', where the encoder learns too; give lr, got {lr_head}")
+        raise UserError("lr_head", f"is for mode 'finetune', where the encoder learns too; give lr, got {lr_head}")
     if not fractions:
-        raise ValueError("fractions: expected shares above 0 and up to 1, got none")
+        raise UserError("fractions", "expected shares above 0 and up to 1, got none")
     for fraction in fractions:
         if not 0 < fraction <= 1:
-            raise ValueError(f"fractions: expected shares above 0 and up to 1, got {fraction}")
+            raise UserError("fractions", f"expected shares above 0 and up to 1, got {fraction}")
     task.check()
     given = {"epochs": epochs, "lr": lr, "batch_size": batch_size}
     settings = {fraction: {**given, **_own(mode, recipe, fraction, lr_head)} for fraction in fractions}

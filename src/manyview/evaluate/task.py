@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from manyview import __version__
+from manyview.core.errors import UserError
 from manyview.core.progress import bar
 from manyview.data import Dataset, Loader, TorchDataset, Unreadable, subset
 from manyview.data.holdout import Divided, divided, only_view
@@ -144,12 +145,13 @@ class Task:
         _check_labels(self.train, f"data: {self.data}")
         _check_labels(self.test, f"data: the test images of {self.data}")
         if self.test.classes != self.train.classes:
-            raise ValueError(f"data: the test images of {self.data} have other classes than those to learn from")
+            raise UserError("data", f"the test images of {self.data} have other classes than those to learn from")
         both = int(torch.isin(self.test.ids, self.train.ids).sum())
         if both:
-            raise ValueError(
-                f"data: {both:,} of the {len(self.test):,} test images of {self.data} are among those to learn from; "
-                "give other images to test on"
+            raise UserError(
+                "data",
+                f"{both:,} of the {len(self.test):,} test images of {self.data} are among those to learn from; "
+                "give other images to test on",
             )
 
     def progress(self, total: int, text: str) -> AbstractContextManager[Callable[..., None]]:
@@ -166,12 +168,12 @@ class Task:
             return [part]
         if part in ("", ALL):
             return list(self.subject.encoders)
-        raise ValueError(f"part: expected one of {', '.join(map(repr, self.parts))}, got {part!r}")
+        raise UserError("part", f"expected one of {', '.join(map(repr, self.parts))}, got {part!r}")
 
     def _of_view(self, split: Split, view: str, name: str, read: Read) -> Made:
         """Rows of the data and what is seen of them: from memory, from disk, or from the pictures."""
         if (split, view, name) not in self._seen:
-            data = only_view(self.split(split), view or self.train.views[0])
+            data = only_view(self.split(split), view or self.train.modalities[0])
             make = self._maker(split, view, data, read)
             if self.store is None:
                 found = without(len(data), make)
@@ -179,7 +181,7 @@ class Task:
                 key = self._key(split, view, data, name)
                 found = self.store.features(key, len(data), make, partial(_readable, data))
             if not torch.isfinite(found[1]).all():
-                raise ValueError(f"encoder: {self.subject.name} gives NaN or infinite numbers; it has diverged")
+                raise UserError("encoder", f"{self.subject.name} gives NaN or infinite numbers; it has diverged")
             self._seen[split, view, name] = found
         return self._seen[split, view, name]
 
@@ -193,14 +195,14 @@ class Task:
         return make
 
     def _key(self, split: Split, view: str, data: Dataset, name: str) -> str:
-        stack = self.subject.stack(view=data.views[0])
-        look = [repr(stack.looks), repr(stack.picture), repr(stack.modalities), data.views[0]]
+        stack = self.subject.stack(view=data.modalities[0])
+        look = [repr(stack.looks), repr(stack.picture), repr(stack.modalities), data.modalities[0]]
         return digest([__version__, self.marks[split], look, self.subject.marks[view], name])
 
     def _in_order(self, split: Split, view: str, data: Dataset, rows: Tensor) -> Loader:
         """Of these rows. One of all of them is kept, so that another subject need not decode anew."""
         size = min(PIECE, 1 << (max(1, self.batch_size).bit_length() - 1))  # a divisor of PIECE
-        stack = self.subject.stack(view=data.views[0])
+        stack = self.subject.stack(view=data.modalities[0])
         if len(rows) < len(data):
             return self._loader(subset(data, rows), stack, size, shuffle=False, drop_last=False)
         if (split, view) not in self._loaders:
@@ -242,8 +244,8 @@ def prepare(
     judged = subject(what, size=size, weights=weights, pretrained=pretrained, stem=stem, seed=seed, like=found.train)
     if found.test is None:
         _check_labels(found.train, f"data: {name}")
-        raise ValueError(f"data: {name} has too few labelled images to keep a tenth aside; give more, or a test split")
-    views = [view or found.train.views[0] for view in judged.encoders]
+        raise UserError("data", f"{name} has too few labelled images to keep a tenth aside; give more, or a test split")
+    views = [view or found.train.modalities[0] for view in judged.encoders]
     train, test = (_usable(each, views, name) for each in (found.train, found.test))
     return Task(
         judged, train, test, name, seed, place, workers, batch_size, store, bar, found.aside, found.why
@@ -280,10 +282,10 @@ def _side_by_side(made: list[Made]) -> Made:
 def _opened(data: Data | None, run: Run | None) -> tuple[str, Divided]:
     if data is None:
         if run is None:
-            raise ValueError("data: is needed; give --data, a folder or a name of `manyview list data`")
+            raise UserError("data", "is needed; give --data, a folder or a name of `manyview list data`")
         data = run.config.data
         if data["name"] == OWN:
-            raise ValueError(f"data: {run.folder} was trained on a data set of your own; give it")
+            raise UserError("data", f"{run.folder} was trained on a data set of your own; give it")
     if isinstance(data, tuple):
         return OWN, Divided(*_apart(*map(as_dataset, data)))
     if isinstance(data, str | os.PathLike):
@@ -303,15 +305,15 @@ def _apart(train: Dataset, test: Dataset) -> tuple[Dataset, Dataset]:
 
 def _usable(data: Dataset, views: list[str], name: str) -> Dataset:
     """The labelled samples that have all of the views."""
-    unknown = [view for view in views if view not in data.views]
+    unknown = [view for view in views if view not in data.modalities]
     if unknown:
-        raise ValueError(f"data: {name} has no view {unknown[0]!r}; it has {', '.join(data.views)}")
+        raise UserError("data", f"{name} has no view {unknown[0]!r}; it has {', '.join(data.modalities)}")
     usable = torch.ones(len(data), dtype=torch.bool) if data.labels is None else data.labels >= 0
     narrow = [only_view(data, view) for view in views]
     for each in narrow:
         usable &= torch.isin(data.ids, each.ids)
     if not usable.any():
-        raise ValueError(f"data: {name} has no labelled image with {' and '.join(views)}")
+        raise UserError("data", f"{name} has no labelled image with {' and '.join(views)}")
     only = narrow[0] if len(views) == 1 and len(narrow[0]) == len(data) else data
     chosen = only if usable.all() else subset(only, usable)
     return only_view(chosen, views[0]) if len(views) == 1 else chosen
@@ -320,17 +322,19 @@ def _usable(data: Dataset, views: list[str], name: str) -> Dataset:
 def _check_labels(data: Dataset, what: str) -> None:
     labels = data.labels
     if labels is None or not bool((labels >= 0).any()):
-        raise ValueError(f"{what} has no labels to judge by; give a folder with a folder per class, or a named set")
+        raise UserError(
+            None, f"{what} has no labels to judge by; give a folder with a folder per class, or a named set"
+        )
     if len(labels[labels >= 0].unique()) < 2:
-        raise ValueError(f"{what} has one class only; judging needs two or more")
+        raise UserError(None, f"{what} has one class only; judging needs two or more")
 
 
 def _device(device: str | torch.device) -> torch.device:
     if isinstance(device, str) and device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if str(device).startswith("cuda") and not torch.cuda.is_available():
-        raise ValueError("device: cuda was asked for and there is none here; leave it out, or give cpu")
+        raise UserError("device", "cuda was asked for and there is none here; leave it out, or give cpu")
     try:
         return torch.device(device)
     except RuntimeError:
-        raise ValueError(f"device: expected auto, cpu or cuda, got {device!r}") from None
+        raise UserError("device", f"expected auto, cpu or cuda, got {device!r}") from None

@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from manyview.core.atomic import atomic_write
+from manyview.core.errors import UserError
 from manyview.encoders import Encoder, save
 
 Format = Literal["timm", "torchvision", "safetensors", "onnx"]
@@ -41,23 +42,23 @@ def export(encoder: Encoder, to: Format, path: str | Path) -> str:
     try:
         return FORMATS[to](encoder, path)
     except (OSError, SafetensorError) as error:
-        raise ValueError(f"path: cannot write {path}: {error}") from None
+        raise UserError("path", f"cannot write {path}: {error}") from None
 
 
 def _check(encoder: Encoder, to: str, path: Path) -> None:
     if to not in FORMATS:
         near = difflib.get_close_matches(str(to), FORMATS, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"to: expected one of {', '.join(FORMATS)}, got {to!r}{hint}")
+        raise UserError("to", f"expected one of {', '.join(FORMATS)}, got {to!r}{hint}")
     family = encoder.name.partition("/")[0]
     if to in LIBRARIES and to != family:
         possible = [each for each in FORMATS if each not in LIBRARIES or each == family]
         instead = f"it can be written as {', '.join(possible)}; for {to} train with --encoder {to}/NAME"
-        raise ValueError(f"to: {to} has no network {encoder.name!r}; {instead}")
+        raise UserError("to", f"{to} has no network {encoder.name!r}; {instead}")
     if not path.parent.is_dir():
-        raise ValueError(f"path: there is no folder {path.parent}; make it first")
+        raise UserError("path", f"there is no folder {path.parent}; make it first")
     if path.is_dir():
-        raise ValueError(f"path: cannot write {path}: it is a folder; give the name of a file in it")
+        raise UserError("path", f"cannot write {path}: it is a folder; give the name of a file in it")
 
 
 def _timm(encoder: Encoder, path: Path) -> str:
@@ -106,7 +107,7 @@ def _safetensors(encoder: Encoder, path: Path) -> str:
 def _onnx(encoder: Encoder, path: Path) -> str:
     missing = [package for package in ("onnx", "onnxscript") if find_spec(package) is None]
     if missing:
-        raise ValueError(f'to: onnx needs {" and ".join(missing)}; pip install "manyview[export]"')
+        raise UserError(None, f'to: onnx needs {" and ".join(missing)}; pip install "manyview[export]"')
     channels, size = encoder.options["channels"], encoder.options["size"]
     with atomic_write(path) as draft:
         _trace(encoder, torch.zeros(2, channels, size, size), draft)
@@ -143,7 +144,7 @@ def _trace(encoder: Encoder, images: Tensor, path: Path) -> None:
         raise
     except Exception as error:  # the exporter raises almost anything for a network that it does not understand
         why = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ValueError(f"to: {encoder.name} cannot be written as ONNX: {why}") from error
+        raise UserError("to", f"{encoder.name} cannot be written as ONNX: {why}") from error
 
 
 def _write(encoder: Encoder, path: Path) -> None:

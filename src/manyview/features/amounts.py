@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from manyview.core.errors import UserError
+
 
 def check_amounts(*, batch_size: int, workers: int | None = None, seed: int = 0) -> None:
     """Images at a time, processes that read them (None: chosen by the cores), and what weights are drawn with."""
     if batch_size < 1:
-        raise ValueError(f"batch_size: expected 1 or more images, got {batch_size}")
+        raise UserError("batch_size", f"expected 1 or more images, got {batch_size}")
     if workers is not None and workers < 0:
-        raise ValueError(f"workers: expected 0 or more, got {workers}")
+        raise UserError("workers", f"expected 0 or more, got {workers}")
     if not 0 <= seed < 1 << 63:
-        raise ValueError(f"seed: expected a number from 0 to 2^63 - 1, got {seed}")
+        raise UserError("seed", f"expected a number from 0 to 2^63 - 1, got {seed}")

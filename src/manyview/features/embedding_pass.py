@@ -44,7 +44,7 @@ def embed(encoder: nn.Module, loader: Loader) -> tuple[Tensor, Tensor]:
     embedded, labels = [], []
     with still(encoder):
         for batch in loader.epoch(0):
-            x = batch.views()[loader.dataset.views[0]][0]
+            x = batch.views()[loader.dataset.modalities[0]][0]
             x = x.to(next(encoder.parameters(), x).dtype)
             x = x.contiguous(memory_format=torch.channels_last) if x.device.type == "cpu" else x
             embedded.append(encoder(x).float().cpu())

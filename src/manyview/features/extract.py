@@ -39,7 +39,7 @@ def extract(
             while sum(len(each) for each in index) < len(piece):
                 batch = next(batches)
                 index.append(batch.index.cpu())
-                seen.append(_seen(encoder, read, batch, loader.dataset.views[0]))
+                seen.append(_seen(encoder, read, batch, loader.dataset.modalities[0]))
                 advance(len(batch))
             itself = torch.cat(index) == torch.arange(start, start + len(piece))
             start += len(piece)

@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from manyview.core.errors import UserError
 from manyview.data import Unreadable
 from manyview.data.image import decode, decode_own, own_of, to_rgb
 from manyview.views import AUGMENTATIONS, PICTURE, Modality, ViewPipeline
@@ -40,11 +41,11 @@ class Preprocess:
         if isinstance(picture, list | tuple):
             return torch.cat([self(each) for each in picture])
         if not isinstance(picture, str | Path | Image.Image | Tensor):
-            raise ValueError(f"picture: expected a file, a Pillow image or a tensor, got {type(picture).__name__}")
+            raise UserError("picture", f"expected a file, a Pillow image or a tensor, got {type(picture).__name__}")
         raw = picture if isinstance(picture, Tensor) else self._read(picture)
         if raw.dtype != torch.uint8 or raw.dim() != 3 or raw.shape[0] != self.channels:
             expected = f"({self.channels}, H, W) uint8"
-            raise ValueError(f"picture: expected {expected}, got {tuple(raw.shape)} {raw.dtype}")
+            raise UserError("picture", f"expected {expected}, got {tuple(raw.shape)} {raw.dtype}")
         ids = torch.zeros(1, dtype=torch.long)
         if self._stack.at_once(raw[None]):  # as the loader does it, which rounds where it does not
             return self._stack({"image": raw[None]}, ids)["image"][0]
@@ -58,4 +59,4 @@ class Preprocess:
         try:
             return decode(picture) if colour else decode_own(picture)
         except Unreadable as error:
-            raise ValueError(f"picture: {picture} cannot be read: {error}") from None
+            raise UserError("picture", f"{picture} cannot be read: {error}") from None

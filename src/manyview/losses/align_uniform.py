@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from manyview.core.distributed import Gather, no_gather
+from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives
 from manyview.losses.checks import (
     Inputs,
@@ -55,8 +56,8 @@ def alignment(x: Tensor, y: Tensor, *, alpha: float = 2) -> Tensor:
     """mean_i |x_i - y_i|^alpha for two views (N, d) of the same images: 0 if the encoder ignores what differs."""
     _check_alpha(alpha)
     if x.shape != y.shape or x.dim() != 2 or not len(x):
-        raise ValueError(
-            f"x and y: expected equal shapes (N, d) with N >= 1, got {tuple(x.shape)} and {tuple(y.shape)}"
+        raise UserError(
+            "x and y", f"expected equal shapes (N, d) with N >= 1, got {tuple(x.shape)} and {tuple(y.shape)}"
         )
     wide = torch.promote_types(torch.promote_types(x.dtype, y.dtype), torch.float32)
     return _powers(Inputs(x.to(wide), y.to(wide)[:, None], None), alpha).mean()
@@ -66,7 +67,7 @@ def uniformity(x: Tensor, *, t: float = 2) -> Tensor:
     """ln mean_{i<j} exp(-t |x_i - x_j|^2) for unit vectors (N, d): lower is more uniform, about -2t at best."""
     check_positive("t", t)
     if x.dim() != 2 or len(x) < 2:
-        raise ValueError(f"x: expected (N, d) with N >= 2, got {tuple(x.shape)}")
+        raise UserError("x", f"expected (N, d) with N >= 2, got {tuple(x.shape)}")
     ids = torch.arange(len(x), device=x.device)
     stream = Stream(x, Negatives(x, ids, ids))
     return stream.softmax(2 * t, -t).log_sum_exp.logsumexp(0) - stream.count.sum().log()
@@ -75,7 +76,7 @@ def uniformity(x: Tensor, *, t: float = 2) -> Tensor:
 def _check_alpha(alpha: float) -> None:
     check_positive("alpha", alpha)
     if alpha < 1:
-        raise ValueError(f"alpha: expected a number of at least 1, below which the gradient has no bound, got {alpha}")
+        raise UserError("alpha", f"expected a number of at least 1, below which the gradient has no bound, got {alpha}")
 
 
 def _powers(given: Inputs, alpha: float) -> Tensor:

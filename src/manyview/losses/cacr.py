@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from manyview.core.distributed import Gather, no_gather
+from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives
 from manyview.losses.checks import (
     Inputs,
@@ -132,7 +133,7 @@ def cacr(
             detach_weights=detach_weights, present=present, reduction=reduction, gather=gather,
         )  # fmt: skip
     if cost == "rbf":
-        raise ValueError("margin: is per query, but the RBF cost pools over queries (Eq. 14); use another cost")
+        raise UserError("margin", "is per query, but the RBF cost pools over queries (Eq. 14); use another cost")
     given = check_inputs(query, positives, present, reduction)
     both = _attraction(given, t_pos, cost, attract, detach_weights)
     both = both - _negative_cost(query, negatives, t_neg, cost, repel, detach_weights)

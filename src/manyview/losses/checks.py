@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from manyview.core.distributed import Gather
+from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives
 
 Reduction = Literal["mean", "none"]
@@ -40,27 +41,28 @@ class Inputs(NamedTuple):
 def check_inputs(query: Tensor, positives: Tensor, present: Tensor | None, reduction: str) -> Inputs:
     for name, tensor in (("query", query), ("positives", positives)):
         if not isinstance(tensor, Tensor):
-            raise ValueError(f"{name}: expected a tensor, got {type(tensor).__name__}")
+            raise UserError(None, f"{name}: expected a tensor, got {type(tensor).__name__}")
     if query.dim() != 2 or not query.is_floating_point():
-        raise ValueError(f"query: expected floats (N, d), got {query.dtype} {tuple(query.shape)}")
+        raise UserError("query", f"expected floats (N, d), got {query.dtype} {tuple(query.shape)}")
     n, d = query.shape
     fits = positives.dim() == 3 and positives.shape[0] == n and positives.shape[2] == d
     if not fits or not positives.is_floating_point():
         got = f"{positives.dtype} {tuple(positives.shape)}"
         hint = "; one positive each is positives[:, None]" if positives.shape == query.shape else ""
-        raise ValueError(f"positives: expected floats ({n}, K, {d}) for query {(n, d)}, got {got}{hint}")
+        raise UserError("positives", f"expected floats ({n}, K, {d}) for query {(n, d)}, got {got}{hint}")
     if positives.shape[1] == 0:
-        raise ValueError(f"positives: a query needs at least one, got K = 0 in {tuple(positives.shape)}")
+        raise UserError("positives", f"a query needs at least one, got K = 0 in {tuple(positives.shape)}")
     if present is not None and (present.shape != positives.shape[:2] or present.dtype != torch.bool):
-        raise ValueError(
-            f"present: expected bool {tuple(positives.shape[:2])} for positives {tuple(positives.shape)}, "
-            f"got {present.dtype} {tuple(present.shape)}"
+        raise UserError(
+            "present",
+            f"expected bool {tuple(positives.shape[:2])} for positives {tuple(positives.shape)}, "
+            f"got {present.dtype} {tuple(present.shape)}",
         )
     if reduction not in ("mean", "none"):
-        raise ValueError(f"reduction: expected 'mean' or 'none', got {reduction!r}")
+        raise UserError("reduction", f"expected 'mean' or 'none', got {reduction!r}")
     if present is not None and reduction == "none":
-        raise ValueError(
-            "reduction: 'none' has no meaning with `present`, whose mean is over what is there; use 'mean'"
+        raise UserError(
+            "reduction", "'none' has no meaning with `present`, whose mean is over what is there; use 'mean'"
         )
     wide = torch.promote_types(torch.promote_types(query.dtype, positives.dtype), torch.float32)
     here = None if present is None else positives.masked_fill(~present[:, :, None], 0)  # what is absent may be NaN
@@ -70,39 +72,39 @@ def check_inputs(query: Tensor, positives: Tensor, present: Tensor | None, reduc
 def check_negatives(query: Tensor, negatives: Negatives) -> None:
     if not isinstance(negatives, Negatives):
         hint = "; a queue or a bank has .negatives(...)" if hasattr(negatives, "negatives") else ""
-        raise ValueError(f"negatives: expected Negatives(keys, ...), got {type(negatives).__name__}{hint}")
+        raise UserError("negatives", f"expected Negatives(keys, ...), got {type(negatives).__name__}{hint}")
     n, d = query.shape
     for source in negatives.sources:
         if source.keys.shape[-1] != d:
-            raise ValueError(f"negatives: keys {tuple(source.keys.shape)} do not have the query's d = {d}")
+            raise UserError("negatives", f"keys {tuple(source.keys.shape)} do not have the query's d = {d}")
         if source.keys.device != query.device:
-            raise ValueError(f"negatives: keys are on {source.keys.device}, the query is on {query.device}")
+            raise UserError("negatives", f"keys are on {source.keys.device}, the query is on {query.device}")
         if source.keys.dim() == 3 and len(source.keys) != n:
-            raise ValueError(f"negatives: keys {tuple(source.keys.shape)} are for another number of queries than {n}")
+            raise UserError("negatives", f"keys {tuple(source.keys.shape)} are for another number of queries than {n}")
         if source.split is not None and source.split[0] > n:
-            raise ValueError(f"negatives: split: {source.split[0]} is beyond the {n} queries")
+            raise UserError("negatives", f"split: {source.split[0]} is beyond the {n} queries")
         for name, rows in (("index", source.index), ("query_ids", source.query_ids)):
             if rows is not None and len(rows) != n:
-                raise ValueError(f"negatives: {name} {tuple(rows.shape)} is for another number of queries than {n}")
+                raise UserError("negatives", f"{name} {tuple(rows.shape)} is for another number of queries than {n}")
 
 
 def check_temperature(temperature: float | Tensor, like: Tensor) -> float | Tensor:
     """A temperature may be a tensor that learns: then a single number, computed with in the precision of `like`."""
     if isinstance(temperature, Tensor) and temperature.numel() != 1:
-        raise ValueError(f"temperature: expected one number, got shape {tuple(temperature.shape)}")
+        raise UserError("temperature", f"expected one number, got shape {tuple(temperature.shape)}")
     check_positive("temperature", number(temperature))
     return temperature.reshape(()).to(like) if isinstance(temperature, Tensor) else temperature
 
 
 def check_positive(name: str, value: float) -> None:
     if isinstance(value, Tensor) and value.requires_grad:
-        raise ValueError(
-            f"{name}: expected a number, got a tensor that requires gradient; only a temperature can learn"
+        raise UserError(
+            None, f"{name}: expected a number, got a tensor that requires gradient; only a temperature can learn"
         )
     if not isinstance(value, int | float | Tensor):
-        raise ValueError(f"{name}: expected a number, got {value!r}")
+        raise UserError(None, f"{name}: expected a number, got {value!r}")
     if not 0 < value < math.inf:
-        raise ValueError(f"{name}: expected a positive number, got {value}")
+        raise UserError(None, f"{name}: expected a positive number, got {value}")
 
 
 def at_least_float32(x: Tensor) -> Tensor:
@@ -115,12 +117,12 @@ def number(value: float | Tensor) -> float:
 
 def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
     if value not in choices:
-        raise ValueError(f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}")
+        raise UserError(None, f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}")
 
 
 def check_pooled(reduction: str, why: str) -> None:
     if reduction == "none":
-        raise ValueError(f"reduction: 'none' is not possible, {why}; use 'mean'")
+        raise UserError("reduction", f"'none' is not possible, {why}; use 'mean'")
 
 
 def average(values: Tensor, present: Tensor | None, reduction: str, gather: Gather) -> Tensor:
@@ -145,7 +147,7 @@ def gathered(values: Tensor, present: Tensor | None, gather: Gather) -> tuple[Te
     values = gather(values)
     here = None if present is None else gather(present.any(1))
     if not (len(values) if here is None else here.any()):
-        raise ValueError(
-            f"query: expected at least one with a positive, got {len(values)} queries, none with a positive"
+        raise UserError(
+            "query", f"expected at least one with a positive, got {len(values)} queries, none with a positive"
         )
     return values, here

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyview.core.distributed import Gather, no_gather
+from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives
 from manyview.losses.checks import Reduction, average, check_inputs, check_temperature
 from manyview.losses.streaming import Stream
@@ -39,9 +40,9 @@ def hard_negative(
     given = check_inputs(query, positives, present, reduction)
     temperature = check_temperature(temperature, given.query)
     if not beta >= 0:
-        raise ValueError(f"beta: expected a number of at least 0, got {beta}")
+        raise UserError("beta", f"expected a number of at least 0, got {beta}")
     if not 0 <= tau_plus < 1:
-        raise ValueError(f"tau_plus: expected a share from 0 up to below 1, got {tau_plus}")
+        raise UserError("tau_plus", f"expected a share from 0 up to below 1, got {tau_plus}")
     scores = given.similarities() / temperature
     stream = Stream(query, negatives)
     count = stream.count.log()

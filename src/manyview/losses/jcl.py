@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from manyview.core.distributed import Gather, no_gather
+from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives
 from manyview.losses.checks import Reduction, average, check_inputs, check_temperature
 from manyview.losses.streaming import Stream
@@ -36,7 +37,7 @@ def jcl(
     given = check_inputs(query, positives, present, reduction)
     temperature = check_temperature(temperature, given.query)
     if not strength >= 0:
-        raise ValueError(f"strength: expected a number of at least 0, got {strength}")
+        raise UserError("strength", f"expected a number of at least 0, got {strength}")
     scores = given.similarities() / temperature
     mean = given.over_positives(scores)
     variance = given.over_positives((scores - mean[:, None]).square())

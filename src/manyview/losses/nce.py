@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyview.core.distributed import Gather, no_gather
+from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives
 from manyview.losses.checks import (
     Reduction,
@@ -50,7 +51,7 @@ def nce(
     temperature = check_temperature(temperature, given.query)
     check_positive("population", population)
     if not number(partition) > 0:
-        raise ValueError(f"partition: expected a positive number, got {number(partition)}; nce_partition estimates it")
+        raise UserError("partition", f"expected a positive number, got {number(partition)}; nce_partition estimates it")
     check_choice("noise", noise, ("sum", "mean"))
     stream = Stream(query, negatives)
     shift = math.log(population) - math.log(number(partition)) - stream.count.log()  # (N,)
@@ -85,6 +86,6 @@ def nce_partition(
     negative = stream.softmax(1 / temperature).log_sum_exp.double()[:, None]
     logs = gather(torch.cat([scores + here.log(), negative], 1)).flatten()
     if not len(logs):
-        raise ValueError(f"query: expected at least one, got {tuple(query.shape)}")
+        raise UserError("query", f"expected at least one, got {tuple(query.shape)}")
     terms = gather(here.sum(1) + stream.count).sum()
     return (logs.logsumexp(0) - terms.log() + math.log(population)).exp()

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
+from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives, Source
 from manyview.losses.checks import at_least_float32, check_negatives, number
 from manyview.losses.id_mask import Exclusion
@@ -63,9 +64,10 @@ class Stream:
         self.parts = [_Part(query, source) for source in negatives.sources]
         if len(query) and not any(part.leaves_some for part in self.parts) and not self.count.min() > 0:
             row = int((self.count <= 0).nonzero()[0])
-            raise ValueError(
-                f"negatives: none is left for query {row} of query {tuple(query.shape)} against {negatives}: there is "
-                "no key, or all carry the query's id. Give two images or more, and ids that differ between images."
+            raise UserError(
+                "negatives",
+                f"none is left for query {row} of query {tuple(query.shape)} against {negatives}: there is "
+                "no key, or all carry the query's id. Give two images or more, and ids that differ between images.",
             )
 
     @cached_property
@@ -87,7 +89,7 @@ class Stream:
         alpha may be a tensor that learns, for scores without norms and values.
         """
         if isinstance(alpha, Tensor) and (beta or value):
-            raise ValueError("alpha: a tensor goes with beta = 0 and without values only")
+            raise UserError("alpha", "a tensor goes with beta = 0 and without values only")
         results = [part.sums(self.query, Softmax(1.0, beta, value, detach), alpha) for part in self.parts]
         weights = [math.log(part.source.weight) for part in self.parts]
         log_sum_exp, mean = results[0]
@@ -115,7 +117,7 @@ class _Part:
         self.width = source.keys.shape[-2] if source.index is None else source.index.shape[1]
         whole = source.keys is query and source.index is None
         if whole and source.key_ids is None and source.split is None:
-            raise ValueError("negatives: the keys are the queries; give ids, or each query is its own negative")
+            raise UserError("negatives", "the keys are the queries; give ids, or each query is its own negative")
         self.mirrored = whole and _same(source.key_ids, source.query_ids)
         self.exclusion: Exclusion | None = None
         self.halves: list[tuple[slice, _Part]] = []
@@ -257,8 +259,9 @@ def _same(a: Tensor | None, b: Tensor | None) -> bool:
 def _multiply_in(alpha: float | Tensor) -> torch.dtype | None:
     dtype, scale = _matmul_dtype.get(), abs(number(alpha))
     if dtype is not None and scale > 20:
-        raise ValueError(
+        raise UserError(
+            None,
             f"bfloat16_matmul: too coarse for similarities multiplied by {scale:.4g}; the most is 20, as with "
-            "temperature = 0.05 or t = 10"
+            "temperature = 0.05 or t = 10",
         )
     return dtype

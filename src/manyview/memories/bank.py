@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives
 
 
@@ -36,9 +37,9 @@ class MemoryBank(nn.Module):
     ) -> None:
         super().__init__()
         if instances < 2 or dim < 1:
-            raise ValueError(f"instances and dim: expected at least 2 and 1, got {instances} and {dim}")
+            raise UserError("instances and dim", f"expected at least 2 and 1, got {instances} and {dim}")
         if not 0 <= momentum < 1:
-            raise ValueError(f"momentum: expected a share from 0 up to below 1, got {momentum}")
+            raise UserError("momentum", f"expected a share from 0 up to below 1, got {momentum}")
         self.momentum = momentum
         start = torch.randn(instances, dim, generator=generator)
         self.register_buffer("vectors", F.normalize(start, dim=1).to(dtype))
@@ -63,7 +64,7 @@ class MemoryBank(nn.Module):
     def draw(self, index: Tensor, m: int, *, generator: torch.Generator | None = None) -> Tensor:
         """For each image (N,), m others (N, m), uniformly and with replacement."""
         if m < 1:
-            raise ValueError(f"m: expected at least 1 negative, got {m}")
+            raise UserError("m", f"expected at least 1 negative, got {m}")
         own = self._checked(index)[:, None]
         others = torch.randint(len(self.vectors) - 1, (len(index), m), device=own.device, generator=generator)
         return others.add_(others >= own)  # skips the own index, all others stay equally likely
@@ -90,8 +91,8 @@ class MemoryBank(nn.Module):
         """
         if features.shape != (len(index), self.vectors.shape[1]):
             expected = (len(index), self.vectors.shape[1])
-            raise ValueError(
-                f"features: expected {expected} for index {tuple(index.shape)}, got {tuple(features.shape)}"
+            raise UserError(
+                "features", f"expected {expected} for index {tuple(index.shape)}, got {tuple(features.shape)}"
             )
         mixed = self.momentum * self.read(index) + (1 - self.momentum) * features.float()
         self.vectors[index] = F.normalize(mixed, dim=1).to(self.vectors.dtype)
@@ -112,9 +113,9 @@ class MemoryBank(nn.Module):
 
     def _checked(self, index: Tensor) -> Tensor:
         if index.dim() != 1 or index.dtype != torch.long:
-            raise ValueError(f"index: expected int64 (N,), got {index.dtype} {tuple(index.shape)}")
+            raise UserError("index", f"expected int64 (N,), got {index.dtype} {tuple(index.shape)}")
         if len(index) and not 0 <= int(index.min()) <= int(index.max()) < len(self.vectors):
-            raise ValueError(
-                f"index: expected 0 to {len(self.vectors) - 1}, got {int(index.min())} to {int(index.max())}"
+            raise UserError(
+                "index", f"expected 0 to {len(self.vectors) - 1}, got {int(index.min())} to {int(index.max())}"
             )
         return index

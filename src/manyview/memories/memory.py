@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives
 from manyview.memories.queue import Queue
 
@@ -24,7 +25,7 @@ class Memory(nn.Module):
     def __init__(self, within_batch: float = 1.0) -> None:
         super().__init__()
         if not 0 <= within_batch < math.inf:
-            raise ValueError(f"within_batch: expected a weight of at least 0, got {within_batch}")
+            raise UserError("within_batch", f"expected a weight of at least 0, got {within_batch}")
         self.within_batch = within_batch
 
     def outside(self, ids: Tensor) -> Negatives | None:
@@ -70,7 +71,7 @@ def queue(
 ) -> Memory:
     """The `size` newest keys, as in MoCo; beside them the batch's other images, each counted `within_batch` times."""
     if enqueue not in _CHOSEN:
-        raise ValueError(f"enqueue: expected one of {', '.join(_CHOSEN)}, got {enqueue!r}")
+        raise UserError("enqueue", f"expected one of {', '.join(_CHOSEN)}, got {enqueue!r}")
     return QueueMemory(Queue(size, dim, generator=generator), enqueue, within_batch)
 
 

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives
 
 NO_ID = torch.iinfo(torch.int64).min  # of a key that shows no image, or none that was named
@@ -38,9 +39,9 @@ class Queue(nn.Module):
     ) -> None:
         super().__init__()
         if size < 1 or dim < 1:
-            raise ValueError(f"size and dim: expected at least 1 each, got size {size} and dim {dim}")
+            raise UserError("size and dim", f"expected at least 1 each, got size {size} and dim {dim}")
         if start not in ("noise", "empty"):
-            raise ValueError(f"start: expected 'noise' or 'empty', got {start!r}")
+            raise UserError("start", f"expected 'noise' or 'empty', got {start!r}")
         noise = start == "noise"
         keys = F.normalize(torch.randn(size, dim, generator=generator), dim=1) if noise else torch.zeros(size, dim)
         self.register_buffer("keys", keys)
@@ -60,7 +61,7 @@ class Queue(nn.Module):
         """All keys, not copied; with ids (N,), keys enqueued under a query's own id do not count for it."""
         if not self.ready:
             held = f"{int(self.filled)} of {len(self.keys)}"
-            raise ValueError(f"queue: holds {held} keys; enqueue until it is ready, then ask for negatives")
+            raise UserError("queue", f"holds {held} keys; enqueue until it is ready, then ask for negatives")
         return Negatives(self.keys, None if query_ids is None else self.ids, query_ids, weight=weight)
 
     @torch.no_grad()
@@ -72,9 +73,9 @@ class Queue(nn.Module):
         """
         size, dim = self.keys.shape
         if keys.dim() != 2 or keys.shape[1] != dim:
-            raise ValueError(f"keys: expected (B, {dim}), got {tuple(keys.shape)}")
+            raise UserError("keys", f"expected (B, {dim}), got {tuple(keys.shape)}")
         if ids is not None and ids.shape != (len(keys),):
-            raise ValueError(f"ids: expected ({len(keys)},) for keys {tuple(keys.shape)}, got {tuple(ids.shape)}")
+            raise UserError("ids", f"expected ({len(keys)},) for keys {tuple(keys.shape)}, got {tuple(ids.shape)}")
         new = keys[-size:]  # of a batch larger than the queue, the newest
         where = (int(self.pointer) + len(keys) - len(new) + torch.arange(len(new), device=keys.device)) % size
         self.keys[where] = new.to(self.keys.dtype)

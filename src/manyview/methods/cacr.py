@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from manyview import losses
+from manyview.core.errors import UserError
 from manyview.encoders import Encoder, Towers, heads
 from manyview.memories import memory as against
 from manyview.methods.meetings import each_view, each_view_against_keys
@@ -26,7 +27,7 @@ def cacr(
     through the encoder per view. To see as many images as with two views, divide the batch by (K + 1) / 2.
     """
     if positives < 1:
-        raise ValueError(f"positives: expected at least 1 (K), got {positives}")
+        raise UserError("positives", f"expected at least 1 (K), got {positives}")
     towers = Towers(encoder, head)
     term = Term(each_view, loss, negatives(towers.dim))
     return Method(towers, [term], queries=range(1 + positives), together=False)
@@ -60,7 +61,7 @@ def cacr_moco(
     views meet the first one's similarities to the queue. The queue takes the last view's keys.
     """
     if positives < 1:
-        raise ValueError(f"positives: expected at least 1 (K), got {positives}")
+        raise UserError("positives", f"expected at least 1 (K), got {positives}")
     towers = momentum_towers(encoder, head, momentum, splits)
     term = Term(each_view_against_keys, loss, negatives(towers.dim))
     views = range(1 + positives)

@@ -6,6 +6,7 @@ import inspect
 from functools import partial
 
 from manyview import losses
+from manyview.core.errors import UserError
 from manyview.encoders import Encoder, heads
 from manyview.memories import memory as against
 from manyview.methods.meetings import query_against_keys
@@ -36,9 +37,9 @@ def jcl(
     length again.
     """
     if keys < 1:
-        raise ValueError(f"keys: expected at least 1 positive an image, got {keys}")
+        raise UserError("keys", f"expected at least 1 positive an image, got {keys}")
     if ramp and "strength" not in inspect.signature(loss).parameters:
-        raise ValueError("ramp: is the growth of jcl's strength, which this loss has not; leave it out")
+        raise UserError("ramp", "is the growth of jcl's strength, which this loss has not; leave it out")
     towers = momentum_towers(encoder, head, momentum, splits)
     term = Term(query_against_keys, loss, negatives(towers.dim), ramp=("strength",) if ramp else ())
     return Method(towers, [term], queries=(0,), keys=range(1, 1 + keys))
@@ -59,7 +60,7 @@ def multikey(
     momentum  None: keys come from the query encoder and carry gradient, whose cost JCL's appendix B describes
     """
     if keys < 1:
-        raise ValueError(f"keys: expected at least 1 positive an image, got {keys}")
+        raise UserError("keys", f"expected at least 1 positive an image, got {keys}")
     towers = momentum_towers(encoder, head, momentum, splits)
     term = Term(query_against_keys, loss, negatives(towers.dim))
     return Method(towers, [term], queries=(0,), keys=range(1, 1 + keys))

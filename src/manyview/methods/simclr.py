@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from manyview import losses
+from manyview.core.errors import UserError
 from manyview.encoders import Encoder, Towers, heads
 from manyview.memories import memory as against
 from manyview.methods.meetings import every_view
@@ -31,5 +32,5 @@ def simclr(
 
 def at_least_two(views: int) -> int:
     if views < 2:
-        raise ValueError(f"views: expected 2 or more, since a query needs a positive, got {views}")
+        raise UserError("views", f"expected 2 or more, since a query needs a positive, got {views}")
     return views

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyview.core.distributed import Gather, no_gather
+from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives, Triple
 from manyview.losses import LOSSES, info_nce
 
@@ -60,7 +61,7 @@ def query_against_keys(
     keys = list(keys)
     if not keys or any(key.shape != query.shape for key in keys):
         shapes = [tuple(key.shape) for key in keys]
-        raise ValueError(f"keys: expected one or more views of the query's shape {tuple(query.shape)}, got {shapes}")
+        raise UserError("keys", f"expected one or more views of the query's shape {tuple(query.shape)}, got {shapes}")
     return [Triple(query, torch.stack(keys, 1), negatives, None if present is None else present.T)]
 
 
@@ -88,7 +89,7 @@ def each_view_against_keys(
             batch = Negatives(gather(view), key_ids, ids, weight=within_batch)
             met = batch if met is None else met + batch
         if met is None:
-            raise ValueError("negatives: None, and within_batch is 0, so that there are none at all; give either")
+            raise UserError("negatives", "None, and within_batch is 0, so that there are none at all; give either")
         triples.append(Triple(view, _others(keys, v), met, weight=1 / len(views)))
     return triples
 
@@ -162,11 +163,11 @@ def total(triples: Iterable[Triple], loss: Loss | str, **options: object) -> Ten
     """The sum of weight * loss over the triples; 0 if there are none. Vectors are taken as they are, of any length."""
     if isinstance(loss, str):
         if loss not in LOSSES:
-            raise ValueError(f"loss: expected one of {', '.join(LOSSES)}, got {loss!r}")
+            raise UserError("loss", f"expected one of {', '.join(LOSSES)}, got {loss!r}")
         loss = LOSSES[loss]
     if options.get("reduction", "mean") != "mean":
-        raise ValueError(
-            f"reduction: expected 'mean', got {options['reduction']!r}; for one value per query call the loss itself"
+        raise UserError(
+            "reduction", f"expected 'mean', got {options['reduction']!r}; for one value per query call the loss itself"
         )
     objective = None
     for query, positives, negatives, present, weight in triples:
@@ -202,7 +203,7 @@ def contrast(
     views, more = list(views), {}
     if present is not None:
         if pairs in (every_view, each_view):
-            raise ValueError("present: every_view and each_view need all views; give pairs=view_pairs")
+            raise UserError("present", "every_view and each_view need all views; give pairs=view_pairs")
         _check(views, ids, gather, least=2, present=present)
         views = [view.masked_fill(~here[:, None], 0) for view, here in zip(views, present, strict=True)]
         more = {"present": present}
@@ -220,30 +221,30 @@ def _check(
     shapes = [tuple(view.shape) for view in views]
     if len(views) < least or any(view.dim() != 2 for view in views) or len(set(shapes)) != 1:
         got = ", ".join(str(shape) for shape in shapes[:3]) + (", ..." if len(shapes) > 3 else "")
-        raise ValueError(f"views: expected {least} or more of one shape (N, d), got {len(views)} of shapes {got}")
+        raise UserError("views", f"expected {least} or more of one shape (N, d), got {len(views)} of shapes {got}")
     if present is not None and (present.dtype != torch.bool or present.shape != (len(views), shapes[0][0])):
         expected = (len(views), shapes[0][0])
-        raise ValueError(f"present: expected bool (V, N) = {expected}, got {present.dtype} {tuple(present.shape)}")
+        raise UserError("present", f"expected bool (V, N) = {expected}, got {present.dtype} {tuple(present.shape)}")
     if ids is None:
         ids = torch.arange(shapes[0][0], device=views[0].device)
         if gather(ids) is not ids:
-            raise ValueError("ids: needed with several processes, whose rows would otherwise pass for the same images")
+            raise UserError("ids", "needed with several processes, whose rows would otherwise pass for the same images")
     if ids.shape != (shapes[0][0],):
-        raise ValueError(f"ids: expected ({shapes[0][0]},) for views {shapes[0]}, got {tuple(ids.shape)}")
+        raise UserError("ids", f"expected ({shapes[0][0]},) for views {shapes[0]}, got {tuple(ids.shape)}")
     return views, ids
 
 
 def _check_tensors(name: str, *given: object) -> None:
     for each in given:
         if not isinstance(each, Tensor):
-            raise ValueError(f"{name}: expected tensors, got {type(each).__name__}")
+            raise UserError(None, f"{name}: expected tensors, got {type(each).__name__}")
 
 
 def _check_keys(keys: Views, views: list[Tensor]) -> list[Tensor]:
     keys = list(keys)
     if [key.shape for key in keys] != [view.shape for view in views]:
         shapes = [tuple(key.shape) for key in keys]
-        raise ValueError(f"keys: expected {len(views)} views of shape {tuple(views[0].shape)}, got {shapes}")
+        raise UserError("keys", f"expected {len(views)} views of shape {tuple(views[0].shape)}, got {shapes}")
     return keys
 
 
@@ -251,7 +252,7 @@ def _check_edges(edges: Iterable[Edge], views: int) -> list[Edge]:
     edges = list(edges)
     for i, j in edges:
         if i == j or not (0 <= i < views and 0 <= j < views):
-            raise ValueError(f"edges: expected two of the {views} views, 0 to {views - 1}, got ({i}, {j})")
+            raise UserError("edges", f"expected two of the {views} views, 0 to {views - 1}, got ({i}, {j})")
     return edges
 
 

@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from manyview.core.errors import UserError
+
 VOID = ("meta", "br", "img", "wbr")
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")  # what no page may hold; names of files may
 
@@ -49,7 +51,7 @@ def data(name: str, value: Any) -> Html:
 def verbatim(name: str, text: str) -> Html:
     """Our own style or script, which is read as it stands."""
     if f"</{name}" in text.lower():
-        raise ValueError(f"{name}: holds its own end tag")
+        raise UserError(None, f"{name}: holds its own end tag")
     return Html(f"<{name}>{text}</{name}>")
 
 

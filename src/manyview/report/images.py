@@ -14,6 +14,7 @@ from PIL import Image
 from torch import Tensor
 
 from manyview.config.config import Config
+from manyview.core.errors import UserError
 from manyview.core.rng import key, order
 from manyview.core.sample import Sample
 from manyview.data import Dataset, Unreadable
@@ -79,7 +80,7 @@ def pictures(images: build.Images, count: int, *, seconds: float = 5.0, room: in
     kind = "images learnt from" if images.test is None else "images kept aside" if images.aside else "test images"
     rows, small, raw = _read(source, order(key(DRAWN, source.ids))[:count], images.view, seconds)
     if len(rows) < 2:
-        raise ValueError(f"data: of {min(count, len(source))} images {len(rows)} can be read; a page shows 2 or more")
+        raise UserError("data", f"of {min(count, len(source))} images {len(rows)} can be read; a page shows 2 or more")
     chosen = subset(source, rows)
     dataset = chosen if raw is None else Kept(chosen, images.view, raw)
     labels = None if chosen.labels is None or not bool((chosen.labels >= 0).any()) else chosen.labels
@@ -92,7 +93,7 @@ class Kept:
     """A data set whose pictures, all of one size, were read once and stay: they are looked at several times."""
 
     def __init__(self, dataset: Dataset, view: str, raw: Tensor) -> None:
-        self.dataset, self.views, self.raw = dataset, (view,), raw
+        self.dataset, self.modalities, self.raw = dataset, (view,), raw
         self.ids, self.labels, self.classes = dataset.ids, dataset.labels, dataset.classes
 
     def __len__(self) -> int:
@@ -100,10 +101,10 @@ class Kept:
 
     def __getitem__(self, index: int) -> Sample:
         label = -1 if self.labels is None else int(self.labels[index])
-        return Sample(int(self.ids[index]), index, {self.views[0]: self.raw[index]}, label)
+        return Sample(int(self.ids[index]), index, {self.modalities[0]: self.raw[index]}, label)
 
     def batch(self, index: Tensor) -> dict[str, Tensor]:
-        return {self.views[0]: self.raw[index]}
+        return {self.modalities[0]: self.raw[index]}
 
     def name(self, index: int) -> str:
         return self.dataset.name(index)
@@ -157,7 +158,7 @@ def _raw(source: Dataset, rows: Tensor, view: str) -> list[Tensor | None]:
     if isinstance(source, Batched):
         return list(source.batch(rows)[view])
     try:
-        return [source[int(rows)].views.get(view)]
+        return [source[int(rows)].modalities.get(view)]
     except Unreadable:
         return [None]
 

@@ -13,6 +13,7 @@ import torch
 
 from manyview.comparison.outcome import Outcome
 from manyview.core.atomic import atomic_write
+from manyview.core.errors import UserError
 from manyview.core.writable import check_folder_for, writing
 from manyview.data import Dataset
 from manyview.report import map as maps
@@ -146,9 +147,9 @@ def _file(name: str) -> str:
 
 def _check(runs: Sequence[Run], images: int) -> None:
     if not runs:
-        raise ValueError("runs: expected at least one run's folder")
+        raise UserError("runs", "expected at least one run's folder")
     for run in runs:
         if not (run.folder / CONFIG).is_file():
-            raise ValueError(f"run: {run.folder} is no run's folder, it has no {CONFIG}")
+            raise UserError("run", f"{run.folder} is no run's folder, it has no {CONFIG}")
     if not FEWEST <= images <= MOST:
-        raise ValueError(f"images: expected {FEWEST} to {MOST}, got {images}")
+        raise UserError("images", f"expected {FEWEST} to {MOST}, got {images}")

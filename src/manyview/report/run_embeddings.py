@@ -10,6 +10,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from manyview.core.errors import UserError
 from manyview.data import Dataset
 from manyview.diagnose import Nearest, Spread, flat_map, nearest, spread
 from manyview.embeddings import view_embeddings as looks
@@ -42,9 +43,10 @@ class Cost:
         """How many images a share of the time is enough for; a power of two, so that reports are alike."""
         allowed = share * self.seconds / (looks * self.look)
         if allowed < least:
-            raise ValueError(
+            raise UserError(
+                None,
                 f"one look takes {1000 * self.look:.0f} ms here: {least * looks} looks would take more than their "
-                f"share of {self.seconds:g} s; `manyview report` takes more time, and a GPU less"
+                f"share of {self.seconds:g} s; `manyview report` takes more time, and a GPU less",
             )
         count = least
         while count * 2 <= min(allowed, most):

@@ -13,6 +13,7 @@ import torch
 
 from manyview import encoders
 from manyview.config.config import MACHINE, PARTS, Config, flat, part, resolve
+from manyview.core.errors import UserError
 from manyview.core.sample import Sample
 from manyview.data import NAMED, Dataset, Unreadable
 from manyview.data.factory import SCENES
@@ -49,22 +50,22 @@ class Images:
 
     @property
     def view(self) -> str:
-        return self.train.views[0]
+        return self.train.modalities[0]
 
 
 def images(config: Config, own: Dataset | None = None) -> Images:
     """The data of a run. Of several raw views the first, the pictures."""
     options = {key: value for key, value in config.data.items() if key != "name"}
     if own is None and config.data["name"] == OWN:
-        raise ValueError("data: the run was made on a data set of your own; give it: manyview.pretrain(data=...)")
+        raise UserError("data", "the run was made on a data set of your own; give it: manyview.pretrain(data=...)")
     found = divided(config.data["name"] if own is None else own, **options)
-    view = found.train.views[0]
+    view = found.train.modalities[0]
     train = only_view(found.train, view)
     few = _looked_at(train)
     channels, side = _usual(few)
     test = None if found.test is None else only_view(found.test, view)
     mark = _fingerprint(train, few if own is not None else [])
-    return Images(train, test, channels, side, mark, found.train.views, found.aside, found.why)
+    return Images(train, test, channels, side, mark, found.train.modalities, found.aside, found.why)
 
 
 def settled(config: Config, found: Images) -> Config:
@@ -79,7 +80,7 @@ def settled(config: Config, found: Images) -> Config:
         encoder["pretrained"] = os.path.abspath(encoder["pretrained"])
     config = resolve(flat(vars(replace(config, views=views, data=data, encoder=encoder))), {})
     if config.out and os.path.isabs(data["name"]) and os.path.realpath(config.out) == os.path.realpath(data["name"]):
-        raise ValueError(f"out: {config.out} is the folder of the images; give another, which is made")
+        raise UserError("out", f"{config.out} is the folder of the images; give another, which is made")
     return config if config.out else replace(config, out=str(Path("runs") / _name(config, found)))
 
 
@@ -89,16 +90,16 @@ def check(config: Config) -> None:
     try:
         encoders.known(config.encoder["name"])
     except ValueError as error:
-        raise ValueError(f"encoder.{error}") from None
+        raise UserError(None, f"encoder.{error}") from None
 
 
 def device(config: Config) -> str:
     """cpu or cuda, as there is."""
     found = config.device if config.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
     if found == "cuda" and not torch.cuda.is_available():
-        raise ValueError("device: cuda was asked for and there is none here; leave it out, or give cpu")
+        raise UserError("device", "cuda was asked for and there is none here; leave it out, or give cpu")
     if config.precision == "fp16" and found == "cpu":
-        raise ValueError("precision: fp16 needs a GPU; on a CPU give fp32 or bf16")
+        raise UserError("precision", "fp16 needs a GPU; on a CPU give fp32 or bf16")
     return found
 
 
@@ -126,7 +127,7 @@ def encoder(config: Config, channels: int, *, begun: bool = False) -> encoders.E
         return encoders.create(name, channels=channels, size=config.views["size"], **options, **more)
     except ValueError as error:  # begins with the name of the argument
         section = "views" if str(error).startswith("size:") else "encoder"
-        raise ValueError(f"{section}.{error}") from None
+        raise UserError(None, f"{section}.{error}") from None
 
 
 def method(config: Config, channels: int, *, begun: bool = False) -> Method:
@@ -145,14 +146,14 @@ def _looked_at(dataset: Dataset) -> list[Sample]:
             found.append(dataset[row])
         except Unreadable:
             continue
-    if not any(sample.views for sample in found):
-        raise ValueError(f"data: of {len(dataset)} images none that was looked at can be read; try `manyview check`")
-    return [sample for sample in found if sample.views]
+    if not any(sample.modalities for sample in found):
+        raise UserError("data", f"of {len(dataset)} images none that was looked at can be read; try `manyview check`")
+    return [sample for sample in found if sample.modalities]
 
 
 def _usual(few: list[Sample]) -> tuple[int, int]:
     """Channels and usual shorter side."""
-    shapes = [next(iter(sample.views.values())).shape for sample in few]
+    shapes = [next(iter(sample.modalities.values())).shape for sample in few]
     sides = sorted(min(shape[1:]) for shape in shapes)
     return max(shape[0] for shape in shapes), sides[len(sides) // 2]
 
@@ -161,7 +162,7 @@ def _fingerprint(dataset: Dataset, few: list[Sample]) -> tuple[int, int]:
     """By the ids, and by the pixels of a few, where ids may be mere numbers."""
     total = zlib.crc32(dataset.ids.numpy().tobytes())
     for sample in few:
-        for view in sample.views.values():
+        for view in sample.modalities.values():
             total = zlib.crc32(view.contiguous().numpy().tobytes(), total)
     return len(dataset), total
 

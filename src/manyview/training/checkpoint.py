@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from manyview.core.atomic import atomic_write, tidy
+from manyview.core.errors import UserError
 
 State = dict[str, Any]
 FULL = {
@@ -36,7 +37,7 @@ class DiskFull(OSError):
     """There was no room for a file. What was there before is untouched."""
 
 
-class InUse(ValueError):
+class InUse(UserError):
     """Another process trains in this folder."""
 
 
@@ -52,7 +53,7 @@ class Checkpoints:
 
     def __init__(self, folder: Path, *, keep: int = 2) -> None:
         if keep < 1:
-            raise ValueError(f"keep: expected 1 or more checkpoints, got {keep}")
+            raise UserError("keep", f"expected 1 or more checkpoints, got {keep}")
         self.folder, self.keep = Path(folder), keep
         self.damaged: list[str] = []
 
@@ -90,9 +91,10 @@ class Checkpoints:
             except ValueError as error:
                 self.damaged.append(str(error))
         if files:
-            raise ValueError(
+            raise UserError(
+                None,
                 f"{self.folder}: none of its {len(files)} checkpoints is whole ({self.damaged[0]}); "
-                "bring one back from a copy, or delete them to start anew"
+                "bring one back from a copy, or delete them to start anew",
             )
         return None
 
@@ -151,7 +153,7 @@ def _check(state: object, name: str) -> None:
             _check(value, f"{name}[{index}]")
     elif type(state) not in PLAIN:
         kinds = "dicts, lists and tuples of tensors, numbers, texts and None"
-        raise ValueError(f"{name}: is a {type(state).__name__}; a checkpoint holds {kinds}")
+        raise UserError(None, f"{name}: is a {type(state).__name__}; a checkpoint holds {kinds}")
 
 
 def _write(state: State, path: Path) -> None:
@@ -194,13 +196,13 @@ def _also(path: Path, name: Path) -> None:
 def read(path: Path) -> State:
     flaw = _flaw(path)
     if flaw is not None:
-        raise ValueError(f"{path}: is damaged: {flaw}")
+        raise UserError(None, f"{path}: is damaged: {flaw}")
     try:
         state = torch.load(path, weights_only=True, map_location="cpu")
     except Exception as error:  # a file of any content raises almost anything
-        raise ValueError(f"{path}: cannot be read: {_first_line(error)}") from None
+        raise UserError(None, f"{path}: cannot be read: {_first_line(error)}") from None
     if not isinstance(state, dict):
-        raise ValueError(f"{path}: is no checkpoint: it holds a {type(state).__name__}, not a dict")
+        raise UserError(None, f"{path}: is no checkpoint: it holds a {type(state).__name__}, not a dict")
     return state
 
 
@@ -247,7 +249,7 @@ def _take(handle: int, folder: Path) -> None:
     except BlockingIOError:
         process, _, host = os.pread(handle, 300, 0).decode(errors="replace").partition(" ")
         who = f"process {process} on {host}" if host else "another process"
-        raise InUse(f"{folder} is being trained by {who}; wait for it, stop it, or give another --out") from None
+        raise InUse(None, f"{folder} is being trained by {who}; wait for it, stop it, or give another --out") from None
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise

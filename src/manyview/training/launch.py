@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from manyview.config import recipes
 from manyview.config.config import MACHINE, Config, differences, flat, from_yaml, resolve
 from manyview.config.settings import Flat
+from manyview.core.errors import UserError
 from manyview.data import Dataset
 from manyview.data.torch_dataset import as_dataset
 from manyview.training import build
@@ -49,7 +50,7 @@ def pretrain(
         settings["data"], own = build.OWN, as_dataset(data)
     if resume is not None:
         if recipe is not None:
-            raise ValueError(f"recipe: {recipe} was given beside resume, and a run that was begun has its settings")
+            raise UserError("recipe", f"{recipe} was given beside resume, and a run that was begun has its settings")
         return start(resumed(Path(resume), flat(settings)), own)
     return start(configured(recipe, flat(settings)), own)
 
@@ -64,10 +65,10 @@ def resumed(folder: Path, given: Flat) -> Config:
     """The settings of a run that was begun. What it computes cannot be changed any more, only where and how."""
     path = folder / CONFIG
     if not path.is_file():
-        raise ValueError(f"resume: {folder} is no run's folder, it has no {CONFIG}")
+        raise UserError("resume", f"{folder} is no run's folder, it has no {CONFIG}")
     if "out" in given:
-        raise ValueError(
-            f"out: {given['out']} was given beside a run to go on with, whose folder is its own; leave it out"
+        raise UserError(
+            "out", f"{given['out']} was given beside a run to go on with, whose folder is its own; leave it out"
         )
     before = from_yaml(path)
     name = given.get("data.name", before.data["name"])  # the data may have moved; it is known by its fingerprint
@@ -77,7 +78,7 @@ def resumed(folder: Path, given: Flat) -> Config:
     changed = differences(before, after)
     if changed:
         may = ", ".join(key for key in MACHINE if key != "out")
-        raise ValueError(f"{changed[0]}: a run that was begun keeps its settings; only {may} may change")
+        raise UserError(None, f"{changed[0]}: a run that was begun keeps its settings; only {may} may change")
     return after
 
 

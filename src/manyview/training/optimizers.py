@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from manyview.core.errors import UserError
+
 Schedule = Callable[[float, float], float]
 """(step, total) -> what the learning rate is multiplied with; in epochs or steps, both in the same."""
 
@@ -31,7 +33,7 @@ class LARS(torch.optim.Optimizer):
     ) -> None:
         for name, value in (("lr", lr), ("momentum", momentum), ("weight_decay", weight_decay), ("trust", trust)):
             if not 0 <= value < math.inf:
-                raise ValueError(f"{name}: expected a number of at least 0, got {value}")
+                raise UserError(None, f"{name}: expected a number of at least 0, got {value}")
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "trust": trust})
 
     @torch.no_grad()

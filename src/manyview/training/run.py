@@ -11,6 +11,7 @@ import torch
 
 from manyview import encoders
 from manyview.config.config import Config, from_yaml
+from manyview.core.errors import UserError
 from manyview.features.preprocess import Preprocess
 from manyview.training import build
 from manyview.training.checkpoint import Checkpoints
@@ -62,7 +63,7 @@ def load(run: Run | str | Path) -> encoders.Encoder:
     folder = run.folder if isinstance(run, Run) else Path(run)
     if not (folder / CONFIG).is_file():
         hint = "; a file of weights is for manyview.encoders.load" if folder.is_file() else ""
-        raise ValueError(f"run: {folder} is no run's folder, it has no {CONFIG}{hint}")
+        raise UserError("run", f"{folder} is no run's folder, it has no {CONFIG}{hint}")
     config = from_yaml(folder / CONFIG)
     path = folder / ENCODER
     encoder = encoders.load(path) if path.is_file() else _of_checkpoint(folder, config)
@@ -74,7 +75,7 @@ def load(run: Run | str | Path) -> encoders.Encoder:
 def _of_checkpoint(folder: Path, config: Config) -> encoders.Encoder:
     found = Checkpoints(folder / CHECKPOINTS).latest()
     if found is None:
-        raise ValueError(f"run: {folder} has no encoder and no checkpoint yet; train it first")
+        raise UserError("run", f"{folder} has no encoder and no checkpoint yet; train it first")
     state, _ = found
     with torch.random.fork_rng():  # a method is drawn from its seed, which is no business of who loads one
         method = build.method(config, state["channels"], begun=True)

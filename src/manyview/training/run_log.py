@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from manyview.core.atomic import atomic_write
+from manyview.core.errors import UserError
 from manyview.training.checkpoint import DiskFull, naming_full_disk
 
 Value = float | int | str
@@ -270,7 +271,7 @@ def logger(name: str) -> Callable[[Path, int], Logger]:
     if name not in LOGGERS:
         near = difflib.get_close_matches(name, LOGGERS, n=1, cutoff=0.4)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"loggers: expected some of {', '.join(LOGGERS)}, got {name!r}{hint}")
+        raise UserError("loggers", f"expected some of {', '.join(LOGGERS)}, got {name!r}{hint}")
     return LOGGERS[name]
 
 
@@ -278,7 +279,7 @@ def _package(module: str, name: str) -> Any:
     try:
         return import_module(module)
     except ImportError:
-        raise ValueError(f"loggers: {name} is not installed; pip install {name}, or leave it out") from None
+        raise UserError("loggers", f"{name} is not installed; pip install {name}, or leave it out") from None
 
 
 class _Lines:
@@ -337,14 +338,14 @@ def _cell(text: str) -> str:
 
 def _value(name: str, value: object) -> Value:
     if name in OURS:
-        raise ValueError(f"values: the name {name!r} is taken; step, epoch and seconds are arguments of their own")
+        raise UserError("values", f"the name {name!r} is taken; step, epoch and seconds are arguments of their own")
     if isinstance(value, bool | str):
         return value
     if isinstance(value, Integral):
         return int(value)
     if isinstance(value, Real):
         return float(value)
-    raise ValueError(f"values: expected a number or a text as {name}, got a {type(value).__name__}")
+    raise UserError("values", f"expected a number or a text as {name}, got a {type(value).__name__}")
 
 
 def _finite(value: Value) -> bool:

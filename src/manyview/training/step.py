@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from manyview.core.distributed import Gather, no_gather
+from manyview.core.errors import UserError
 from manyview.core.negatives import Triple
 from manyview.methods import Method, Seen, Term
 
@@ -42,7 +43,7 @@ class StepOutput:
     seen: Seen
 
 
-class NotFinite(ValueError):
+class NotFinite(UserError):
     """The loss is NaN or infinite; no parameter and no gradient has been changed by it."""
 
 
@@ -90,7 +91,7 @@ def _contrast(engine: Engine, queries: list[Tensor], keys: list[Tensor], ids: Te
     triples = engine.method.triples(seen)
     loss = engine.method.objective(triples, gather=engine.gather, progress=progress)
     if not torch.isfinite(loss):
-        raise NotFinite(f"the loss is {float(loss.detach())}")
+        raise NotFinite(None, f"the loss is {float(loss.detach())}")
     return StepOutput(loss, triples, seen)
 
 

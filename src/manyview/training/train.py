@@ -25,6 +25,7 @@ from manyview import encoders
 from manyview.config.config import Config, differences, from_yaml, part, to_yaml
 from manyview.core import distributed
 from manyview.core.atomic import atomic_write
+from manyview.core.errors import UserError
 from manyview.core.rng import key
 from manyview.data import Batch, Dataset, Loader
 from manyview.data.memory import local_processes
@@ -56,7 +57,7 @@ class Interrupted(KeyboardInterrupt):
     """A signal came, whose number this holds: the run is saved and can go on."""
 
 
-class Diverged(ValueError):
+class Diverged(UserError):
     """The loss or a weight is NaN or infinite."""
 
 
@@ -67,7 +68,7 @@ class Double(DoublePrecision):
         return data
 
 
-class OutOfMemory(ValueError):
+class OutOfMemory(UserError):
     """The machine's memory is full, or has cost a worker its life."""
 
     exit_code = 1  # of the command line: nothing was wrong with what it was given
@@ -244,8 +245,8 @@ def _fabric(config: Config) -> Fabric:
     """One process, or those that torchrun has started."""
     world, here = (int(os.environ.get(name, "1")) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
     if world > 1 and not TorchElasticEnvironment.detect():
-        raise ValueError(
-            f"WORLD_SIZE: is {world}, and torchrun has not started this process; use torchrun, or unset it"
+        raise UserError(
+            "WORLD_SIZE", f"is {world}, and torchrun has not started this process; use torchrun, or unset it"
         )
     device = build.device(config)
     logging.getLogger("lightning.fabric").setLevel(logging.WARNING)  # it would tell of every start
@@ -266,7 +267,7 @@ def _fabric(config: Config) -> Fabric:
 def _complete(folder: Path, config: Config, images: build.Images) -> bool:
     """Whether the folder holds this very run, with nothing left to do: its encoder is written last of all."""
     if folder.exists() and not folder.is_dir():
-        raise ValueError(f"out: {folder} is a file; give a folder, which is made if it is not there")
+        raise UserError("out", f"{folder} is a file; give a folder, which is made if it is not there")
     if not (folder / CONFIG).is_file() or not (folder / ENCODER).is_file():
         return False
     _same(folder, config)
@@ -283,14 +284,14 @@ def _lock(folder: Path, stack: ExitStack) -> None:
     try:
         stack.enter_context(locked(folder))
     except OSError as error:
-        raise ValueError(f"out: {folder} cannot be written to: {error.strerror}; give another --out") from None
+        raise UserError("out", f"{folder} cannot be written to: {error.strerror}; give another --out") from None
 
 
 def _check_begun(folder: Path, config: Config) -> None:
     """That what was begun in the folder is this run. As long as nothing is saved, settings may still change."""
     if any((folder / CHECKPOINTS).glob("*.pt")):
         if not (folder / CONFIG).is_file():
-            raise ValueError(f"out: {folder} holds a run without its {CONFIG}; bring that back, or give another --out")
+            raise UserError("out", f"{folder} holds a run without its {CONFIG}; bring that back, or give another --out")
         _same(folder, config)
 
 
@@ -304,9 +305,10 @@ def _same(folder: Path, config: Config) -> None:
     changed = differences(from_yaml(folder / CONFIG), config)
     if changed:
         more = f" and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
-        raise ValueError(
-            f"out: {folder} holds a run with other settings ({'; '.join(changed[:SHOWN])}{more}); "
-            f"give another --out, or go on with that one: {resume(config, distributed.world_size())}"
+        raise UserError(
+            "out",
+            f"{folder} holds a run with other settings ({'; '.join(changed[:SHOWN])}{more}); "
+            f"give another --out, or go on with that one: {resume(config, distributed.world_size())}",
         )
 
 
@@ -316,14 +318,14 @@ def _check_saved(saved: tuple[State, Path] | None, folder: Path, images: build.I
     steps = distributed.gather(torch.tensor([step], device=device)).tolist()
     if len(set(steps)) > 1:
         found = ", ".join("none" if each < 0 else f"step {each}" for each in steps)
-        raise ValueError(
-            f"out: processes see different checkpoints in {folder} ({found}); give a folder that all machines share"
+        raise UserError(
+            "out", f"processes see different checkpoints in {folder} ({found}); give a folder that all machines share"
         )
     if saved is None:
         return
     state, path = saved
     if state.get("format") != FORMAT:
-        raise ValueError(f"{path}: is of format {state.get('format')!r}, this version reads {FORMAT}")
+        raise UserError(None, f"{path}: is of format {state.get('format')!r}, this version reads {FORMAT}")
     _check_data(state, folder, images)
 
 
@@ -332,7 +334,7 @@ def _check_data(state: State, folder: Path, images: build.Images) -> None:
     then, now = tuple(state["data"]), images.fingerprint
     if then != now:
         said = f"{then[0]:,} images then, {now[0]:,} {'others ' if then[0] == now[0] else ''}now"
-        raise ValueError(f"data: the data of {folder} has changed: {said}; give another --out, or bring the data back")
+        raise UserError("data", f"the data of {folder} has changed: {said}; give another --out, or bring the data back")
 
 
 def _method(config: Config, channels: int, fabric: Fabric, *, begun: bool) -> Method:
@@ -342,7 +344,7 @@ def _method(config: Config, channels: int, fabric: Fabric, *, begun: bool) -> Me
     splits = config.method.get("splits", 1)
     for size in (per_process, config.micro_batch or per_process):
         if size % splits:
-            raise ValueError(f"method.splits: a batch of {size} a process does not fall into {splits} equal groups")
+            raise UserError("method.splits", f"a batch of {size} a process does not fall into {splits} equal groups")
     if fabric.device.type == "cuda" and fabric.world_size > 1 and splits == 1:
         encoders.sync_batch_norm(method.towers)
     method.to(memory_format=torch.channels_last)
@@ -430,7 +432,7 @@ def _diverged(why: str, config: Config, run: Progress, batch: Batch, method: Met
     likely = _likely(config, run)
     with naming_full_disk(path, lambda: f"{why}; {likely}"), atomic_write(path) as draft, draft.open("wb") as file:
         torch.save(evidence, file)
-    return Diverged(f"after step {run.step}: {why}; {likely}. The batch's ids and the state: {path}")
+    return Diverged(None, f"after step {run.step}: {why}; {likely}. The batch's ids and the state: {path}")
 
 
 def _likely(config: Config, run: Progress) -> str:
@@ -455,10 +457,10 @@ def _naming_full_memory(config: Config) -> Iterator[None]:
         if lost_worker(error):
             fewer = (usual_workers() if config.workers is None else config.workers) // 2
             why = "a worker that reads images was killed, likely for lack of memory"
-            raise OutOfMemory(f"{why}; the same command with --workers {fewer} goes on") from None
+            raise OutOfMemory(None, f"{why}; the same command with --workers {fewer} goes on") from None
         if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
             other = f"{AGAIN} with --micro-batch 64 if it never is enough"
-            raise OutOfMemory(f"the memory is full; free some, and the same command goes on; {other}") from None
+            raise OutOfMemory(None, f"the memory is full; free some, and the same command goes on; {other}") from None
         raise
 
 

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from manyview.core.errors import UserError
+
 Array = np.ndarray[Any, Any]
 
 TRIES = 10  # how often torchvision's RandomResizedCrop draws a box before it takes the central one
@@ -118,23 +120,23 @@ def _bounds(jitter: tuple[float, float, float, float]) -> tuple[Array, Array]:
 
 def _check(look: Augmentation) -> None:
     if not isinstance(look.size, int) or look.size < 1:
-        raise ValueError(f"size={look.size}: the side of a view is a whole number of pixels, at least 1")
+        raise UserError(None, f"size={look.size}: the side of a view is a whole number of pixels, at least 1")
     for name, length in (("scale", 2), ("ratio", 2), ("jitter", 4), ("sigma", 2)):
         value = getattr(look, name)
         if value is not None and (not isinstance(value, tuple) or len(value) != length):
-            raise ValueError(f"{name}={value!r}: give {length} numbers, as a tuple")
+            raise UserError(None, f"{name}={value!r}: give {length} numbers, as a tuple")
     for name in ("flip", "jitter_p", "grey", "blur", "solarise"):
         if not 0 <= getattr(look, name) <= 1:
-            raise ValueError(f"{name}={getattr(look, name)} is a chance: give a number between 0 and 1")
+            raise UserError(None, f"{name}={getattr(look, name)} is a chance: give a number between 0 and 1")
     if look.scale is not None and not 0 < look.scale[0] <= look.scale[1] <= 1:
-        raise ValueError(f"scale={look.scale}: the share of the picture that a crop covers, 0 < low <= high <= 1")
+        raise UserError(None, f"scale={look.scale}: the share of the picture that a crop covers, 0 < low <= high <= 1")
     if not 0 < look.ratio[0] <= look.ratio[1]:
-        raise ValueError(f"ratio={look.ratio}: width / height of a crop, 0 < low <= high")
+        raise UserError(None, f"ratio={look.ratio}: width / height of a crop, 0 < low <= high")
     if min(look.jitter) < 0 or look.jitter[3] > 0.5:
-        raise ValueError(f"jitter={look.jitter}: strengths are at least 0, and the last, hue, at most 0.5")
+        raise UserError(None, f"jitter={look.jitter}: strengths are at least 0, and the last, hue, at most 0.5")
     if not 0 < look.sigma[0] <= look.sigma[1]:
-        raise ValueError(f"sigma={look.sigma}: the blur's width in pixels, 0 < low <= high")
+        raise UserError(None, f"sigma={look.sigma}: the blur's width in pixels, 0 < low <= high")
     if look.kernel is not None and (look.kernel < 1 or look.kernel % 2 == 0):
-        raise ValueError(f"kernel={look.kernel}: the side of the blur's kernel is odd")
+        raise UserError(None, f"kernel={look.kernel}: the side of the blur's kernel is odd")
     if look.resize is not None and (look.scale is not None or look.resize < look.size):
-        raise ValueError(f"resize={look.resize}: only with scale=None, and at least size={look.size}")
+        raise UserError(None, f"resize={look.resize}: only with scale=None, and at least size={look.size}")

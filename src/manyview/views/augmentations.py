@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Literal, get_args
 
+from manyview.core.errors import UserError
 from manyview.views.augmentation import Augmentation
 from manyview.views.pipeline import CIFAR, PICTURE, Modality, ViewPipeline
 
@@ -21,7 +22,7 @@ _PICTURES: dict[Statistics, Modality] = {  # all but ImageNet's as CACR's Algori
 
 def _picture(statistics: Statistics) -> Modality:
     if statistics not in _PICTURES:
-        raise ValueError(f"statistics: there are none named {statistics!r}; give {', '.join(get_args(Statistics))}")
+        raise UserError("statistics", f"there are none named {statistics!r}; give {', '.join(get_args(Statistics))}")
     return _PICTURES[statistics]
 
 
@@ -130,7 +131,7 @@ def multicrop(
     CACR's code takes eight small ones with `small_scale=(0.05, 0.4)`.
     """
     if views < 2:
-        raise ValueError(f"views={views}: multicrop has two large views, then small ones; give at least 2")
+        raise UserError(None, f"views={views}: multicrop has two large views, then small ones; give at least 2")
     shapes = [(size, large_scale)] * 2 + [(small_size, small_scale)] * (views - 2)
     looks = [
         Augmentation(side, scale, jitter=(0.8, 0.8, 0.8, 0.2), jitter_p=0.8, grey=0.2, blur=0.5)
@@ -159,7 +160,7 @@ def custom(
     With `small_size` only the first `large` views are of the full size, the others of this one, and so cheaper.
     """
     if large < 1:
-        raise ValueError(f"large: expected at least one view of the full size, got {large}")
+        raise UserError("large", f"expected at least one view of the full size, got {large}")
     look = Augmentation(
         size, scale, flip=flip, jitter=jitter, jitter_p=jitter_p, grey=grey, blur=blur, solarise=solarise
     )

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from manyview.core.errors import UserError
 from manyview.core.parallel import parallel_map
 from manyview.core.rng import key, uniform
 from manyview.core.sample import Views
@@ -49,7 +50,7 @@ class Modality:
 
     def __post_init__(self) -> None:
         if len(self.mean) != len(self.std) or min(self.std, default=0.0) <= 0:
-            raise ValueError(f"mean={self.mean}, std={self.std}: as many numbers each, and std above 0")
+            raise UserError(None, f"mean={self.mean}, std={self.std}: as many numbers each, and std above 0")
 
 
 PICTURE = Modality(*IMAGENET, colour=True)
@@ -76,7 +77,7 @@ class ViewPipeline:
     ) -> None:
         self.looks = tuple(looks) if isinstance(looks, Sequence) else ()
         if not self.looks or not all(isinstance(look, Augmentation) for look in self.looks):
-            raise ValueError("looks: give a list of Look, one for each view, and at least one")
+            raise UserError("looks", "give a list of Look, one for each view, and at least one")
         self.modalities = dict(modalities or {})
         self.picture = picture
 
@@ -88,7 +89,7 @@ class ViewPipeline:
         size = next(iter(raw.values())).shape[2:]
         for name, images in raw.items():
             if len(images) != len(ids):
-                raise ValueError(f"view {name!r} has {len(images)} pictures for {len(ids)} ids: give as many")
+                raise UserError(None, f"view {name!r} has {len(images)} pictures for {len(ids)} ids: give as many")
 
         def cut(name: str, number: int, rows: slice, modality: Modality) -> tuple[Tensor, AugmentationParams]:
             images = raw[name][rows]
@@ -138,10 +139,10 @@ class ViewPipeline:
         )
         modality = self.modalities.get(name, usual)
         if modality.colour and channels != 3:
-            raise ValueError(f"view {name!r} has {channels} channels: only pictures of 3 take colour=True")
+            raise UserError(None, f"view {name!r} has {channels} channels: only pictures of 3 take colour=True")
         if len(modality.mean) not in (1, channels):
-            raise ValueError(
-                f"view {name!r} has {channels} channels, its mean {len(modality.mean)}: give one or as many"
+            raise UserError(
+                None, f"view {name!r} has {channels} channels, its mean {len(modality.mean)}: give one or as many"
             )
         return modality
 

@@ -12,6 +12,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from manyview.core.errors import UserError
 from manyview.core.rng import key
 from manyview.core.sample import Views
 
@@ -27,7 +28,7 @@ class TransformPipeline:
 
     def __init__(self, transform: Callable[[Any], Any], views: int = 2, *, pillow: bool = True) -> None:
         if views < 1:
-            raise ValueError(f"views={views}: a stack makes at least one view")
+            raise UserError(None, f"views={views}: a stack makes at least one view")
         self.transform, self.views, self.pillow = transform, views, pillow
 
     def at_once(self, images: Tensor) -> bool:
@@ -65,10 +66,10 @@ class TransformPipeline:
             looks += made if isinstance(made, list | tuple) else [made]
         for look in looks:
             if not isinstance(look, Tensor):
-                raise ValueError(f"the transform gave {type(look).__name__}: end it with torchvision's ToTensor()")
+                raise UserError(None, f"the transform gave {type(look).__name__}: end it with torchvision's ToTensor()")
         if len(looks) != self.views:
-            raise ValueError(
-                f"the transform gives {len(looks)} views at once, not {self.views}: pass views={len(looks)}"
+            raise UserError(
+                None, f"the transform gives {len(looks)} views at once, not {self.views}: pass views={len(looks)}"
             )
         return looks
 

@@ -14,10 +14,10 @@ def test_scenes_are_a_data_set_that_comes_in_batches() -> None:
     assert isinstance(scenes, Dataset)
     assert isinstance(scenes, Batched)
     sample = scenes[3]
-    assert sample.views["image"].shape == (3, 32, 32)
-    assert sample.views["image"].dtype == torch.uint8
+    assert sample.modalities["image"].shape == (3, 32, 32)
+    assert sample.modalities["image"].dtype == torch.uint8
     assert (sample.index, sample.id, sample.label) == (3, int(scenes.ids[3]), int(scenes.labels[3]))
-    assert scenes.views == ("image",)
+    assert scenes.modalities == ("image",)
     assert len(scenes.classes) == 10
     assert scenes[-1].id == scenes[9].id
     assert scenes.name(7) == "train-000007"
@@ -29,7 +29,7 @@ def test_a_batch_has_each_view_in_the_order_asked_for() -> None:
     batch = scenes.batch(index)
     assert list(batch) == ["rgb", "depth", "instance"]
     assert (batch["rgb"][0] == batch["rgb"][2]).all()
-    assert (batch["depth"][1] == scenes[40].views["depth"]).all()
+    assert (batch["depth"][1] == scenes[40].modalities["depth"]).all()
     assert scenes.batch(torch.arange(0))["depth"].shape == (0, 1, 16, 16)
 
 
@@ -40,7 +40,7 @@ def test_a_scene_alone_and_in_any_batch_is_the_same_to_the_bit(size: int) -> Non
     together = scenes.batch(index)
     backwards = scenes.batch(index.flip(0))
     for place, row in enumerate(index.tolist()):
-        alone = scenes[row].views
+        alone = scenes[row].modalities
         for view in VIEWS:
             assert torch.equal(alone[view], together[view][place]), (view, row)
             assert torch.equal(alone[view], backwards[view][len(index) - 1 - place]), (view, row)
@@ -56,7 +56,7 @@ def test_the_count_changes_nothing() -> None:
     few, many = Scenes(20), Scenes(1000)
     assert torch.equal(few.ids, many.ids[:20])
     assert torch.equal(few.labels, many.labels[:20])
-    assert torch.equal(few[19].views["image"], many[19].views["image"])
+    assert torch.equal(few[19].modalities["image"], many[19].modalities["image"])
 
 
 def test_threads_change_nothing() -> None:
@@ -74,10 +74,10 @@ def test_threads_change_nothing() -> None:
 def test_random_state_is_neither_used_nor_touched() -> None:
     torch.manual_seed(1)
     state = torch.get_rng_state()
-    first = Scenes(5)[2].views["image"]
+    first = Scenes(5)[2].modalities["image"]
     assert torch.equal(torch.get_rng_state(), state)
     torch.manual_seed(2)
-    assert torch.equal(Scenes(5)[2].views["image"], first)
+    assert torch.equal(Scenes(5)[2].modalities["image"], first)
 
 
 def test_splits_and_seeds_share_nothing() -> None:

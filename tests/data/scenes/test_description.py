@@ -10,7 +10,7 @@ SLACK = 1.5  # pixels: the tip of a cone is thinner than the distance between tw
 def test_boxes_are_tight_around_the_instances() -> None:
     scenes = Scenes(25, views=("instance",))
     for row in range(25):
-        mask, told = scenes[row].views["instance"][0], scenes.describe(row)
+        mask, told = scenes[row].modalities["instance"][0], scenes.describe(row)
         assert told.instances.tolist() == [n for n in mask.unique().tolist() if n]
         for number, box in zip(told.instances, told.boxes.long(), strict=True):
             left, top, right, bottom = box.tolist()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from manyview.core.errors import UserError
 from manyview.core.parallel import cores, parallel_map
 from manyview.core.rng import key
 from manyview.core.sample import Sample
@@ -28,7 +29,7 @@ class Scenes:
 
     A scene is a function of seed, split and index alone: other counts, sizes and batches show the same one.
 
-    >>> Scenes(100, size=64)[7].views["image"].shape == (3, 64, 64)
+    >>> Scenes(100, size=64)[7].modalities["image"].shape == (3, 64, 64)
     >>> Scenes(views=("rgb", "depth", "flow")).batch(torch.arange(256))["depth"].shape == (256, 1, 32, 32)
 
     image, rgb  (3, H, W) uint8, the picture under either name
@@ -69,7 +70,7 @@ class Scenes:
         return tuple(SHAPES)
 
     @property
-    def views(self) -> tuple[str, ...]:
+    def modalities(self) -> tuple[str, ...]:
         return self._views
 
     def __len__(self) -> int:
@@ -86,7 +87,7 @@ class Scenes:
     def batch(self, index: Tensor) -> dict[str, Tensor]:
         """The views of many scenes, (len(index), C, H, W) each."""
         if not len(index):
-            return {name: view[None][:0] for name, view in self[0].views.items()}
+            return {name: view[None][:0] for name, view in self[0].modalities.items()}
         keys = self._keys[index]
         chunks = keys.split(chunk_length(len(keys), self.size))
         parts = parallel_map(lambda part: render(stage(part), self.size, self._views), chunks)
@@ -117,13 +118,13 @@ def chunk_length(count: int, size: int) -> int:
 
 def _check(count: int, size: int, split: str, views: Sequence[str]) -> None:
     if count < 1:
-        raise ValueError(f"count: expected at least 1 scene, got {count}")
+        raise UserError("count", f"expected at least 1 scene, got {count}")
     if size < 1:
-        raise ValueError(f"size: expected at least 1 pixel, got {size}")
+        raise UserError("size", f"expected at least 1 pixel, got {size}")
     if split not in SPLITS:
-        raise ValueError(f"split: expected one of {', '.join(SPLITS)}, got {split!r}")
+        raise UserError("split", f"expected one of {', '.join(SPLITS)}, got {split!r}")
     if isinstance(views, str):
-        raise ValueError(f"views: expected a sequence of names such as ({views!r},), got the text {views!r}")
+        raise UserError("views", f"expected a sequence of names such as ({views!r},), got the text {views!r}")
     unknown = [view for view in views if view not in VIEWS]
     if unknown or not views or len(set(views)) < len(views):
-        raise ValueError(f"views: expected different names among {', '.join(VIEWS)}, got {tuple(views)}")
+        raise UserError("views", f"expected different names among {', '.join(VIEWS)}, got {tuple(views)}")

@@ -52,7 +52,7 @@ def _pictures(looks: ViewEmbeddings, query: int, found: Contrasted) -> list[Tens
 
 
 def _whole(looks: ViewEmbeddings, row: int) -> Tensor:
-    return visible(looks.data[int(looks.index[row])].views[looks.data.views[0]])
+    return visible(looks.data[int(looks.index[row])].modalities[looks.data.modalities[0]])
 
 
 def _row(shown: Sheet, place: int, first: int, found: Contrasted) -> Html:

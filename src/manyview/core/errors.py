@@ -1,0 +1,25 @@
+"""The one way to say that something a person gave is wrong."""
+
+from __future__ import annotations
+
+
+class UserError(ValueError):
+    """Something that a person can mend: which setting or argument, what is wrong with which value, what to do.
+
+    The command line shows it as one line and ends with `exit_code`; any other exception is a
+    bug and shows its traceback.
+
+    setting  the name of the setting or argument, such as "temperature"; None where it is about no single one
+
+    >>> raise UserError("temperature", f"expected a number above 0, got {temperature}")
+    """
+
+    exit_code = 2
+
+    def __init__(self, setting: str | None, message: str) -> None:
+        super().__init__(message if setting is None else f"{setting}: {message}")
+        self.setting, self.message = setting, message
+
+    def within(self, section: str) -> UserError:
+        """The same complaint about a setting of a section: "temperature" becomes "loss.temperature"."""
+        return type(self)(section if self.setting is None else f"{section}.{self.setting}", self.message)
