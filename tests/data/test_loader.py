@@ -107,8 +107,8 @@ def test_two_processes_together_see_what_one_sees(memory: int | None) -> None:
 PROCESS = """
 import hashlib, sys
 from manyview.data import Loader, Scenes
-from manyview.views import STACKS
-loader = Loader(Scenes(40), STACKS["simclr"](32), 8, seed=3, rank=int(sys.argv[1]), world=int(sys.argv[2]))
+from manyview.views import AUGMENTATIONS
+loader = Loader(Scenes(40), AUGMENTATIONS["simclr"](32), 8, seed=3, rank=int(sys.argv[1]), world=int(sys.argv[2]))
 for batch in loader.epoch(2):
     for row in range(len(batch)):
         views = [view[row].numpy().tobytes() for view in batch.views()["image"]]

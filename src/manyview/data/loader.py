@@ -237,7 +237,7 @@ def _check_kinds(dataset: object, views: object) -> None:
         )
     if not hasattr(views, "prepare"):
         raise UserError(
-            "views", f"{type(views).__name__} is no stack; give STACKS[name](size), or TransformStack(transform)"
+            "views", f"{type(views).__name__} is no stack; give AUGMENTATIONS[name](size), or TransformStack(transform)"
         )
 
 
