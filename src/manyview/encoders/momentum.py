@@ -41,3 +41,6 @@ def _checked(momentum: float) -> float:
     if not 0 <= momentum <= 1:
         raise UserError("momentum", f"expected a number from 0 to 1, got {momentum}")
     return momentum
+
+
+MOMENTUM: dict[str, Callable[..., float]] = {"constant": constant, "cosine": cosine}

@@ -1,6 +1,9 @@
-"""The memory bank of CMC and instance discrimination: one vector per image."""
+"""The memory bank of CMC and instance discrimination: one vector per image, on its own and as the memory of a term."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -8,6 +11,8 @@ from torch import Tensor, nn
 
 from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives
+from manyview.core.rng import key, uniform
+from manyview.memories.memory import Memory
 
 
 class MemoryBank(nn.Module):
@@ -114,8 +119,72 @@ class MemoryBank(nn.Module):
     def _checked(self, index: Tensor) -> Tensor:
         if index.dim() != 1 or index.dtype != torch.long:
             raise UserError("index", f"expected int64 (N,), got {index.dtype} {tuple(index.shape)}")
-        if len(index) and not 0 <= int(index.min()) <= int(index.max()) < len(self.vectors):
-            raise UserError(
-                "index", f"expected 0 to {len(self.vectors) - 1}, got {int(index.min())} to {int(index.max())}"
-            )
+        if index.device.type == "cpu" and len(index):  # a GPU would have to wait for the answer
+            low, high = int(index.min()), int(index.max())
+            if low < 0 or high >= len(self.vectors):
+                raise UserError("index", f"expected 0 to {len(self.vectors) - 1}, got {low} to {high}")
         return index
+
+
+class BankMemory(Memory):
+    """A memory bank of one view: negatives are m drawn images, positives the image's own vector or the step's key.
+
+    m       negatives that each query draws, by the step and the image alone
+    stored  positives come from the bank, as in CMC's code, which is steadier (CMC issue 13); else they are the step's
+            keys, as Eq. 2 prints
+    decay   of NCE's partition: None keeps the first batch's estimate, as published; 0.99 follows it
+
+    The bank has a vector for each image of the data: `start` makes it.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        m: int,
+        momentum: float = 0.5,
+        stored: bool = True,
+        decay: float | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(within_batch=0.0)
+        if m < 1:
+            raise UserError("m", f"expected at least 1 negative, got {m}")
+        self.dim, self.m, self.momentum, self.stored, self.decay = dim, m, momentum, stored, decay
+        self._generator = generator
+
+    def start(self, instances: int) -> None:
+        self.bank = MemoryBank(instances, self.dim, self.momentum, generator=self._generator)
+
+    def negatives(self, ids: Tensor, index: Tensor, *, step: int) -> Negatives:
+        vectors = self.bank.vectors
+        drawn = uniform(key(step, index), self.m).mul_(len(vectors) - 1).long().to(index.device)
+        return Negatives(vectors, index=drawn.add_(drawn >= index[:, None]))  # skips the own vector
+
+    def positives(self, index: Tensor) -> Tensor | None:
+        return self.bank.read(index)[:, None] if self.stored else None
+
+    def partition(self, estimate: Callable[[int], Tensor]) -> dict[str, Any]:
+        population, known = len(self.bank.vectors), bool(self.bank.partition > 0)
+        if known and (self.decay is None or not self.training):
+            found = self.bank.partition
+        else:
+            found = estimate(population)
+            found = self.bank.update_partition(found, decay=self.decay) if self.training else found
+        return {"population": population, "partition": found}
+
+    def update(self, keys: Sequence[Tensor], ids: Tensor, index: Tensor) -> None:
+        self.bank.update(index, torch.stack(list(keys)).mean(0))
+
+
+def bank(
+    dim: int,
+    *,
+    m: int = 4096,
+    momentum: float = 0.5,
+    stored: bool = True,
+    decay: float | None = None,
+    generator: torch.Generator | None = None,
+) -> Memory:
+    """One vector for each image of the data, as in instance discrimination and CMC; `m` of them are drawn a query."""
+    return BankMemory(dim, m=m, momentum=momentum, stored=stored, decay=decay, generator=generator)
