@@ -7,9 +7,10 @@ from functools import partial
 from manyview import losses
 from manyview.core.errors import UserError
 from manyview.encoders import Encoder, Towers, heads
-from manyview.memories import memory as against
+from manyview.encoders.momentum import constant
+from manyview.memories.memory import batch, queue
 from manyview.methods.meetings import each_view, each_view_against_keys
-from manyview.methods.method import Head, Loss, MakeNegatives, Method, Term
+from manyview.methods.method import Head, Loss, MakeMemory, Method, Momentum, Term
 from manyview.methods.moco import momentum_towers
 
 
@@ -19,7 +20,7 @@ def cacr(
     positives: int = 4,
     head: Head = partial(heads.linear, dim_out=128),
     loss: Loss = partial(losses.cacr, t_pos=1.0, t_neg=2.0),
-    negatives: MakeNegatives = partial(against.batch),
+    memory: MakeMemory = partial(batch),
 ) -> Method:
     """CACR (Zheng et al., 2023), section 3.2, with `positives` = K: K + 1 views, each in turn the query.
 
@@ -29,7 +30,7 @@ def cacr(
     if positives < 1:
         raise UserError("positives", f"expected at least 1 (K), got {positives}")
     towers = Towers(encoder, head)
-    term = Term(each_view, loss, negatives(towers.dim))
+    term = Term(each_view, loss, memory(towers.dim))
     return Method(towers, [term], queries=range(1 + positives), together=False)
 
 
@@ -39,21 +40,21 @@ def uaur(
     positives: int = 1,
     head: Head = partial(heads.linear, dim_out=128),
     loss: Loss = partial(losses.cacr, attract="uniform", repel="uniform"),
-    negatives: MakeNegatives = partial(against.batch),
+    memory: MakeMemory = partial(batch),
 ) -> Method:
     """Uniform attraction and uniform repulsion (CACR Eq. 11): CACR without its weights, which shows what they do."""
-    return cacr(encoder, positives=positives, head=head, loss=loss, negatives=negatives)
+    return cacr(encoder, positives=positives, head=head, loss=loss, memory=memory)
 
 
 def cacr_moco(
     encoder: Encoder,
     *,
     positives: int = 4,
-    momentum: float = 0.999,
-    splits: int = 1,
+    momentum: Momentum = partial(constant, start=0.999),
+    bn_splits: int = 1,
     head: Head = partial(heads.mlp, dim_out=128),
     loss: Loss = partial(losses.cacr, t_pos=1.0, t_neg=2.0, detach_weights="positives"),
-    negatives: MakeNegatives = partial(against.queue, size=65536, enqueue="last", within_batch=1.0),
+    memory: MakeMemory = partial(queue, size=65536, enqueue="last", within_batch=1.0),
 ) -> Method:
     """CACR with MoCo v2 (its Algorithm 3), `positives` = K: negatives are the queue and the batch's other queries.
 
@@ -62,7 +63,7 @@ def cacr_moco(
     """
     if positives < 1:
         raise UserError("positives", f"expected at least 1 (K), got {positives}")
-    towers = momentum_towers(encoder, head, momentum, splits)
-    term = Term(each_view_against_keys, loss, negatives(towers.dim))
+    towers = momentum_towers(encoder, head, momentum, bn_splits)
+    term = Term(each_view_against_keys, loss, memory(towers.dim))
     views = range(1 + positives)
     return Method(towers, [term], queries=views, keys=views, together=False)

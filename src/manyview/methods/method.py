@@ -13,12 +13,14 @@ from torch import Tensor, nn
 
 from manyview.core.distributed import Gather, no_gather
 from manyview.core.negatives import Triple
+from manyview.encoders.momentum import Schedule
 from manyview.encoders.towers import Towers
 from manyview.memories import Memory
 
 Loss = Callable[..., Tensor]
 Head = Callable[[int], nn.Module]
-MakeNegatives = Callable[..., Memory]
+MakeMemory = Callable[..., Memory]
+Momentum = Schedule
 
 
 @dataclass(frozen=True, eq=False)

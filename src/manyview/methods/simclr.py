@@ -7,18 +7,18 @@ from functools import partial
 from manyview import losses
 from manyview.core.errors import UserError
 from manyview.encoders import Encoder, Towers, heads
-from manyview.memories import memory as against
+from manyview.memories.memory import batch
 from manyview.methods.meetings import every_view
-from manyview.methods.method import Head, Loss, MakeNegatives, Method, Term
+from manyview.methods.method import Head, Loss, MakeMemory, Method, Term
 
 
 def simclr(
     encoder: Encoder,
     *,
-    views: int = 2,
+    copies: int = 2,
     head: Head = partial(heads.simclr, dim_out=128, layers=3),
     loss: Loss = partial(losses.info_nce, temperature=0.1),
-    negatives: MakeNegatives = partial(against.batch),
+    memory: MakeMemory = partial(batch),
 ) -> Method:
     """SimCLR (Chen et al., ICML 2020) as google-research/simclr has it: NT-Xent over two views, in-batch negatives.
 
@@ -26,11 +26,11 @@ def simclr(
     All views go through the encoder together.
     """
     towers = Towers(encoder, head)
-    term = Term(every_view, loss, negatives(towers.dim))
-    return Method(towers, [term], queries=range(at_least_two(views)))
+    term = Term(every_view, loss, memory(towers.dim))
+    return Method(towers, [term], queries=range(at_least_two(copies)))
 
 
-def at_least_two(views: int) -> int:
-    if views < 2:
-        raise UserError("views", f"expected 2 or more, since a query needs a positive, got {views}")
-    return views
+def at_least_two(copies: int) -> int:
+    if copies < 2:
+        raise UserError("copies", f"expected 2 or more, since a query needs a positive, got {copies}")
+    return copies
