@@ -91,7 +91,7 @@ def test_too_many_broken_files_are_exit_code_1(
 ) -> None:
     picture().save(tmp_path / "a.png")
     (tmp_path / "b.png").touch()
-    assert command([str(tmp_path), "--max-broken", share]) == code
+    assert command([str(tmp_path), "--max-unreadable", share]) == code
     assert ("50.0% of the samples cannot be read" in capsys.readouterr().err) == bool(code)
 
 
@@ -122,8 +122,8 @@ def test_what_cannot_be_opened_raises_one_line(tmp_path: Path) -> None:
         command([str(tmp_path / "nothing")])
     with pytest.raises(ValueError, match="no images below"):
         command([str(tmp_path)])
-    with pytest.raises(ValueError, match="--max-broken: expected a share from 0 to 1, got 5"):
-        command([str(tmp_path), "--max-broken", "5"])
+    with pytest.raises(ValueError, match="--max-unreadable: expected a share from 0 to 1, got 5"):
+        command([str(tmp_path), "--max-unreadable", "5"])
 
 
 def test_missing_views_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,7 +27,7 @@ def test_with_its_defaults_it_is_the_authors_loss_in_a_batch() -> None:
 
 @pytest.mark.parametrize("views", [3, 4])
 def test_uniformity_is_taken_within_each_view_and_then_averaged(views: int) -> None:
-    method, (raw, given) = doubled(align_uniform, views=views), golden_views(views)
+    method, (raw, given) = doubled(align_uniform, copies=views), golden_views(views)
     parts = []
     for v in range(views):
         pairs = [(-2 * oracle.distance(unit(raw[v, i]), unit(raw[v, j]))).exp() for i in range(6) for j in range(i)]
@@ -37,7 +37,7 @@ def test_uniformity_is_taken_within_each_view_and_then_averaged(views: int) -> N
 
 
 def test_with_a_queue_and_its_defaults_it_is_the_authors_moco_version() -> None:
-    method = with_golden_queue(doubled(align_uniform_moco, negatives=of_queue("each", within_batch=0.5)))
+    method = with_golden_queue(doubled(align_uniform_moco, memory=of_queue("each", within_batch=0.5)))
     q = DOUBLE.leaf("q_raw")
     seen = Seen([unit(q)], golden_keys(1), IDS)
     assert_golden("align_uniform_queue/alpha2_t3_intra", objective(method, seen), {"q_raw": q}, DOUBLE)
@@ -48,5 +48,5 @@ def test_with_a_queue_and_its_defaults_it_is_the_authors_moco_version() -> None:
 def test_its_own_weight_of_the_batch_is_one_half() -> None:
     from inspect import signature
 
-    default = signature(align_uniform_moco).parameters["negatives"].default
+    default = signature(align_uniform_moco).parameters["memory"].default
     assert default.keywords["within_batch"] == 0.5

@@ -75,7 +75,7 @@ def test_uaur_is_the_mean_positive_cost_minus_the_mean_negative_cost() -> None:
 
 def test_with_a_queue_and_its_defaults_it_is_algorithm_3() -> None:
     entry = "cacr_alg3/K4_tpos1.0_tneg2.0_intra"
-    method = with_golden_queue(doubled(cacr_moco, negatives=of_queue("last", within_batch=1.0)))
+    method = with_golden_queue(doubled(cacr_moco, memory=of_queue("last", within_batch=1.0)))
     views, keys = DOUBLE.leaf("views_raw"), list(unit(DOUBLE.given("kviews_raw")))
     seen = Seen(list(unit(views)), keys, IDS)
     assert_golden(entry, objective(method, seen), {"views_raw": views}, DOUBLE)
@@ -89,13 +89,13 @@ def test_algorithm_3_s_defaults_are_the_method_s() -> None:
 
     parameters = signature(cacr_moco).parameters
     assert parameters["loss"].default.keywords == {"t_pos": 1.0, "t_neg": 2.0, "detach_weights": "positives"}
-    assert parameters["negatives"].default.keywords == {"size": 65536, "enqueue": "last", "within_batch": 1.0}
+    assert parameters["memory"].default.keywords == {"size": 65536, "enqueue": "last", "within_batch": 1.0}
 
 
 @pytest.mark.parametrize("within", [0.0, 1.0])
 def test_each_view_meets_the_queue_by_its_own_similarities(within: float) -> None:
     """Not by the first view's, as the authors' code has it."""
-    method = with_golden_queue(doubled(cacr_moco, negatives=of_queue("last", within_batch=within), positives=2))
+    method = with_golden_queue(doubled(cacr_moco, memory=of_queue("last", within_batch=within), positives=2))
     raw, views = golden_views(3)
     keys = list(unit(DOUBLE.given("kviews_raw")))[:3]
     found = triples(method, Seen(views, keys, IDS))
@@ -116,7 +116,7 @@ def test_each_view_goes_through_the_encoder_alone() -> None:
     rows = Rows(encoder)
     method(images(3), 0)
     assert rows.calls == [6, 6, 6]
-    method = doubled(cacr_moco, positives=2, negatives=of_queue("last"))
+    method = doubled(cacr_moco, positives=2, memory=of_queue("last"))
     assert method.towers.key is not None
     queries, keys = (Rows(tower["shared"]) for tower in (method.towers.query, method.towers.key))
     method(images(3), 0)

@@ -43,7 +43,7 @@ def test_dclw_has_gradient_through_its_weights_unless_told_otherwise(detached: b
 @pytest.mark.parametrize("sigma", [None, 0.5])
 @pytest.mark.parametrize("views", [3, 4])
 def test_with_more_views_it_is_the_equation(views: int, sigma: float | None) -> None:
-    method = doubled(dcl if sigma is None else dclw, views=views)
+    method = doubled(dcl if sigma is None else dclw, copies=views)
     raw, given = golden_views(views)
     seen = Seen(given, [], IDS)
     (triple,) = triples(method, seen)
@@ -54,7 +54,7 @@ def test_with_more_views_it_is_the_equation(views: int, sigma: float | None) -> 
 
 
 def test_its_loss_in_moco_is_moco_without_the_positive_in_the_denominator() -> None:
-    method = doubled(moco_v2, loss=partial(losses.dcl, temperature=0.2), negatives=of_queue("each"))
+    method = doubled(moco_v2, loss=partial(losses.dcl, temperature=0.2), memory=of_queue("each"))
     q = DOUBLE.leaf("q_raw")
     loss = objective(with_golden_queue(method), Seen([unit(q)], golden_keys(1), IDS))
     assert_golden("dcl_queue/tau0.2", loss, {"q_raw": q}, DOUBLE)

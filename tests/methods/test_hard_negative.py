@@ -16,7 +16,7 @@ def test_with_its_defaults_it_is_the_authors_loss() -> None:
 
 @pytest.mark.parametrize("views", [3, 5])
 def test_with_more_views_it_is_the_equation(views: int) -> None:
-    method, (raw, given) = doubled(hard_negative, views=views), golden_views(views)
+    method, (raw, given) = doubled(hard_negative, copies=views), golden_views(views)
     seen = Seen(given, [], IDS)
     (triple,) = triples(method, seen)
     expected = oracle.hard_negative(

@@ -35,7 +35,7 @@ def golden_seen() -> tuple[torch.Tensor, Seen]:
 
 def test_with_its_defaults_it_is_the_authors_loss_and_so_is_the_queue_afterwards() -> None:
     entry, (q, seen) = "jcl/lambda4.0_tau0.2_M5", golden_seen()
-    method = with_golden_queue(doubled(jcl, negatives=of_queue("mean")))
+    method = with_golden_queue(doubled(jcl, memory=of_queue("mean")))
     assert_golden(entry, objective(method, seen), {"q_raw": q}, DOUBLE)
     method.update(seen, 0, 1)
     torch.testing.assert_close(queue_of(method).keys, golden(f"{entry}/queue_after"), rtol=1e-12, atol=1e-14)
@@ -43,7 +43,7 @@ def test_with_its_defaults_it_is_the_authors_loss_and_so_is_the_queue_afterwards
 
 
 def test_the_queue_takes_the_mean_of_the_keys_as_it_is() -> None:
-    method, (_, seen) = with_golden_queue(doubled(jcl, negatives=of_queue("mean"))), golden_seen()
+    method, (_, seen) = with_golden_queue(doubled(jcl, memory=of_queue("mean"))), golden_seen()
     method.update(seen, 0, 1)
     taken = queue_of(method).keys[:6]
     torch.testing.assert_close(taken, golden("jcl/stats/mu"), rtol=1e-12, atol=1e-14)
@@ -53,13 +53,13 @@ def test_the_queue_takes_the_mean_of_the_keys_as_it_is() -> None:
 
 def test_vanilla_many_keys_are_the_mean_of_infonce_over_them() -> None:
     q, seen = golden_seen()
-    loss = objective(with_golden_queue(doubled(multikey, negatives=of_queue("mean"))), seen)
+    loss = objective(with_golden_queue(doubled(multikey, memory=of_queue("mean"))), seen)
     assert_golden("vanilla_multikey/tau0.2_M5", loss, {"q_raw": q}, DOUBLE)
 
 
 @pytest.mark.parametrize("keys", [1, 2, 7])
 def test_any_number_of_keys_goes_through_their_tower_together(keys: int) -> None:
-    method = doubled(jcl, keys=keys, negatives=of_queue("mean"))
+    method = doubled(jcl, keys=keys, memory=of_queue("mean"))
     assert method.looks == 1 + keys
     assert method.towers.key is not None
     query, key = (Rows(tower["shared"]) for tower in (method.towers.query, method.towers.key))
@@ -83,7 +83,7 @@ def test_in_the_batch_it_meets_all_keys_of_other_images(keys: int) -> None:
 def test_the_ramp_makes_the_strength_grow_with_the_epochs(progress: float) -> None:
     q, seen = golden_seen()
     for ramp in (False, True):
-        method = with_golden_queue(doubled(jcl, ramp=ramp, negatives=of_queue("mean")))
+        method = with_golden_queue(doubled(jcl, ramp=ramp, memory=of_queue("mean")))
         queue: oracle.Met = [[(key, 1.0) for key in DOUBLE.given("queue")]] * 6
         strength = 4.0 * progress if ramp else 4.0
         expected = oracle.jcl(seen.queries[0], torch.stack(seen.keys, 1), queue, temperature=0.2, strength=strength)
@@ -91,7 +91,7 @@ def test_the_ramp_makes_the_strength_grow_with_the_epochs(progress: float) -> No
 
 
 def test_the_ramp_is_of_the_strength_that_was_asked_for() -> None:
-    method = doubled(jcl, ramp=True, loss=partial(losses.jcl, strength=2.0), negatives=of_queue("mean"))
+    method = doubled(jcl, ramp=True, loss=partial(losses.jcl, strength=2.0), memory=of_queue("mean"))
     (term,) = method.terms
     assert term.loss_at(0.25).keywords["strength"] == 0.5  # type: ignore[attr-defined]
     assert term.option("strength") == 2.0
@@ -110,7 +110,7 @@ def test_no_key_is_refused(make: Any) -> None:
 
 def test_without_momentum_keys_come_from_the_query_encoder_and_carry_gradient() -> None:
     encoder = plain()
-    method = doubled(multikey, encoder, keys=2, momentum=None, negatives=of_queue("mean"))
+    method = doubled(multikey, encoder, keys=2, momentum=None, memory=of_queue("mean"))
     assert method.towers.key is None
     rows = Rows(encoder)
     queries, keys = method(images(3), 0)

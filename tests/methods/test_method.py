@@ -33,7 +33,7 @@ from tests.methods.small import (
 
 def small(name: str, **options: Any) -> Method:
     """A method by name, with a queue of 18 where it has one."""
-    default = signature(METHODS[name]).parameters["negatives"].default
+    default = signature(METHODS[name]).parameters["memory"].default
     if "size" in default.keywords:
         options.setdefault("negatives", partial(default, size=18))
     return doubled(METHODS[name], **options)
@@ -60,7 +60,7 @@ def test_every_method_trains_a_step_and_its_loss_falls(name: str) -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_works_on_a_network_with_batch_norm_and_its_own_head(name: str) -> None:
-    default = signature(METHODS[name]).parameters["negatives"].default
+    default = signature(METHODS[name]).parameters["memory"].default
     options = {"negatives": partial(default, size=16)} if "size" in default.keywords else {}
     method = METHODS[name](create("patchnet", size=16, widths=(8, 16), blocks=(1, 1)), **options)
     looks = [torch.randn(4, 3, 16, 16) for _ in range(method.looks)]

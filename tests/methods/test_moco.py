@@ -37,7 +37,7 @@ WITH_MOMENTUM = [moco_v1, moco_v2, jcl, multikey, cacr_moco]
 
 def test_with_its_defaults_it_is_published_moco_v2_and_so_is_the_queue_afterwards() -> None:
     entry = "infonce_queue/tau0.2"
-    method, q = with_golden_queue(doubled(moco_v2, negatives=of_queue("each"))), DOUBLE.leaf("q_raw")
+    method, q = with_golden_queue(doubled(moco_v2, memory=of_queue("each"))), DOUBLE.leaf("q_raw")
     seen = Seen([unit(q)], golden_keys(1), IDS)
     assert_golden(entry, objective(method, seen), {"q_raw": q}, DOUBLE)
     method.update(seen, 0, 1)
@@ -47,7 +47,7 @@ def test_with_its_defaults_it_is_published_moco_v2_and_so_is_the_queue_afterward
 
 def test_the_first_version_has_a_linear_head_and_its_own_temperature() -> None:
     method = with_golden_queue(
-        moco_v1(plain(), head=partial(heads.linear, dim_out=8), negatives=of_queue("each")).double()
+        moco_v1(plain(), head=partial(heads.linear, dim_out=8), memory=of_queue("each")).double()
     )
     assert isinstance(method.towers.query["shared"].head, nn.Linear)
     q = DOUBLE.leaf("q_raw")
@@ -57,7 +57,7 @@ def test_the_first_version_has_a_linear_head_and_its_own_temperature() -> None:
 
 
 def test_keys_of_the_same_image_in_the_queue_do_not_count() -> None:
-    method = with_golden_queue(doubled(moco_v2, negatives=of_queue("each")))
+    method = with_golden_queue(doubled(moco_v2, memory=of_queue("each")))
     _, views = golden_views(1)
     seen = Seen(views, golden_keys(1), IDS)
     before = triples(method, seen)[0]
@@ -69,7 +69,7 @@ def test_keys_of_the_same_image_in_the_queue_do_not_count() -> None:
 
 def test_the_queue_is_read_before_it_is_updated() -> None:
     """In a second step the first one's keys are the negatives, and never its own."""
-    method = doubled(moco_v2, negatives=of_queue("each", size=6))
+    method = doubled(moco_v2, memory=of_queue("each", size=6))
     held = queue_of(method).keys.clone()
     for step in range(3):
         queries, keys = method(images(2, seed=step), step)
@@ -84,7 +84,7 @@ def test_the_queue_is_read_before_it_is_updated() -> None:
 
 @pytest.mark.parametrize("make", WITH_MOMENTUM)
 def test_keys_carry_no_gradient_and_their_tower_is_not_trained(make: Any) -> None:
-    method = doubled(make, negatives=of_queue("last"))
+    method = doubled(make, memory=of_queue("last"))
     queries, keys = method(images(method.looks), 0)
     assert all(each.requires_grad for each in queries)
     assert not any(each.requires_grad for each in keys)
@@ -99,7 +99,7 @@ def test_keys_carry_no_gradient_and_their_tower_is_not_trained(make: Any) -> Non
 
 
 def test_the_momentum_tower_follows_after_the_optimisers_step() -> None:
-    method = doubled(moco_v2, momentum=0.9, negatives=of_queue("each"))
+    method = doubled(moco_v2, momentum=0.9, memory=of_queue("each"))
     assert method.towers.key is not None
     before = [each.clone() for each in method.towers.key.parameters()]
     queries, keys = method(images(2), 0)
@@ -114,7 +114,7 @@ def test_the_momentum_tower_follows_after_the_optimisers_step() -> None:
 
 
 def test_a_symmetric_loss_is_the_sum_of_both_directions_and_enqueues_both_keys_afterwards() -> None:
-    method = with_golden_queue(doubled(moco_v2, symmetric=True, negatives=of_queue("each")))
+    method = with_golden_queue(doubled(moco_v2, symmetric=True, memory=of_queue("each")))
     raw, views = golden_views(2)
     keys = golden_keys(2)
     seen = Seen(views, keys, IDS)
@@ -155,7 +155,7 @@ def test_with_the_batch_it_meets_the_other_images_keys(symmetric: bool) -> None:
 
 
 def test_views_go_through_their_towers_one_by_one() -> None:
-    method = doubled(moco_v2, symmetric=True, negatives=of_queue("each"))
+    method = doubled(moco_v2, symmetric=True, memory=of_queue("each"))
     assert method.towers.key is not None
     queries, keys = (Rows(tower["shared"]) for tower in (method.towers.query, method.towers.key))
     method(images(2), 0)
@@ -167,7 +167,7 @@ def norms(module: nn.Module) -> list[SplitBatchNorm]:
 
 
 def test_the_key_towers_batch_norm_sees_other_groups_than_the_query_towers() -> None:
-    method = doubled(moco_v2, plain(norm=True), splits=2, negatives=of_queue("each"))
+    method = doubled(moco_v2, plain(norm=True), bn_splits=2, memory=of_queue("each"))
     assert method.towers.key is not None
     groups: dict[str, Tensor] = {}
 
@@ -191,7 +191,7 @@ def test_the_key_towers_batch_norm_sees_other_groups_than_the_query_towers() -> 
 
 
 def test_without_batch_norm_shuffling_changes_no_row() -> None:
-    method = doubled(moco_v2, negatives=of_queue("each"))
+    method = doubled(moco_v2, memory=of_queue("each"))
     assert method.towers.key is not None
     order: list[Tensor] = []
     method.towers.key["shared"].register_forward_pre_hook(lambda _, given: order.append(given[0]))
@@ -202,7 +202,7 @@ def test_without_batch_norm_shuffling_changes_no_row() -> None:
 
 
 def test_another_step_has_another_order_and_the_same_step_the_same() -> None:
-    method = doubled(moco_v2, plain(norm=True), splits=2, negatives=of_queue("each"))
+    method = doubled(moco_v2, plain(norm=True), bn_splits=2, memory=of_queue("each"))
     looks = images(2, count=8)
     once, again, later = (method(looks, step)[1][0] for step in (3, 3, 4))
     assert torch.equal(once, again)
@@ -211,7 +211,7 @@ def test_another_step_has_another_order_and_the_same_step_the_same() -> None:
 
 def test_another_loss_takes_its_place() -> None:
     loss = partial(losses.cacr, t_pos=1.0, t_neg=0.5)
-    method = with_golden_queue(doubled(moco_v2, loss=loss, negatives=of_queue("each")))
+    method = with_golden_queue(doubled(moco_v2, loss=loss, memory=of_queue("each")))
     q, (key,) = DOUBLE.leaf("q_raw"), golden_keys(1)
     queue: oracle.Met = [[(each, 1.0) for each in DOUBLE.given("queue")]] * 6
     pulled = oracle.attraction(unit(q), key[:, None], t_pos=1.0)

@@ -36,7 +36,7 @@ def test_with_its_defaults_it_is_published_nt_xent() -> None:
 
 @pytest.mark.parametrize("views", [2, 3, 5])
 def test_every_view_has_all_others_as_positives(views: int) -> None:
-    method, (raw, seen) = doubled(simclr, views=views), golden_views(views)
+    method, (raw, seen) = doubled(simclr, copies=views), golden_views(views)
     assert method.looks == views
     expected = []
     for v, i in ((v, i) for v in range(views) for i in range(6)):
@@ -54,7 +54,7 @@ def test_two_rows_of_the_same_image_never_repel_each_other() -> None:
 
 def test_all_views_go_through_the_encoder_together() -> None:
     encoder = plain()
-    method, rows = doubled(simclr, encoder, views=3), Rows(encoder)
+    method, rows = doubled(simclr, encoder, copies=3), Rows(encoder)
     queries, keys = method(images(3), 0)
     assert rows.calls == [18]
     assert ([each.shape for each in queries], keys) == ([(6, DIM)] * 3, [])
@@ -64,7 +64,7 @@ def test_all_views_go_through_the_encoder_together() -> None:
 
 @pytest.mark.parametrize("within", [0.0, 0.5, 1.0])
 def test_with_a_queue_it_meets_what_earlier_views_were_and_the_batch_by_its_weight(within: float) -> None:
-    method = with_golden_queue(doubled(simclr, negatives=of_queue("each", within_batch=within)))
+    method = with_golden_queue(doubled(simclr, memory=of_queue("each", within_batch=within)))
     raw, views = golden_views(2)
     queue = [(key, 1.0) for key in DOUBLE.given("queue")]
     expected = []
@@ -89,7 +89,7 @@ def test_with_a_queue_it_meets_what_earlier_views_were_and_the_batch_by_its_weig
     ids=["dcl", "jcl", "repulsion"],
 )
 def test_another_loss_takes_its_place(loss: Any, oracle_of: Any) -> None:
-    method, (raw, views) = doubled(simclr, loss=loss, views=3), golden_views(3)
+    method, (raw, views) = doubled(simclr, loss=loss, copies=3), golden_views(3)
     seen = Seen(views, [], IDS)
     (triple,) = triples(method, seen)
     same_gradient(objective(method, seen), oracle.mean(oracle_of(triple.query, triple.positives, met(triple))), [raw])
@@ -98,7 +98,7 @@ def test_another_loss_takes_its_place(loss: Any, oracle_of: Any) -> None:
 @pytest.mark.parametrize("views", [1, 0, -3])
 def test_one_view_is_refused(views: int) -> None:
     with pytest.raises(ValueError, match=f"views: expected 2 or more.* got {views}$"):
-        simclr(plain(), views=views)
+        simclr(plain(), copies=views)
 
 
 def test_gradients_reach_every_parameter_of_the_encoder() -> None:

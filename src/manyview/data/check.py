@@ -30,8 +30,8 @@ _SCENES = 1000  # scenes are made as they are looked at; so many show what they 
 def command(arguments: list[str]) -> int:
     """0 if all is well, 1 if too much is broken. Bad input raises ValueError or OSError with one line."""
     given = _parser().parse_args(arguments)
-    if not 0 <= given.max_broken <= 1:
-        raise UserError(None, f"--max-broken: expected a share from 0 to 1, got {given.max_broken}")
+    if not 0 <= given.max_unreadable <= 1:
+        raise UserError(None, f"--max-unreadable: expected a share from 0 to 1, got {given.max_unreadable}")
     if given.threads < 0:
         raise UserError(None, f"--threads: expected 1 or more, or 0 for one per core, got {given.threads}")
     warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the sizes are in the report
@@ -43,10 +43,10 @@ def command(arguments: list[str]) -> int:
         print(json.dumps(as_json(given.data, result, missing), indent=2))
     else:
         print(as_text(given.data, result, missing))
-    if result.broken_share <= given.max_broken:
+    if result.broken_share <= given.max_unreadable:
         return 0
     share = f"{result.broken_share:.1%} of the samples cannot be read"
-    print(f"manyview check: {share}, more than --max-broken {given.max_broken:.1%}", file=sys.stderr)
+    print(f"manyview check: {share}, more than --max-unreadable {given.max_unreadable:.1%}", file=sys.stderr)
     return 1
 
 
@@ -113,7 +113,7 @@ def _parser() -> _Parser:
     add("--fast", action="store_true", help="read only the headers: no broken pixels, no duplicates")
     add("--json", action="store_true", help="print JSON")
     add("--threads", type=int, default=0, metavar="N", help="one per core by default")
-    add("--max-broken", type=float, default=0.05, metavar="SHARE", help="exit 1 above this share (%(default)s)")
+    add("--max-unreadable", type=float, default=0.05, metavar="SHARE", help="exit 1 above this share (%(default)s)")
     return parser
 
 

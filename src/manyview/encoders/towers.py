@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from manyview.core.errors import UserError
 from manyview.core.sample import Views
 from manyview.encoders.encoder import Encoder
-from manyview.encoders.momentum import Schedule, average_, constant
+from manyview.encoders.momentum import Schedule, average_, check, constant
 from manyview.encoders.norm import shuffled
 
 SHARED = "shared"  # the name of a tower that all views go through
@@ -242,7 +242,10 @@ def _made(head: Head | None, dim: int) -> nn.Module:
 
 
 def _schedule(momentum: float | Schedule | None) -> Schedule | None:
-    return partial(constant, start=momentum) if isinstance(momentum, int | float) else momentum
+    if not isinstance(momentum, int | float):
+        return momentum
+    check("momentum", momentum)
+    return partial(constant, start=momentum)
 
 
 @torch.no_grad()

@@ -1,6 +1,6 @@
 """WHICH COMBINATION: one short declaration a method. `METHODS` names them; a method's signature is its schema.
 
-A parameter whose default is a partial of a function is a part: `--loss.name dcl` on the command line, or
+A parameter whose default is a partial of a function is a part: `--loss dcl` on the command line, or
 `jcl(encoder, loss=partial(losses.dcl, temperature=0.1))` in Python, puts another in its place.
 """
 

@@ -12,13 +12,14 @@ from typing import Any
 import torch
 
 from manyview import encoders
-from manyview.config.config import MACHINE, PARTS, Config, flat, part, resolve
+from manyview.config.config import MACHINE, Config, component, components, resolve
 from manyview.core.errors import UserError
 from manyview.core.sample import Sample
 from manyview.data import NAMED, Dataset, Unreadable
 from manyview.data.factory import SCENES
 from manyview.data.holdout import divided, only_view
 from manyview.methods import Method
+from manyview.training.optimizers import Schedule
 from manyview.views import AUGMENTATIONS, Modality, ViewPipeline
 
 OWN = "(own)"  # the name of a data set that a person made themselves
@@ -70,15 +71,15 @@ def images(config: Config, own: Dataset | None = None) -> Images:
 
 def settled(config: Config, found: Images) -> Config:
     """The settings with everything decided that depends on the data: size and kind of the views, the run's folder."""
-    size = config.views["size"] or min(max(SIZES[0], 32 * round(found.side / 32)), SIZES[1])
-    stack = config.views["stack"]
-    if stack == "auto":
-        stack = "custom" if size <= SMALL else "moco-v2"
-    views, data = {**config.views, "stack": stack, "size": size}, _absolute(config.data)
+    size = config.augmentation["size"] or min(max(SIZES[0], 32 * round(found.side / 32)), SIZES[1])
+    name = config.augmentation["name"]
+    if name == "auto":
+        name = "custom" if size <= SMALL else "moco-v2"
+    augmentation, data = {**config.augmentation, "name": name, "size": size}, _absolute(config.data)
     encoder = {**config.encoder}
     if isinstance(encoder["pretrained"], str):
         encoder["pretrained"] = os.path.abspath(encoder["pretrained"])
-    config = resolve(flat(vars(replace(config, views=views, data=data, encoder=encoder))), {})
+    config = resolve(replace(config, augmentation=augmentation, data=data, encoder=encoder).flat(), {})
     if config.out and os.path.isabs(data["name"]) and os.path.realpath(config.out) == os.path.realpath(data["name"]):
         raise UserError("out", f"{config.out} is the folder of the images; give another, which is made")
     return config if config.out else replace(config, out=str(Path("runs") / _name(config, found)))
@@ -105,7 +106,7 @@ def device(config: Config) -> str:
 
 def stack(config: Config, looks: int) -> ViewPipeline:
     """What training sees: as many looks at an image as the method wants."""
-    made: ViewPipeline = part(config, "views")(config.views["size"], looks)
+    made: ViewPipeline = component(config, "augmentation")(config.augmentation["size"], looks)
     return made
 
 
@@ -116,7 +117,7 @@ def picture(config: Config) -> Modality:
 
 def plain_stack(config: Config) -> ViewPipeline:
     """What evaluation sees: the middle of the picture, with training's normalisation."""
-    return ViewPipeline(AUGMENTATIONS["probe-test"](config.views["size"]).looks, picture=picture(config))
+    return ViewPipeline(AUGMENTATIONS["probe-test"](config.augmentation["size"]).looks, picture=picture(config))
 
 
 def encoder(config: Config, channels: int, *, begun: bool = False) -> encoders.Encoder:
@@ -124,18 +125,27 @@ def encoder(config: Config, channels: int, *, begun: bool = False) -> encoders.E
     options: dict[str, Any] = {**config.encoder, **({"pretrained": False} if begun else {})}
     more, name = options.pop("options"), options.pop("name")
     try:
-        return encoders.create(name, channels=channels, size=config.views["size"], **options, **more)
+        return encoders.create(name, channels=channels, size=config.augmentation["size"], **options, **more)
     except ValueError as error:  # begins with the name of the argument
-        section = "views" if str(error).startswith("size:") else "encoder"
+        section = "augmentation" if str(error).startswith("size:") else "encoder"
         raise UserError(None, f"{section}.{error}") from None
 
 
 def method(config: Config, channels: int, *, begun: bool = False) -> Method:
     """The method with its parts, drawn from the run's seed."""
     torch.manual_seed(config.seed)
-    parts = {name: part(config, name) for name in PARTS}
-    made: Method = part(config, "method")(encoder(config, channels, begun=begun), **parts)
+    made: Method = component(config, "method")(encoder(config, channels, begun=begun), **components(config))
     return made
+
+
+def optimizer(config: Config, method: Method) -> torch.optim.Optimizer:
+    made: torch.optim.Optimizer = component(config, "optimizer")(method.towers)
+    return made
+
+
+def schedule(config: Config) -> Schedule:
+    """What the learning rate is multiplied with, as a function of (epochs done, epochs in all)."""
+    return component(config, "schedule")
 
 
 def _looked_at(dataset: Dataset) -> list[Sample]:
@@ -179,7 +189,7 @@ def _absolute(data: dict[str, Any]) -> dict[str, Any]:
 
 def _name(config: Config, found: Images) -> str:
     """The same settings and data give the same folder, so that the same command goes on with the same run."""
-    settings = {key: value for key, value in flat(vars(config)).items() if key not in MACHINE}
+    settings = {key: value for key, value in config.flat().items() if key not in MACHINE}
     own = config.data["name"] == OWN
     settings["data.name"] = found.fingerprint if own else config.data["name"]
     digest = hashlib.sha256(repr(sorted(settings.items())).encode()).hexdigest()[:6]

@@ -40,10 +40,11 @@ def introduce(
     data = "your own data" if config.data["name"] == OWN else config.data["name"]
     log.say(f"{config.method['name']} on {len(images.train):,} images of {data}, {_scored_on(images, config)}")
     log.say(
-        f"encoder {config.encoder['name']} ({_parameters(method)} parameters), views {config.views['stack']} of "
-        f"{config.views['size']} px, batch {config.batch_size}, {run.total:,} steps"
+        f"encoder {config.encoder['name']} ({_parameters(method)} parameters), augmentation "
+        f"{config.augmentation['name']} of {config.augmentation['size']} px, batch {config.batch_size}, "
+        f"{run.total:,} steps"
     )
-    if images.why is not None and config.knn_every:
+    if images.why is not None and config.evaluators and config.evaluate_every:
         log.warn(f"the test split is not scored on: {images.why}")
     for line in warnings:
         log.warn(line)
@@ -54,11 +55,11 @@ def introduce(
 
 def cautions(config: Config, images: Images, loader: Loader, method: Method, world: int) -> list[str]:
     """What somebody may not have meant."""
-    found, size = [], config.negatives.get("size")
+    found, size = [], (config.part("memory") or {}).get("size")
     if len(images.raw) > 1:
         found.append(f"of the views {', '.join(images.raw)} only {images.view} is learnt from")
     if size is not None and size > len(images.train):
-        found.append(f"the queue of {size:,} keys is larger than the data; --negatives.size 512 would learn sooner")
+        found.append(f"the queue of {size:,} keys is larger than the data; --memory.size 512 would learn sooner")
     elif size is None and config.batch_size < FEW_IMAGES:
         others = f"{config.batch_size - 1} other{'s' if config.batch_size > 2 else ''}"
         found.append(f"a batch of {config.batch_size} is small: each image has {others} to differ from")
@@ -68,7 +69,7 @@ def cautions(config: Config, images: Images, loader: Loader, method: Method, wor
     if _leaks(config, method, loader.device.type, world):
         found.append(
             "batch norm sees a key among the same images as its query, by which they can be told without looking "
-            "(MoCo, section 3.3); --method.splits 4 shuffles them"
+            "(MoCo, section 3.3); --method.bn-splits 4 shuffles them"
         )
     return [*found, *_unreadable(loader)]
 
@@ -76,9 +77,9 @@ def cautions(config: Config, images: Images, loader: Loader, method: Method, wor
 def _leaks(config: Config, method: Method, device: str, world: int) -> bool:
     """Whether keys share statistics with their queries that other images do not."""
     parts = (world > 1 and device == "cpu") or (config.micro_batch or config.batch_size) < config.batch_size
-    apart = parts or config.negatives["name"] == "queue"
+    apart = parts or (config.part("memory") or {}).get("name") == "queue"
     normed = any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in method.modules())
-    return apart and normed and config.method.get("momentum") is not None and config.method.get("splits") == 1
+    return apart and normed and config.part("momentum") is not None and config.method.get("bn_splits") == 1
 
 
 def report(
@@ -138,7 +139,7 @@ def conclude(log: RunLog, run: Progress, folder: Path, config: Config, images: I
 def _scored_on(images: Images, config: Config) -> str:
     if images.test is None:
         return "no labels to score with: no kNN"
-    if not config.knn_every:
+    if not (config.evaluators and config.evaluate_every):
         return "no kNN" + (f", {len(images.test):,} kept aside" if images.aside else "")
     scored = f"scored on {min(len(images.test), config.knn_queries):,} images"
     if not images.aside:

@@ -22,7 +22,7 @@ from lightning_fabric.strategies.ddp import DDPStrategy
 from torch import Tensor, nn
 
 from manyview import encoders
-from manyview.config.config import Config, differences, from_yaml, part, to_yaml
+from manyview.config.config import Config, differences, from_yaml, to_yaml
 from manyview.core import distributed
 from manyview.core.atomic import atomic_write
 from manyview.core.errors import UserError
@@ -117,16 +117,16 @@ def train(config: Config, own: Dataset | None = None) -> Run:
             views = build.stack(config, method.looks)
             loader = Loader(
                 images.train, views, config.batch_size, seed=config.seed, device=device, rank=rank, world=world,
-                workers=config.workers, max_broken=config.max_broken,
+                workers=config.workers, max_broken=config.max_unreadable,
             )  # fmt: skip
-            optimizer = part(config, "optimizer")(method.towers)
+            optimizer = build.optimizer(config, method)
         module, stepper = fabric.setup(method, optimizer)
         engine = Engine(method, module, fabric.backward, distributed.gather, partial(fabric.no_backward_sync, module))
 
         # What was done before
         planned = max(1, round(config.epochs * len(loader)))
         total = min(planned, config.max_steps or planned)
-        run = Progress(total, len(loader), Health(coupled=config.loss["name"] in COUPLED))
+        run = Progress(total, len(loader), Health(coupled=(config.part("loss") or {}).get("name") in COUPLED))
         anew = [ANEW] if (folder / CONFIG).is_file() else []
         changed = anew if saved is None else _resume(saved[0], config, fabric, run, method, optimizer, loader)
         saved = None  # as large as the networks
@@ -341,10 +341,10 @@ def _method(config: Config, channels: int, fabric: Fabric, *, begun: bool) -> Me
     """The networks, their batch norm over all GPUs, as fast as convolutions are on this device."""
     method = build.method(config, channels, begun=begun)
     per_process = config.batch_size // fabric.world_size
-    splits = config.method.get("splits", 1)
+    splits = config.method.get("bn_splits", 1)
     for size in (per_process, config.micro_batch or per_process):
         if size % splits:
-            raise UserError("method.splits", f"a batch of {size} a process does not fall into {splits} equal groups")
+            raise UserError("method.bn_splits", f"a batch of {size} a process does not fall into {splits} equal groups")
     if fabric.device.type == "cuda" and fabric.world_size > 1 and splits == 1:
         encoders.sync_batch_norm(method.towers)
     method.to(memory_format=torch.channels_last)
@@ -437,7 +437,7 @@ def _diverged(why: str, config: Config, run: Progress, batch: Batch, method: Met
 
 def _likely(config: Config, run: Progress) -> str:
     """What most often makes a loss no number, the likeliest first."""
-    temperature = config.loss.get("temperature")
+    temperature = (config.part("loss") or {}).get("temperature")
     if config.precision == "fp16":
         return f"likely the precision: {AGAIN} with --precision bf16 or fp32"
     if temperature is not None and temperature < LOW:
@@ -445,7 +445,7 @@ def _likely(config: Config, run: Progress) -> str:
     if run.step == 0:
         return "likely the data or the weights it began with, since nothing has been learnt yet"
     rate = config.optimizer["lr"]
-    return f"likely the learning rate {rate:g}: {AGAIN} with --lr {rate / 3:.2g}, or with --clip 1"
+    return f"likely the learning rate {rate:g}: {AGAIN} with --lr {rate / 3:.2g}, or with --grad-clip 1"
 
 
 @contextmanager
@@ -466,9 +466,9 @@ def _naming_full_memory(config: Config) -> Iterator[None]:
 
 def _gradient(fabric: Fabric, module: nn.Module, stepper: Any, config: Config, run: Progress) -> float | None:
     """Clips the gradient; its length, where somebody wants to know."""
-    if config.clip is None and not _report_due(config, run):
+    if config.grad_clip is None and not _report_due(config, run):
         return None
-    most = config.clip or float("inf")
+    most = config.grad_clip or float("inf")
     length = fabric.clip_gradients(module, stepper, max_norm=most, error_if_nonfinite=False)
     return None if length is None else float(length)
 
@@ -477,7 +477,7 @@ def _rate(config: Config, run: Progress) -> float:
     warmup, epochs = config.schedule["warmup"], run.epochs
     if config.schedule["per"] == "epoch" and epochs >= warmup:  # a warm-up rises with every step
         epochs = max(run.step // run.per_epoch, warmup)
-    share: float = part(config, "schedule")(epochs, config.epochs)
+    share: float = build.schedule(config)(epochs, config.epochs)
     rate: float = config.optimizer["lr"] * share
     return rate
 
@@ -488,7 +488,7 @@ def _report_due(config: Config, run: Progress) -> bool:
 
 
 def _score_due(config: Config, run: Progress) -> bool:
-    return run.done or (run.epoch_over and round(run.epochs) % config.knn_every == 0)
+    return run.done or (run.epoch_over and round(run.epochs) % config.evaluate_every == 0)
 
 
 def _save_due(config: Config, run: Progress, seconds: float) -> bool:
@@ -502,7 +502,7 @@ def _snapshot(config: Config, run: Progress) -> int | None:
 
 def _scorer(images: build.Images, config: Config, device: torch.device) -> Scorer | None:
     """Nothing where there are no labels, or nobody wants to know."""
-    if images.test is None or not config.knn_every:
+    if images.test is None or not (config.evaluators and config.evaluate_every):
         return None
     plain = build.plain_stack(config)
     return Scorer(
@@ -515,7 +515,7 @@ def _validation(
     images: build.Images, config: Config, method: Method, device: torch.device
 ) -> Callable[..., dict[str, float]]:
     """What the loss would say of one batch of images kept aside; their views are made once."""
-    if images.test is None or not config.knn_every:
+    if images.test is None or not (config.evaluators and config.evaluate_every):
         return lambda progress: {}
     size, views = min(config.batch_size, len(images.test), VALIDATED), build.stack(config, method.looks)
     loader = Loader(images.test, views, size, seed=config.seed, device=device, workers=config.workers, max_broken=1.0)
