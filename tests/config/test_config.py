@@ -487,7 +487,7 @@ def test_what_makes_no_sense_is_refused_with_the_reason_before_a_run_is_begun(te
         ("--optimizer sgd --momentum 1", "optimizer.momentum: expected less than 1, got 1.0"),
         ("--optimizer.betas 2,3", "optimizer: Invalid beta parameter at index 0: 2.0"),
         ("--views probe-test", "views: probe-test shows a picture as it is"),
-        ("--views custom --views.scale 2,3", "views.scale=(2.0, 3.0): the share of the picture"),
+        ("--views custom --views.scale 2,3", "views.scale: expected shares of the picture"),
         ("--method jcl --negatives.size 9999999999999999999", "negatives.size: expected at most 2147483647"),
         ("--method", "method: expected the name of one, got none"),
     ],
@@ -515,9 +515,9 @@ def test_looking_whether_settings_make_sense_draws_no_random_numbers() -> None:
 def test_views_have_the_size_that_was_asked_for() -> None:
     for stack in ("moco-v2", "simclr-cifar", "multicrop", "custom"):
         config = flags(f"--stack {stack} --views.size 48")
-        assert build.stack(config, 3).looks[0].size == 48
-        assert len(build.stack(config, 3).looks) == 3
-        assert build.plain_stack(config).looks[0].size == 48
+        assert build.stack(config, 3).augmentations[0].size == 48
+        assert len(build.stack(config, 3).augmentations) == 3
+        assert build.plain_stack(config).augmentations[0].size == 48
 
 
 def test_the_method_is_built_from_its_parts_and_the_seed_alone() -> None:

@@ -136,7 +136,7 @@ SECTIONS = {
         AUGMENTATIONS,
         "auto",
         "stack",
-        ("views", "modalities"),
+        ("copies",),
         {"size": Key(int | None, None)},
         refused={"probe-test": "shows a picture as it is: all looks at it would be the same"},
     ),

@@ -116,7 +116,7 @@ def picture(config: Config) -> Modality:
 
 def plain_stack(config: Config) -> ViewPipeline:
     """What evaluation sees: the middle of the picture, with training's normalisation."""
-    return ViewPipeline(AUGMENTATIONS["probe-test"](config.views["size"]).looks, picture=picture(config))
+    return ViewPipeline(AUGMENTATIONS["probe-test"](config.views["size"]).augmentations, picture=picture(config))
 
 
 def encoder(config: Config, channels: int, *, begun: bool = False) -> encoders.Encoder:
