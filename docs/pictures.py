@@ -80,7 +80,7 @@ def modalities() -> Image.Image:
 
 
 def looks_of(stack: ViewPipeline, picture: Tensor) -> list[Tensor]:
-    plain = ViewPipeline(stack.looks)  # ImageNet's mean and deviation for all, so that they can be taken away again
+    plain = ViewPipeline(stack.augmentations)  # ImageNet's mean and std for all, so that they can be undone
     made = (plain({"image": picture}, torch.tensor([0]), epoch=epoch)["image"] for epoch in range(8))
     return [fitted(visible(look[0]), 96) for looks in made for look in looks][:8]
 

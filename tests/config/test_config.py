@@ -556,7 +556,7 @@ def test_what_makes_no_sense_is_refused_with_the_reason_before_a_run_is_begun(te
         ("--optimizer sgd --momentum 1", "optimizer.momentum: expected less than 1, got 1.0"),
         ("--optimizer.betas 2,3", "optimizer: Invalid beta parameter at index 0: 2.0"),
         ("--augmentation probe-test", "augmentation: probe-test shows a picture as it is"),
-        ("--augmentation custom --augmentation.scale 2,3", "augmentation.scale=(2.0, 3.0): the share of the picture"),
+        ("--augmentation custom --augmentation.scale 2,3", "augmentation.scale: expected shares of the picture"),
         ("--method jcl --memory.size 9999999999999999999", "memory.size: expected at most 2147483647"),
         ("--method", "method: expected the name of one, got none"),
     ],

@@ -37,7 +37,7 @@ def test_a_run_is_named_by_its_folder_or_its_encoder_and_sees_as_it_was_trained(
         found = subject(what)
         assert found.run == run
         assert found.picture == build.picture(run.config) != PICTURE
-        assert found.stack().looks == build.plain_stack(run.config).looks
+        assert found.stack().augmentations == build.plain_stack(run.config).augmentations
         assert found.trained
 
 

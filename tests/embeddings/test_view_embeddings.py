@@ -96,7 +96,7 @@ def test_every_nth_look_is_of_the_kind_that_training_has_there(run: Run) -> None
     augmentation = {"name": "moco-v3", "size": 32, "smallest": 0.2}
     config = Config(**{**vars(run.config), "augmentation": augmentation})
     stack = looks._training_stack(config, looks.method_of(run), 5)
-    assert [look.blur for look in stack.looks] == [1.0, 0.1, 1.0, 1.0, 0.1]  # the method has three
+    assert [look.blur for look in stack.augmentations] == [1.0, 0.1, 1.0, 1.0, 0.1]  # the method has three
 
 
 def test_the_epochs_are_the_beginning_the_snapshots_and_the_end(run: Run) -> None:
@@ -214,7 +214,7 @@ def test_the_encoder_of_a_run_is_shown_what_its_training_was_shown(run: Run) -> 
     subject = ModelSource("run", {"": load(run)}, build.picture(run.config), run=run)
     data = build.images(run.config).train
     seen = looks.of_subject(subject, data, images=5, looks=2, held_out=False)
-    assert seen.stack.looks == build.stack(run.config, 2).looks
+    assert seen.stack.augmentations == build.stack(run.config, 2).augmentations
     assert seen.vectors.shape[2] == load(run).dim
     assert not seen.held_out
 

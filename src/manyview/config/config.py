@@ -138,7 +138,7 @@ SECTIONS = {  # that every run has, besides data and encoder
     "augmentation": Section(
         AUGMENTATIONS,
         "auto",
-        ("views",),
+        ("copies",),
         {"size": Key(int | None, None)},
         refused={"probe-test": "shows a picture as it is: all augmented views of it would be the same"},
     ),

@@ -196,7 +196,7 @@ class Task:
 
     def _key(self, split: Split, view: str, data: Dataset, name: str) -> str:
         stack = self.subject.stack(view=data.modalities[0])
-        look = [repr(stack.looks), repr(stack.picture), repr(stack.modalities), data.modalities[0]]
+        look = [repr(stack.augmentations), repr(stack.picture), repr(stack.modalities), data.modalities[0]]
         return digest([__version__, self.marks[split], look, self.subject.marks[view], name])
 
     def _in_order(self, split: Split, view: str, data: Dataset, rows: Tensor) -> Loader:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from manyview.data import Dataset, Loader
-from manyview.data.workers import Maker
+from manyview.data.workers import Pipeline
 from manyview.encoders import Encoder
 from manyview.views import AUGMENTATIONS
 
@@ -17,7 +17,7 @@ from manyview.views import AUGMENTATIONS
 def features(
     encoder: Encoder,
     dataset: Dataset,
-    views: Maker | None = None,
+    views: Pipeline | None = None,
     *,
     batch_size: int = 256,
     device: str | torch.device = "cpu",

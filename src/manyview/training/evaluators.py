@@ -9,7 +9,7 @@ import torch
 
 from manyview.data import Dataset, Loader
 from manyview.data.holdout import some
-from manyview.data.workers import Maker
+from manyview.data.workers import Pipeline
 from manyview.encoders import Encoder
 from manyview.evaluate.knn import knn as knn_accuracy
 from manyview.features.embedding_pass import embed
@@ -36,7 +36,7 @@ class Knn:
         self,
         train: Dataset,
         test: Dataset,
-        views: Maker,
+        views: Pipeline,
         *,
         bank: int = 5000,
         queries: int = 1000,
