@@ -142,7 +142,7 @@ def trained(run: Callable[[], Any]) -> int:
     """What went wrong in training is one line, and another code than wrong input."""
     import torch
 
-    from manyview.training.train import Diverged, Interrupted
+    from manyview.training.failures import Diverged, Interrupted
 
     try:
         run()

@@ -74,6 +74,7 @@ class Agreed(NamedTuple):
     """What all processes know of one another at the beginning of a step."""
 
     stop: bool  # whether any of them is to stop
+    save: bool  # whether any of them wants a checkpoint
     counts: list[int]  # rows that each will embed
 
 
@@ -96,10 +97,14 @@ class Agreement:
                 raise
             self._error = self._error or error
 
-    def settle(self, *, stop: bool = False, rows: int = 0) -> Agreed:
+    @property
+    def failed(self) -> bool:
+        return self._error is not None
+
+    def settle(self, *, stop: bool = False, save: bool = False, rows: int = 0) -> Agreed:
         """To be called by all processes at the same point."""
         error, self._error = self._error, None
-        words = exchange([error is not None, stop, rows])
+        words = exchange([error is not None, stop, save, rows])
         try:
             failed = next((place for place, word in enumerate(words) if word[0]), None)
             if error is not None and failed == rank():
@@ -108,7 +113,8 @@ class Agreement:
                 raise RemoteError(None, f"process {failed} has failed and says why")
         finally:
             error = None  # which holds this frame: a loader's workers end only when nobody holds the loader any more
-        return Agreed(any(bool(word[1]) for word in words), [int(word[2]) for word in words])
+        stops, saves = (any(bool(word[place]) for word in words) for place in (1, 2))
+        return Agreed(stops, saves, [int(word[3]) for word in words])
 
 
 @contextmanager

@@ -64,13 +64,17 @@ def some(dataset: Dataset, count: int) -> Dataset:
     return dataset if len(chosen) == len(dataset) else subset(dataset, chosen.sort().values)
 
 
-def only_view(dataset: Dataset, view: str) -> Dataset:
-    """A data set of one of its raw views, without the samples that lack it."""
-    if dataset.modalities == (view,):
+def only_modalities(dataset: Dataset, names: tuple[str, ...]) -> Dataset:
+    """A data set of some of its modalities, without the samples that lack all of them."""
+    if dataset.modalities == names:
         return dataset
-    rows = [row for row in range(len(dataset)) if _has(dataset, view, row)]
+    rows = [row for row in range(len(dataset)) if any(_has(dataset, name, row) for name in names)]
     dataset = dataset if len(rows) == len(dataset) else subset(dataset, rows)
-    return (BatchedOneView if isinstance(dataset, Batched) else OneView)(dataset, view)
+    return (BatchedSomeModalities if isinstance(dataset, Batched) else SomeModalities)(dataset, names)
+
+
+def only_view(dataset: Dataset, view: str) -> Dataset:
+    return only_modalities(dataset, (view,))
 
 
 def _has(dataset: Dataset, view: str, row: int) -> bool:
@@ -81,11 +85,11 @@ def _has(dataset: Dataset, view: str, row: int) -> bool:
     return not isinstance(dataset, Paired) or view in dataset.paths(row)
 
 
-class OneView:
-    """Built by `only_view`."""
+class SomeModalities:
+    """Some modalities of a data set, built by `only_modalities`."""
 
-    def __init__(self, dataset: Dataset, view: str) -> None:
-        self.dataset, self.modalities = dataset, (view,)
+    def __init__(self, dataset: Dataset, names: tuple[str, ...]) -> None:
+        self.dataset, self.modalities = dataset, names
         self.ids, self.labels, self.classes = dataset.ids, dataset.labels, dataset.classes
         self.threads = getattr(dataset, "threads", False)  # may be read by several at once
 
@@ -102,8 +106,8 @@ class OneView:
         return self.dataset.name(index)
 
 
-class BatchedOneView(OneView):
-    """One view of a data set that makes many samples at once."""
+class BatchedSomeModalities(SomeModalities):
+    """Some modalities of a data set that makes many samples at once."""
 
     def batch(self, index: Tensor) -> dict[str, Tensor]:
         made = cast(Batched, self.dataset).batch(index)

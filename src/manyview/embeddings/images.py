@@ -16,7 +16,7 @@ from manyview.core.errors import UserError
 from manyview.core.text import printable
 from manyview.data import NAMED, Dataset, Folder, Paired
 from manyview.data.factory import SCENES, open_data
-from manyview.data.holdout import OneView, only_view
+from manyview.data.holdout import SomeModalities, only_view
 from manyview.data.memory import some_samples
 from manyview.data.selection import Subset
 from manyview.data.splits import Labels, find_splits
@@ -111,7 +111,7 @@ def path_of(images: Images, row: int) -> bytes:
 
 def _origin(dataset: Dataset, row: int) -> tuple[Dataset, int]:
     """The data set that a part of it was taken of, and the row there."""
-    while isinstance(dataset, Subset | OneView):
+    while isinstance(dataset, Subset | SomeModalities):
         row = int(dataset.rows[row]) if isinstance(dataset, Subset) else row
         dataset = dataset.dataset
     return dataset, row

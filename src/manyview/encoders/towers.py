@@ -15,7 +15,7 @@ from manyview.core.errors import UserError
 from manyview.core.sample import Views
 from manyview.encoders.encoder import Encoder
 from manyview.encoders.momentum import Schedule, average_, check, constant
-from manyview.encoders.norm import shuffled
+from manyview.encoders.norm import shuffled, split_batch_norm
 
 SHARED = "shared"  # the name of a tower that all views go through
 MAPS = "maps."  # what the names of feature maps begin with
@@ -69,7 +69,9 @@ class Towers(nn.Module):
     predictor  makes a second head, for queries alone, from the embeddings' length; it has no momentum copy
     momentum   a number, or a function of (step, total) such as partial(cosine, start=0.99). With it, keys come from a
                copy without gradient; without, from the query tower, with gradient
-    shuffle    seed: keys go through their tower in another order (see `shuffled`; wants `split_batch_norm`)
+    shuffle    seed: keys go through their tower in another order (see `shuffled`)
+    bn_splits  groups of the batch with batch norm of their own (see `split_batch_norm`), between which keys are
+               shuffled
     joint      copies of a view that have one size go through a tower in one batch, so that batch norm sees them
                together; else one after the other
     normalize  embeddings come out at length 1
@@ -91,6 +93,7 @@ class Towers(nn.Module):
         predictor: Head | None = None,
         momentum: float | Schedule | None = None,
         shuffle: int | None = None,
+        bn_splits: int = 1,
         joint: bool = True,
         normalize: bool = True,
     ) -> None:
@@ -107,8 +110,10 @@ class Towers(nn.Module):
         self.predictor = nn.ModuleDict({} if predictor is None else {v: predictor(dim) for v, dim in self.dims.items()})
         self.momentum = _schedule(momentum)
         self.key = None if self.momentum is None else copy.deepcopy(self.query).requires_grad_(False)
-        self.shuffle, self.joint, self.normalize = shuffle, joint, normalize
+        self.shuffle, self.bn_splits, self.joint, self.normalize = shuffle, bn_splits, joint, normalize
         self.momentum_at(0, 1)
+        if bn_splits > 1:
+            split_batch_norm(self, bn_splits)
 
     @property
     def dim(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from manyview import losses, memories
-from manyview.encoders import Encoder, Towers, heads, split_batch_norm
+from manyview.encoders import Encoder, Towers, heads
 from manyview.encoders.momentum import constant
 from manyview.methods.method import VIEW, Head, Loss, MakeMemory, Method, Momentum
 from manyview.methods.terms import Contrast, keys, queries
@@ -61,7 +61,4 @@ def moco_v1(
 
 def momentum_towers(encoder: Encoder, head: Head, momentum: Momentum | None, bn_splits: int, *, joint: bool) -> Towers:
     """Query and key branch, the keys shuffled between groups of the batch (MoCo, section 3.3)."""
-    towers = Towers(encoder, head, momentum=momentum, shuffle=SHUFFLE, joint=joint)
-    if bn_splits > 1:
-        split_batch_norm(towers, bn_splits)
-    return towers
+    return Towers(encoder, head, momentum=momentum, shuffle=SHUFFLE, bn_splits=bn_splits, joint=joint)

@@ -15,7 +15,7 @@ from torch import Tensor
 from manyview.core.distributed import gather_all, world_size
 from manyview.core.negatives import Triple
 from manyview.encoders.towers import Outputs, Slot
-from manyview.losses import nce_partition
+from manyview.losses import hard_negative, info_nce, jcl, nce_partition
 from manyview.losses.pooled import is_pooled
 from manyview.memories import Memory
 from manyview.methods.topologies import Embeddings, Loss, Topology, of_triple, weighted_sum
@@ -123,6 +123,14 @@ class Contrast(Term):
     def __call__(self, batch: BatchOutputs) -> TermOutput:
         triples = self.topology(batch.embeddings(self.queries, self.keys), self.memory)
         return TermOutput(weighted_sum(triples, partial(self._share, batch)), triples)
+
+    @property
+    def coupled(self) -> bool:
+        """Whether the loss's gradient is scaled by q_B, the positive in its denominator (DCL, Eq. 3)."""
+        function = self.loss
+        while isinstance(function, partial):
+            function = function.func
+        return function in (info_nce, jcl, hard_negative)
 
     def option(self, name: str) -> Any:
         """The value that the loss will use for an argument; None if it has no such argument."""

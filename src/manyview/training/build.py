@@ -106,7 +106,8 @@ def settled(config: Config, found: RunData) -> Config:
     if isinstance(encoder["pretrained"], str):
         encoder["pretrained"] = os.path.abspath(encoder["pretrained"])
     config = resolve(replace(config, augmentation=augmentation, data=source, encoder=encoder).flat(), {})
-    if config.out and os.path.isabs(source["name"]) and os.path.realpath(config.out) == os.path.realpath(source["name"]):
+    images = source["name"]
+    if config.out and os.path.isabs(images) and os.path.realpath(config.out) == os.path.realpath(images):
         raise UserError("out", f"{config.out} is the folder of the images; give another, which is made")
     return config if config.out else replace(config, out=str(Path("runs") / _name(config, found)))
 

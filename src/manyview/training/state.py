@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from manyview.core.distributed import exchange
@@ -21,12 +22,12 @@ class RunState:
     health: Health
     step: int = 0  # steps done
     seconds: float = 0.0  # over all sittings
-    losses: list[float] = field(default_factory=list)  # since the last line of metrics, of all processes
+    losses: list[list[float]] = field(default_factory=list)  # total and terms, since the last line of metrics
     loss: float | None = None  # of the last step that is known
     scores: dict[str, float] = field(default_factory=dict)  # the evaluators' last
     fresh_scores: dict[str, float] = field(default_factory=dict)  # the same, until the run's health has been told
     untrained_scores: dict[str, float] = field(default_factory=dict)
-    pending: list[Tensor] = field(default_factory=list)  # this process's losses that the others do not know yet
+    pending: list[Tensor] = field(default_factory=list)  # this process's share of losses that others do not know yet
 
     @property
     def done(self) -> bool:
@@ -46,27 +47,34 @@ class RunState:
     def epoch_over(self) -> bool:
         return self.step % self.per_epoch == 0
 
-    def stepped(self, loss: Tensor) -> None:
-        """Counts a step. A loss on a GPU is asked for its value only when somebody wants to know it."""
+    def stepped(self, losses: Tensor) -> None:
+        """Counts a step with its loss, total and terms. A GPU is asked for it only when somebody wants to know."""
         self.step += 1
-        self.pending.append(loss.detach())
-        if loss.device.type == "cpu":
-            self.loss = float(loss.detach())
+        self.pending.append(losses)
+        if losses.device.type == "cpu":
+            self.loss = float(losses[0])
 
-    def settle_losses(self) -> list[float]:
+    def settle_losses(self) -> None:
         """Makes the pending losses the means over all processes. To be called by all of them at the same step."""
-        if self.pending:
-            words = exchange([float(loss) for loss in self.pending])
-            found = [sum(step) / len(words) for step in zip(*words, strict=True)]
-            self.pending.clear()
-            self.losses += found
-            self.loss = found[-1]
-        return self.losses
+        if not self.pending:
+            return
+        words = exchange(torch.cat(self.pending).tolist())
+        means = [sum(each) / len(words) for each in zip(*words, strict=True)]
+        width = len(self.pending[0])
+        self.losses += [means[start : start + width] for start in range(0, len(means), width)]
+        self.loss = self.losses[-1][0]
+        self.pending.clear()
 
-    def not_finite(self) -> int | None:
-        """The step, counted from 0, at which the loss was first found to be no number."""
-        odd = [place for place, loss in enumerate(reversed(self.losses), 1) if not math.isfinite(loss)]
-        return self.step - max(odd) if odd else None
+    def mean_losses(self) -> list[float]:
+        """Total and terms, as means since the last line of metrics, which begins anew."""
+        found = [sum(each) / len(self.losses) for each in zip(*self.losses, strict=True)]
+        self.losses.clear()
+        return found
+
+    @property
+    def diverged(self) -> float | None:
+        """A loss that is no number, if there was any since the last line of metrics."""
+        return next((row[0] for row in self.losses if not math.isfinite(row[0])), None)
 
     def scored(self, scores: dict[str, float]) -> None:
         self.scores = self.fresh_scores = scores
