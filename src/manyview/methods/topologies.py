@@ -75,9 +75,7 @@ class Embeddings:
         return torch.stack([*copies[:number], *copies[number + 1 :]], 1)
 
     def needs(self, copies: int) -> None:
-        if len(self.queries) < copies:
-            shapes = [tuple(each.shape) for each in self.queries]
-            raise UserError("queries", f"expected {copies} or more of one shape (N, d), got {shapes}")
+        _check_shapes("queries", self.queries, least=copies)
 
     def needs_all(self) -> None:
         if self.present is not None:
@@ -302,7 +300,7 @@ def contrast(
     >>> contrast([z1, z2, z3], loss="cacr", topology=each_copy, t_neg=0.9)
     """
     views = list(views)
-    _check_tensors("views", *views)
+    _check_shapes("views", views, least=2)
     if present is not None:
         if topology in (every_copy, each_copy):
             raise UserError("present", "every_copy and each_copy need all views; give topology=view_pairs")
@@ -395,16 +393,20 @@ def _check_tensors(name: str, *given: object) -> None:
 
 
 def _check_shapes(
-    name: str, given: Sequence[Tensor], shape: tuple[int, ...] | None = None, count: int | None = None
+    name: str,
+    given: Sequence[Tensor],
+    shape: tuple[int, ...] | None = None,
+    *,
+    least: int = 1,
+    count: int | None = None,
 ) -> None:
     _check_tensors(name, *given)
     shapes = [tuple(each.shape) for each in given]
-    wrong = not given or len(set(shapes)) != 1 or len(shapes[0]) != 2 or (shape is not None and shapes[0] != shape)
-    if wrong or (count is not None and len(given) != count):
+    alike = len(set(shapes)) == 1 and len(shapes[0]) == 2 and (shape is None or shapes[0] == shape)
+    if not alike or len(given) < least or (count is not None and len(given) != count):
         got = ", ".join(str(each) for each in shapes[:3]) + (", ..." if len(shapes) > 3 else "")
-        raise UserError(
-            name, f"expected {count or 'some'} of one shape {shape or '(N, d)'}, got {len(given)} of shapes {got}"
-        )
+        wanted = f"{least} or more" if count is None else count
+        raise UserError(name, f"expected {wanted} of one shape {shape or '(N, d)'}, got {len(given)} of shapes {got}")
 
 
 def _checked_ids(ids: Tensor | None, like: Tensor, gather: Gather) -> Tensor:
