@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from manyview import memories
 from manyview.core.negatives import Triple
 from manyview.encoders import Encoder, heads
-from manyview.encoders.feature_maps import Backbone, Maps
+from manyview.encoders.feature_maps import Backbone, module_outputs
 from manyview.memories import Queue, QueueMemory
 from manyview.memories.queue import Enqueue
 from manyview.methods import BatchOutputs, Contrast, Method
@@ -39,11 +39,7 @@ def plain(*, norm: bool = False, dropout: float = 0.0, seed: int = 0, channels: 
     layers += [nn.BatchNorm1d(10)] if norm else []
     layers += [nn.Dropout(dropout)] if dropout else []
     network = nn.Sequential(*layers, nn.Tanh(), nn.Linear(10, 9))
-    return Encoder("plain", {"channels": channels, "size": SIDE}, Backbone(network, _nothing))
-
-
-def _nothing(network: nn.Module, x: Tensor) -> Maps:
-    return {}
+    return Encoder("plain", {"channels": channels, "size": SIDE}, Backbone(network, module_outputs([])))
 
 
 def images(copies: int, count: int = 6, seed: int = 1, channels: int = 3) -> list[Tensor]:
