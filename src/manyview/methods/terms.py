@@ -15,8 +15,7 @@ from torch import Tensor
 from manyview.core.distributed import gather, gather_all, world_size
 from manyview.core.negatives import Triple
 from manyview.encoders.towers import Outputs, Slot
-from manyview.losses import nce_partition
-from manyview.losses.pooled import is_pooled
+from manyview.losses import is_pooled, nce_partition, option
 from manyview.memories import Memory
 from manyview.methods.topologies import Embeddings, Loss, Topology, of_triple, weighted_sum
 
@@ -128,8 +127,7 @@ class Contrast(Term):
 
     def option(self, name: str) -> Any:
         """The value that the loss will use for an argument; None if it has no such argument."""
-        known = inspect.signature(self.loss).parameters
-        return known[name].default if name in known else None
+        return option(self.loss, name)
 
     def loss_at(self, progress: float) -> Loss:
         """The loss in a run of which the share `progress` will be done after this epoch."""
