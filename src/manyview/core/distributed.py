@@ -152,21 +152,22 @@ class _GatherAll(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, counts: tuple[int, ...], *tensors: Tensor) -> tuple[Tensor, ...]:
-        packed = torch.cat([_bytes(each) for each in tensors], 1)
+        rows = [_bytes(each) for each in tensors]
+        packed = torch.cat(rows, 1)
         padded = packed.new_zeros(max(counts), packed.shape[1])
         padded[: len(packed)] = packed
         blocks = [torch.empty_like(padded) for _ in counts]
         dist.all_gather(blocks, padded)
         joined = torch.cat([block[:count] for block, count in zip(blocks, counts, strict=True)])
-        widths = [_bytes(each[:1]).shape[1] if len(each) else 0 for each in tensors]
-        pieces = joined.split(widths, 1)
+        pieces = joined.split([each.shape[1] for each in rows], 1)
         made = tuple(
-            piece.contiguous().view(each.dtype).reshape(len(joined), *each.shape[1:])
+            piece.clone(memory_format=torch.contiguous_format).view(each.dtype).reshape(len(joined), *each.shape[1:])
             for piece, each in zip(pieces, tensors, strict=True)
         )
         start = sum(counts[: dist.get_rank()])
         ctx.mine = slice(start, start + counts[dist.get_rank()])
-        ctx.mark_non_differentiable(*(each for each in made if not each.is_floating_point()))
+        fixed = [each for each, needed in zip(made, ctx.needs_input_grad[1:], strict=True) if not needed]
+        ctx.mark_non_differentiable(*fixed)  # a loss does less for keys without gradient
         return made
 
     @staticmethod

@@ -114,6 +114,6 @@ def shuffled(forward: Callable[[Tensor], dict[str, Tensor]], x: Tensor, *, seed:
     The order is a function of seed and step alone, so a resumed run draws the same. Row n of each result belongs to row
     n of x.
     """
-    there = order(key(seed, step, torch.arange(len(x)))).to(x.device)
+    there = order(key(seed, step, torch.arange(len(x), device=x.device)))
     back = there.argsort()
     return {name: rows[back] for name, rows in forward(x[there]).items()}

@@ -19,6 +19,7 @@ from manyview.encoders.norm import shuffled, split_batch_norm
 
 SHARED = "shared"  # the name of a tower that all views go through
 MAPS = "maps."  # what the names of feature maps begin with
+NAMES = ("embedding", "projection", "features")  # the outputs of every tower
 Branch = Literal["query", "key", "input"]
 Head = Callable[[int], nn.Module]
 
@@ -57,7 +58,12 @@ class Tower(nn.Module):
             found["features"] = features
         if "projection" in names:
             found["projection"] = self.head(features)
-        return found | {name: head(features) for name, head in self.heads.items() if name in names}
+        found |= {name: head(features) for name, head in self.heads.items() if name in names}
+        missing = [name for name in names if name not in found]
+        if missing:
+            known = ", ".join([*NAMES, *self.heads, f"{MAPS}LAYER"])
+            raise UserError("name", f"no output is called {missing[0]!r}; there are {known}")
+        return found
 
 
 class Towers(nn.Module):
@@ -99,7 +105,7 @@ class Towers(nn.Module):
     ) -> None:
         super().__init__()
         encoders = _by_view(encoder)
-        more = heads or {}
+        more = _checked_names(heads or {})
         self.query = nn.ModuleDict(
             {
                 view: Tower(each, _made(head, each.dim), {name: make(each.dim) for name, make in more.items()})
@@ -238,6 +244,13 @@ def _by_view(encoder: Encoder | Mapping[str, Encoder]) -> dict[str, Encoder]:
     if taken:
         raise UserError("encoder", f"a view cannot be named {taken[0]!r}; give another name")
     return dict(encoder)
+
+
+def _checked_names(heads: Mapping[str, Head]) -> Mapping[str, Head]:
+    taken = [name for name in heads if name in NAMES or name.startswith(MAPS)]
+    if taken:
+        raise UserError("heads", f"{taken[0]!r} is already the name of an output; give another name")
+    return heads
 
 
 def _made(head: Head | None, dim: int) -> nn.Module:

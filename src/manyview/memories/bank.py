@@ -50,6 +50,7 @@ class MemoryBank(nn.Module):
         self.register_buffer("vectors", F.normalize(start, dim=1).to(dtype))
         # ln Z of NCE, since Z itself has no room in float16; -inf before the first estimate
         self.register_buffer("log_partition", torch.tensor(-torch.inf, dtype=torch.float64))
+        self._estimated = False  # whether that is known to be over, so that nobody waits for a GPU to tell
 
     def extra_repr(self) -> str:
         instances, dim = self.vectors.shape
@@ -59,6 +60,12 @@ class MemoryBank(nn.Module):
     def partition(self) -> Tensor:
         """NCE's Z, a float64 number; 0 before the first estimate."""
         return self.log_partition.double().exp()
+
+    @property
+    def has_partition(self) -> bool:
+        """Whether Z has been estimated."""
+        self._estimated = self._estimated or bool(self.log_partition > -torch.inf)
+        return self._estimated
 
     def read(self, index: Tensor) -> Tensor:
         """The vectors (N, dim) of images (N,)."""
@@ -110,7 +117,7 @@ class MemoryBank(nn.Module):
         Estimates come from `manyview.losses.nce_partition`. A constant Z goes stale when the bank is no longer noise
         (CMC issue 23): decay=0.99 follows it.
         """
-        if self.log_partition == -torch.inf:
+        if not self.has_partition:
             self.log_partition.copy_(estimate.double().log())
         elif decay is not None:
             self.log_partition.copy_((decay * self.partition + (1 - decay) * estimate).log())
@@ -158,19 +165,18 @@ class BankMemory(Memory):
 
     def negatives(self, ids: Tensor, index: Tensor, *, step: int) -> Negatives:
         vectors = self.bank.vectors
-        drawn = uniform(key(step, index), self.m).mul_(len(vectors) - 1).long().to(index.device)
+        drawn = uniform(key(step, index), self.m).mul_(len(vectors) - 1).long()
         return Negatives(vectors, index=drawn.add_(drawn >= index[:, None]))  # skips the own vector
 
     def positives(self, index: Tensor) -> Tensor | None:
         return self.bank.read(index)[:, None] if self.stored else None
 
     def partition(self, estimate: Callable[[int], Tensor]) -> dict[str, Any]:
-        population, known = len(self.bank.vectors), bool(self.bank.partition > 0)
-        if known and (self.decay is None or not self.training):
-            found = self.bank.partition
-        else:
-            found = estimate(population)
-            found = self.bank.update_partition(found, decay=self.decay) if self.training else found
+        population = len(self.bank.vectors)
+        if self.bank.has_partition and (self.decay is None or not self.training):
+            return {"population": population, "partition": self.bank.partition}
+        found = estimate(population)
+        found = self.bank.update_partition(found, decay=self.decay) if self.training else found
         return {"population": population, "partition": found}
 
     def update(self, keys: Sequence[Tensor], ids: Tensor, index: Tensor) -> None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from manyview.core.errors import UserError
 from manyview.core.sample import Views
 from manyview.encoders import Encoder
 from manyview.encoders.momentum import Schedule as Momentum
@@ -51,6 +52,7 @@ class Method(nn.Module):
         super().__init__()
         self.views, self.towers, self.terms = dict(views), towers, tuple(terms)
         self.memories = nn.ModuleDict(dict(memories or {}))
+        _check(self.terms, self.memories)
         self.slots = tuple(dict.fromkeys(slot for term in self.terms for slot in term.asks))
         self.gathers = tuple(dict.fromkeys(slot for term in self.terms for slot in term.gathers))
 
@@ -84,6 +86,16 @@ class Method(nn.Module):
 
     def encoder(self, view: str | None = None) -> Encoder:
         return self.towers.encoder(view)
+
+
+def _check(terms: Sequence[Term], memories: nn.ModuleDict) -> None:
+    names = [term.name for term in terms]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise UserError("terms", f"two are named {twice[0]!r}; give each a name of its own")
+    for term in terms:
+        if isinstance(term, Contrast) and type(term.memory) is not Memory and term.memory not in memories.values():
+            raise UserError("memories", f"that of the term {term.name!r} is not among them, and would not be saved")
 
 
 def _remember(term: Contrast, batch: BatchOutputs) -> None:

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from manyview.core.distributed import gather_all, world_size
+from manyview.core.distributed import gather, gather_all, world_size
 from manyview.core.negatives import Triple
 from manyview.encoders.towers import Outputs, Slot
-from manyview.losses import hard_negative, info_nce, jcl, nce_partition
-from manyview.losses.pooled import is_pooled
+from manyview.losses import nce_partition
+from manyview.losses.about import is_coupled, is_pooled, option
 from manyview.memories import Memory
 from manyview.methods.topologies import Embeddings, Loss, Topology, of_triple, weighted_sum
 
@@ -51,9 +51,9 @@ class BatchOutputs:
         return self
 
     def gather(self, rows: Tensor) -> Tensor:
-        """The rows of all processes: those of `gathered` are known, others cost a collective."""
+        """The rows of all processes: those of `gathered` are known, others, of any number, cost a collective."""
         known = self.everywhere.get(id(rows))
-        return gather_all([rows], self.counts)[0] if known is None else known
+        return gather(rows) if known is None else known
 
     def embeddings(self, queries: Sequence[Slot], keys: Sequence[Slot] = ()) -> Embeddings:
         return Embeddings(
@@ -122,20 +122,18 @@ class Contrast(Term):
 
     def __call__(self, batch: BatchOutputs) -> TermOutput:
         triples = self.topology(batch.embeddings(self.queries, self.keys), self.memory)
+        if not triples:
+            return TermOutput(_nothing(batch, self.queries), triples)
         return TermOutput(weighted_sum(triples, partial(self._share, batch)), triples)
 
     @property
     def coupled(self) -> bool:
         """Whether the loss's gradient is scaled by q_B, the positive in its denominator (DCL, Eq. 3)."""
-        function = self.loss
-        while isinstance(function, partial):
-            function = function.func
-        return function in (info_nce, jcl, hard_negative)
+        return is_coupled(self.loss)
 
     def option(self, name: str) -> Any:
         """The value that the loss will use for an argument; None if it has no such argument."""
-        known = inspect.signature(self.loss).parameters
-        return known[name].default if name in known else None
+        return option(self.loss, name)
 
     def loss_at(self, progress: float) -> Loss:
         """The loss in a run of which the share `progress` will be done after this epoch."""
@@ -145,15 +143,13 @@ class Contrast(Term):
         """The loss of a triple; in several processes this one's share, whose mean over them is the whole batch's.
 
         DistributedDataParallel takes that mean of the gradients, so that nothing need be communicated here, unless a
-        loss pools all queries.
+        loss pools all queries, or some of their positives are missing.
         """
         loss = partial(self.loss_at(batch.progress), **self._kept_options(batch, triple))
-        if world_size() == 1 or is_pooled(loss):
+        if world_size() == 1 or is_pooled(loss) or triple.present is not None:
             return of_triple(loss, triple, gather=batch.gather)
-        values = of_triple(loss, triple, reduction="none", gather=batch.gather)
-        if triple.present is not None:
-            values = values.masked_fill(~triple.present.any(1), 0)
         assert triple.total is not None
+        values = of_triple(loss, triple, reduction="none", gather=batch.gather)
         return values.sum() * (world_size() / triple.total)
 
     def _kept_options(self, batch: BatchOutputs, triple: Triple) -> dict[str, Any]:
@@ -214,6 +210,11 @@ class Alignment(Term):
         values = [(batch.outputs[q] - batch.outputs[k]).square().sum(1) for q, k in self.pairs]
         parts = [mean_of_present(batch, each, pair) for each, pair in zip(values, self.pairs, strict=True)]
         return TermOutput(torch.stack(parts).mean(), [])
+
+
+def _nothing(batch: BatchOutputs, slots: Iterable[Slot]) -> Tensor:
+    """Zero, with a gradient of zero for all that was embedded, so that every process has one to average."""
+    return torch.stack([batch.outputs[slot][:0].sum() for slot in slots]).sum()
 
 
 def mean_of_present(batch: BatchOutputs, values: Tensor, slots: Iterable[Slot]) -> Tensor:

@@ -35,7 +35,7 @@ class Embeddings:
     keys           K tensors (N, d) of other copies or another tower; none: the queries are each other's keys
     index          (N,) the images' rows in the data, for a bank; without it the ids
     present        V masks (N,): which queries exist; what stands in the place of a missing one is never read
-    keys_present   K masks (N,): which keys exist
+    keys_present   K masks (N,): which keys exist; with either of the two, the other is all of them if not given
     gather         joins the rows of all processes (`manyview.core.distributed.gather`)
     step           the number of the training step, which a bank's draws depend on
     """
@@ -58,17 +58,28 @@ class Embeddings:
         _check_masks("present", self.present, len(queries), len(ids))
         _check_masks("keys_present", self.keys_present, len(keys), len(ids))
         settled = {"queries": queries, "keys": keys, "ids": ids, "index": ids if self.index is None else self.index}
+        if self.present is not None or self.keys_present is not None:
+            there = torch.ones_like(ids, dtype=torch.bool)
+            settled["present"] = [there] * len(queries) if self.present is None else list(self.present)
+            settled["keys_present"] = [there] * len(keys) if self.keys_present is None else list(self.keys_present)
         for name, value in settled.items():
             object.__setattr__(self, name, value)
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is no other process, so that rows need not be looked for elsewhere."""
+        return self.gather(self.ids) is self.ids
 
     def others(self, copies: Sequence[Tensor], number: int) -> Tensor:
         """All copies but one, (N, V - 1, d)."""
         return torch.stack([*copies[:number], *copies[number + 1 :]], 1)
 
     def needs(self, copies: int) -> None:
-        if len(self.queries) < copies:
-            shapes = [tuple(each.shape) for each in self.queries]
-            raise UserError("queries", f"expected {copies} or more of one shape (N, d), got {shapes}")
+        _check_shapes("queries", self.queries, least=copies)
+
+    def needs_all(self) -> None:
+        if self.present is not None:
+            raise UserError("present", "needs all copies of all images; view_pairs and query_against_keys do without")
 
 
 Topology = Callable[[Embeddings, Memory], list[Triple]]
@@ -80,6 +91,7 @@ def every_copy(embedded: Embeddings, memory: Memory) -> list[Triple]:
     SimCLR, DCL and HN-CL with two copies; any number V >= 2 works. One triple of V N queries with V - 1 positives each.
     """
     embedded.needs(2)
+    embedded.needs_all()
     copies = list(embedded.queries)
     query, keys = _joined(copies, embedded.gather)
     query_ids, key_ids = _joined([embedded.ids] * len(copies), embedded.gather)
@@ -95,6 +107,7 @@ def each_copy(embedded: Embeddings, memory: Memory) -> list[Triple]:
     CACR section 3.2 (which makes one copy the query; this averages over the choice) and AU-CL. V triples of weight 1/V.
     """
     embedded.needs(2)
+    embedded.needs_all()
     copies, key_ids = list(embedded.queries), embedded.gather(embedded.ids)
     return [
         Triple(
@@ -111,20 +124,36 @@ def each_copy(embedded: Embeddings, memory: Memory) -> list[Triple]:
 def query_against_keys(embedded: Embeddings, memory: Memory) -> list[Triple]:
     """One query an image against all its keys; in the batch it meets the other images' keys. MoCo, JCL, an edge of CMC.
 
-    An image that lacks the query or all keys drops out. Positives that the memory keeps stand for the keys.
+    Positives that the memory keeps stand for the keys. An image that lacks the query or all keys drops out; where none
+    is left, or fewer than two images have keys to meet, there is no triple, rather than an error.
     """
     query, keys = embedded.queries[0], embedded.keys
     if not keys:
         raise UserError("keys", "expected one or more keys an image, got none")
-    key_ids = torch.cat([embedded.gather(embedded.ids)] * len(keys))
-    negatives = _against(embedded, memory, lambda: torch.cat([embedded.gather(key) for key in keys]), key_ids)
-    kept = memory.positives(embedded.index)
-    positives = torch.stack(list(keys), 1) if kept is None else kept.to(query.dtype)
-    return [_dropping_missing(Triple(query, positives, negatives), embedded, kept is not None)]
+    here, everywhere = _positives_present(embedded)  # (N, K)
+    rows, count = None, len(embedded.gather(embedded.ids))
+    if here is not None and everywhere is not None:
+        rows, count = here.any(1), int(everywhere.any(1).sum())
+    query, ids, index = (_rows(each, rows) for each in (query, embedded.ids, embedded.index))
+    kept = memory.positives(index)
+    positives = _rows(torch.stack(list(keys), 1), rows) if kept is None else kept.to(query.dtype)
+    present = None if here is None or positives.shape[1] == 1 else here[rows]
+
+    def batch(weight: float) -> Negatives:
+        met = None if embedded.keys_present is None else torch.cat([embedded.gather(e) for e in embedded.keys_present])
+        made = torch.cat([embedded.gather(key) for key in keys])
+        key_ids = torch.cat([embedded.gather(embedded.ids)] * len(keys))
+        return Negatives(_rows(made, met), _rows(key_ids, met), ids, weight=weight)
+
+    negatives = _negatives(memory, ids, index, embedded.step, batch)
+    if here is not None and (not count or _too_few(negatives, memory)):
+        return []
+    return [Triple(query, positives, negatives, present, total=count)]
 
 
 def query_against_keys_and_queries(embedded: Embeddings, memory: Memory) -> list[Triple]:
     """One query an image against all its keys; in the batch it meets the other images' queries. AU-CL with a queue."""
+    embedded.needs_all()
     query, key_ids = embedded.queries[0], embedded.gather(embedded.ids)
     negatives = _against(embedded, memory, lambda: embedded.gather(query), key_ids)
     return [Triple(query, torch.stack(list(embedded.keys), 1), negatives, total=len(key_ids))]
@@ -135,6 +164,7 @@ def each_query_against_other_keys(embedded: Embeddings, memory: Memory) -> list[
 
     MoCo with a symmetric loss, and MoCo v3: the sum over the copies.
     """
+    embedded.needs_all()
     triples = []
     for number, query in enumerate(embedded.queries):
         others = [*embedded.keys[:number], *embedded.keys[number + 1 :]]
@@ -152,6 +182,7 @@ def each_copy_against_keys(embedded: Embeddings, memory: Memory) -> list[Triple]
     batch pairs are unordered. V triples of weight 1/V.
     """
     embedded.needs(2)
+    embedded.needs_all()
     _check_shapes("keys", embedded.keys, tuple(embedded.queries[0].shape), count=len(embedded.queries))
     key_ids = embedded.gather(embedded.ids)
     return [
@@ -188,15 +219,16 @@ def view_pairs(embedded: Embeddings, memory: Memory, *, edges: Iterable[Edge] | 
     gradient reads them.)
     """
     embedded.needs(2)
+    _check_batch_alone(memory)
     views, triples = list(embedded.queries), []
     for i, j in full_graph(len(views)) if edges is None else _check_edges(edges, len(views)):
         here, everywhere = _both(embedded, i, j)
         rows = [_rows(each, here) for each in (views[i], views[j], embedded.ids)]
-        all_rows = [_rows(embedded.gather(each), everywhere) for each in (views[i], views[j], embedded.ids)]
+        all_rows = rows if embedded.alone else _all_rows(embedded, everywhere, views[i], views[j], embedded.ids)
         (first, second, own), (_, _, ids) = rows, all_rows
         query, keys = _stacked([first, second], all_rows[:2])
         query_ids, key_ids = _stacked([own, own], [ids, ids])
-        if here is None or len(ids.unique()) > 1:
+        if here is None or _two_images(ids):
             negatives = Negatives(keys, key_ids, query_ids, split=(len(own), len(ids)))
             triple = Triple(query, torch.cat([second, first])[:, None], negatives, weight=2.0, total=2 * len(ids))
             triples.append(triple)
@@ -209,12 +241,13 @@ def views_against_keys(embedded: Embeddings, memory: Memory, *, edges: Iterable[
     The other images' keys of view j are the negatives. One triple of weight 1 per pair.
     """
     _check_shapes("keys", embedded.keys, tuple(embedded.queries[0].shape), count=len(embedded.queries))
+    _check_batch_alone(memory)
     triples = []
     for i, j in _check_edges(edges, len(embedded.queries)):
         here, everywhere = _both(embedded, i, j)
         query, key, own = (_rows(each, here) for each in (embedded.queries[i], embedded.keys[j], embedded.ids))
-        keys, key_ids = (_rows(embedded.gather(each), everywhere) for each in (embedded.keys[j], embedded.ids))
-        if here is None or len(key_ids.unique()) > 1:
+        keys, key_ids = _all_rows(embedded, everywhere, embedded.keys[j], embedded.ids)
+        if here is None or _two_images(key_ids):
             triples.append(Triple(query, key[:, None], Negatives(keys, key_ids, own), total=len(key_ids)))
     return triples
 
@@ -267,7 +300,7 @@ def contrast(
     >>> contrast([z1, z2, z3], loss="cacr", topology=each_copy, t_neg=0.9)
     """
     views = list(views)
-    _check_tensors("views", *views)
+    _check_shapes("views", views, least=2)
     if present is not None:
         if topology in (every_copy, each_copy):
             raise UserError("present", "every_copy and each_copy need all views; give topology=view_pairs")
@@ -293,33 +326,30 @@ def _against(embedded: Embeddings, memory: Memory, keys: Tensor | Callable[[], T
     """`_negatives` for one query an image; keys as a function are made only if the batch is among the negatives."""
 
     def batch(weight: float) -> Negatives:
-        made, ids = keys if isinstance(keys, Tensor) else keys(), key_ids
-        if embedded.keys_present is not None:
-            there = torch.cat([embedded.gather(each) for each in embedded.keys_present])
-            made, ids = made[there], ids[there]
-        return Negatives(made, ids, embedded.ids, weight=weight)
+        return Negatives(keys if isinstance(keys, Tensor) else keys(), key_ids, embedded.ids, weight=weight)
 
     return _negatives(memory, embedded.ids, embedded.index, embedded.step, batch)
 
 
-def _dropping_missing(triple: Triple, embedded: Embeddings, kept: bool) -> Triple:
-    """The triple with `present` and `total` set: an image without query, or without any key, does not count."""
-    count = len(embedded.gather(embedded.ids))
-    masks = (embedded.present, embedded.keys_present)
-    if all(mask is None for mask in masks):
-        return triple._replace(total=count)
-    here = _counts(*masks, kept=kept)
-    gathered = [None if mask is None else [embedded.gather(each) for each in mask] for mask in masks]
-    everywhere = _counts(*gathered, kept=kept)
-    return triple._replace(present=here, total=everywhere.any(1).sum().clamp_min(1))
+def _too_few(negatives: Negatives, memory: Memory) -> bool:
+    """Whether the batch is all there is to meet, and fewer than two images of it are left."""
+    first, *more = negatives.sources
+    return bool(memory.within_batch) and not more and first.key_ids is not None and not _two_images(first.key_ids)
 
 
-def _counts(query: Sequence[Tensor] | None, keys: Sequence[Tensor] | None, *, kept: bool) -> Tensor:
-    """(N, K): which positives of an image count, by which of its query and its keys exist."""
-    there = torch.stack(list(keys)) if keys is not None else torch.ones_like(query[0])[None] if query else None
-    assert there is not None
-    there = there.any(0, keepdim=True) if kept else there
-    return (there if query is None else there & query[0]).T
+def _two_images(ids: Tensor) -> bool:
+    """Waits for the device: to be asked only where an image can lack a view."""
+    return len(ids.unique()) > 1
+
+
+def _positives_present(embedded: Embeddings) -> tuple[Tensor | None, Tensor | None]:
+    """Which positives exist, and their query too: here, and of all processes, (N, K); None where no image lacks any."""
+    if embedded.present is None or embedded.keys_present is None:
+        return None, None
+    masks = [embedded.present[0], *embedded.keys_present]
+    query, *keys = masks
+    far_query, *far_keys = (embedded.gather(each) for each in masks)
+    return torch.stack([query & key for key in keys], 1), torch.stack([far_query & key for key in far_keys], 1)
 
 
 def _both(embedded: Embeddings, i: int, j: int) -> tuple[Tensor | None, Tensor | None]:
@@ -328,6 +358,11 @@ def _both(embedded: Embeddings, i: int, j: int) -> tuple[Tensor | None, Tensor |
         return None, None
     first, second = embedded.present[i], embedded.present[j]
     return first & second, embedded.gather(first) & embedded.gather(second)
+
+
+def _all_rows(embedded: Embeddings, mask: Tensor | None, *rows: Tensor) -> list[Tensor]:
+    """Those of all processes that the mask, of all processes, leaves."""
+    return [_rows(embedded.gather(each), mask) for each in rows]
 
 
 def _rows(rows: Tensor, mask: Tensor | None) -> Tensor:
@@ -358,16 +393,20 @@ def _check_tensors(name: str, *given: object) -> None:
 
 
 def _check_shapes(
-    name: str, given: Sequence[Tensor], shape: tuple[int, ...] | None = None, count: int | None = None
+    name: str,
+    given: Sequence[Tensor],
+    shape: tuple[int, ...] | None = None,
+    *,
+    least: int = 1,
+    count: int | None = None,
 ) -> None:
     _check_tensors(name, *given)
     shapes = [tuple(each.shape) for each in given]
-    wrong = not given or len(set(shapes)) != 1 or len(shapes[0]) != 2 or (shape is not None and shapes[0] != shape)
-    if wrong or (count is not None and len(given) != count):
+    alike = len(set(shapes)) == 1 and len(shapes[0]) == 2 and (shape is None or shapes[0] == shape)
+    if not alike or len(given) < least or (count is not None and len(given) != count):
         got = ", ".join(str(each) for each in shapes[:3]) + (", ..." if len(shapes) > 3 else "")
-        raise UserError(
-            name, f"expected {count or 'some'} of one shape {shape or '(N, d)'}, got {len(given)} of shapes {got}"
-        )
+        wanted = f"{least} or more" if count is None else count
+        raise UserError(name, f"expected {wanted} of one shape {shape or '(N, d)'}, got {len(given)} of shapes {got}")
 
 
 def _checked_ids(ids: Tensor | None, like: Tensor, gather: Gather) -> Tensor:
@@ -385,6 +424,11 @@ def _check_masks(name: str, masks: Sequence[Tensor] | None, count: int, images: 
     shapes = [] if masks is None else [(each.dtype, tuple(each.shape)) for each in masks]
     if masks is not None and shapes != [(torch.bool, (images,))] * count:
         raise UserError(name, f"expected {count} masks of bool ({images},), got {shapes}")
+
+
+def _check_batch_alone(memory: Memory) -> None:
+    if memory.within_batch != 1 or any(True for _ in memory.buffers()):
+        raise UserError("memory", "several views do not share one; contrast them with the batch, or one by one")
 
 
 def _check_edges(edges: Iterable[Edge], views: int) -> list[Edge]:
