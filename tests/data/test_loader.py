@@ -50,7 +50,7 @@ class Pictures:
             raise Unreadable("cut short")
         side = self.sizes[index % len(self.sizes)]
         image = torch.randint(256, (3, side, side), generator=torch.Generator().manual_seed(index), dtype=torch.uint8)
-        return Sample(int(self.ids[index]), index, {"image": image}, int(self.labels[index]))
+        return Sample(int(self.ids[index]), index, {"image": image}, {"label": int(self.labels[index])})
 
     def name(self, index: int) -> str:
         return f"picture {index}"
@@ -64,7 +64,7 @@ class Paired(Pictures):
     def __getitem__(self, index: int) -> Sample:
         sample = super().__getitem__(index)
         depth = {} if index % 3 == 0 else {"depth": torch.full((1, 20, 20), float(index))}
-        return Sample(sample.id, index, {**sample.modalities, **depth}, sample.label)
+        return Sample(sample.id, index, {**sample.modalities, **depth}, sample.targets)
 
 
 def seen(loader: Loader, epoch: int = 1, start: int = 0) -> list[tuple[Tensor, Mapping[str, list[Tensor]]]]:
@@ -246,7 +246,7 @@ def test_a_view_that_no_sample_of_a_batch_has_is_there_all_the_same(memory: int 
         def __getitem__(self, index: int) -> Sample:
             sample = super().__getitem__(index)
             depth = {"depth": torch.ones(1, 20, 20)} if index == 23 else {}
-            return Sample(sample.id, index, {**depth, **sample.modalities}, sample.label)
+            return Sample(sample.id, index, {**depth, **sample.modalities}, sample.targets)
 
     for batch in Loader(Rare(), STACK, 10, workers=0, memory=memory).epoch(0):
         assert list(batch.views()) == ["image", "depth"]

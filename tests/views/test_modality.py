@@ -72,7 +72,7 @@ def test_the_flow_of_a_crop_is_that_between_the_cropped_pictures() -> None:
 
 
 def test_the_flow_of_a_scene_that_is_shrunk_is_that_of_the_scene_rendered_smaller() -> None:
-    large, small = (Scenes(8, size=size, views=("flow",)).batch(torch.arange(8))["flow"] for size in (64, 32))
+    large, small = (Scenes(8, size=size, modalities=("flow",)).batch(torch.arange(8))["flow"] for size in (64, 32))
     shrunk = ViewPipeline([Augmentation(32, scale=None, flip=0.0)])({"flow": large}, torch.arange(8))["flow"][0]
     assert (shrunk - small).abs().median() < 0.02
     assert large.abs().median() > 1.8 * small.abs().median()  # it is in pixels
@@ -80,7 +80,7 @@ def test_the_flow_of_a_scene_that_is_shrunk_is_that_of_the_scene_rendered_smalle
 
 def test_the_flow_of_a_flipped_scene_leads_to_what_the_flipped_second_picture_shows() -> None:
     """In the first picture at p, in the second at p + flow: as well before the flip as after it."""
-    data = Scenes(4, size=64, views=("depth", "rgb", "rgb2", "flow")).batch(torch.arange(4))
+    data = Scenes(4, size=64, modalities=("depth", "rgb", "rgb2", "flow")).batch(torch.arange(4))
     plain, mirrored = (
         {
             name: made[0]
@@ -109,7 +109,7 @@ def _mismatch(views: dict[str, Tensor]) -> Tensor:
 
 
 def test_normals_of_a_flipped_view_point_the_other_way_in_x_only() -> None:
-    scenes = Scenes(12, size=32, views=("normals",)).batch(torch.arange(12))
+    scenes = Scenes(12, size=32, modalities=("normals",)).batch(torch.arange(12))
     crop = Augmentation(20, (0.3, 1.0))
     views, _, flips = cropped({"flow": torch.zeros(12, 2, 32, 32), **scenes}, crop)
     plain = ViewPipeline([crop], {"normals": Modality()})(
@@ -131,7 +131,7 @@ def test_normals_as_a_picture_are_mirrored_about_the_middle() -> None:
 
 
 def test_a_worker_turns_vectors_as_a_batch_does() -> None:
-    data = Scenes(6, size=24, views=("flow", "normals")).batch(torch.arange(6))
+    data = Scenes(6, size=24, modalities=("flow", "normals")).batch(torch.arange(6))
     pipeline = ViewPipeline([Augmentation(16, (0.3, 1.0))] * 2)
     whole = pipeline(data, torch.arange(6))
     one_by_one = [pipeline.prepare({name: each[i] for name, each in data.items()}, i) for i in range(6)]

@@ -73,7 +73,8 @@ def _device_of(*parts: int | Tensor) -> torch.device | None:
 def _key_there(parts: tuple[int | Tensor, ...], device: torch.device) -> Tensor:
     golden, mixed = _SIGNED[0], torch.zeros((), dtype=torch.long, device=device)
     for part in parts:
-        mixed = _mix_there(mixed + golden) ^ (part.to(device, torch.long) if isinstance(part, Tensor) else _signed(part))
+        whole = part.to(device, torch.long) if isinstance(part, Tensor) else _signed(part)
+        mixed = _mix_there(mixed + golden) ^ whole
     return _mix_there(mixed + golden)
 
 

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """One thing in the data: its modalities by name, and its label.
+    """One thing in the data: its modalities and its targets by name.
 
     id          what it is, the same for ever and in every selection of the data
     index       where it is: its row in this data set, 0 to n - 1
     modalities  (C, H, W) each: uint8 for pictures, float32 in its own unit for others; a missing one is not there
-    label       -1 where there is none
+    targets     what is known of it beyond its modalities, as far as the data has it: "label" is the number of its
+                class; others are "caption", "boxes", "keypoints", "mask"
     """
 
     id: int
     index: int
     modalities: dict[str, Tensor]
-    label: int = -1
+    targets: dict[str, Any] = field(default_factory=dict)
 
 
 Views = dict[str, list[Tensor]]

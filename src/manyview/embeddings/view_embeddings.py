@@ -20,8 +20,7 @@ from manyview.config.config import Config
 from manyview.core.errors import UserError
 from manyview.core.rng import key, order
 from manyview.data import Dataset, Loader
-from manyview.data.holdout import only_view
-from manyview.data.selection import subset
+from manyview.data.selection import only_modalities, subset
 from manyview.diagnose.validation import seen_by_loss
 from manyview.features.embedding_pass import still
 from manyview.methods import Method
@@ -128,7 +127,7 @@ def of_subject(
         raise UserError(
             "data", f"has no view {view!r}, which {subject.name} looks at; it has {', '.join(data.modalities)}"
         )
-    data = _some(only_view(data, view), images, seed)
+    data = _some(only_modalities(data, (view,)), images, seed)
     loader = _loader(data, _usual_stack(subject, looks), seed, device, workers)
     encoder = subject.encoder.to(device)
     with still(encoder):

@@ -19,7 +19,8 @@ from manyview.core.errors import UserError
 from manyview.data import NAMED, Dataset
 from manyview.data.factory import SCENES
 from manyview.data.fingerprint import few_samples, fingerprint, usual_shape
-from manyview.data.holdout import divided, only_modalities
+from manyview.data.holdout import divided
+from manyview.data.selection import only_modalities
 from manyview.encoders import Encoder
 from manyview.methods import METHODS, Method
 from manyview.methods.method import VIEW
@@ -76,8 +77,8 @@ def data(config: Config, own: Dataset | None = None) -> RunData:
         next(iter(shapes.values()))[1],
         fingerprint(train, few if own is not None else ()),
         found.train.modalities,
-        found.aside,
-        found.why,
+        found.held_out,
+        found.test_unused,
     )
 
 
