@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from manyview.core.negatives import Triple
 from manyview.encoders import Encoder, heads
-from manyview.encoders.feature_maps import Backbone, Maps
+from manyview.encoders.feature_maps import Backbone, module_outputs
 from manyview.memories import Queue
 from manyview.memories import memory as against
 from manyview.memories.memory import Enqueue, QueueMemory
@@ -30,11 +30,7 @@ def plain(*, norm: bool = False, dropout: float = 0.0, seed: int = 0) -> Encoder
     layers += [nn.BatchNorm1d(10)] if norm else []
     layers += [nn.Dropout(dropout)] if dropout else []
     network = nn.Sequential(*layers, nn.Tanh(), nn.Linear(10, 9))
-    return Encoder("plain", {"channels": 3, "size": SIDE}, Backbone(network, _nothing))
-
-
-def _nothing(network: nn.Module, x: Tensor) -> Maps:
-    return {}
+    return Encoder("plain", {"channels": 3, "size": SIDE}, Backbone(network, module_outputs([])))
 
 
 def images(looks: int, count: int = 6, seed: int = 1) -> list[Tensor]:
