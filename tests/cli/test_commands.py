@@ -119,8 +119,8 @@ def test_help_shows_the_settings_of_the_parts_that_are_chosen(capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("what", "name"),
     [
-        ("methods", "cacr_moco"), ("losses", "info_nce"), ("views", "moco-v2"), ("encoders", "timm/resnet18"),
-        ("data", "cifar10"), ("recipes", "demo"), ("heads", "mlp"), ("negatives", "queue"),
+        ("methods", "cacr_moco"), ("losses", "info_nce"), ("augmentations", "moco-v2"), ("encoders", "timm/resnet18"),
+        ("data", "cifar10"), ("recipes", "demo"), ("heads", "mlp"), ("memories", "queue"), ("momentum", "cosine"),
     ],
 )  # fmt: skip
 def test_lists_name_what_there_is(what: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -72,7 +72,7 @@ def test_any_number_of_keys_goes_through_their_tower_together(keys: int) -> None
 
 @pytest.mark.parametrize("keys", [1, 3])
 def test_in_the_batch_it_meets_all_keys_of_other_images(keys: int) -> None:
-    method = doubled(jcl, keys=keys, negatives=partial(against.batch))
+    method = doubled(jcl, keys=keys, memory=partial(against.batch))
     q, given = DOUBLE.leaf("q_raw"), golden_keys(keys)
     others: oracle.Met = [[(key[j], 1.0) for key in given for j in range(6) if j != i] for i in range(6)]
     expected = oracle.jcl(unit(q), torch.stack(given, 1), others, temperature=0.2, strength=4.0)

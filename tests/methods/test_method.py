@@ -35,7 +35,7 @@ def small(name: str, **options: Any) -> Method:
     """A method by name, with a queue of 18 where it has one."""
     default = signature(METHODS[name]).parameters["memory"].default
     if "size" in default.keywords:
-        options.setdefault("negatives", partial(default, size=18))
+        options.setdefault("memory", partial(default, size=18))
     return doubled(METHODS[name], **options)
 
 
@@ -61,7 +61,7 @@ def test_every_method_trains_a_step_and_its_loss_falls(name: str) -> None:
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_works_on_a_network_with_batch_norm_and_its_own_head(name: str) -> None:
     default = signature(METHODS[name]).parameters["memory"].default
-    options = {"negatives": partial(default, size=16)} if "size" in default.keywords else {}
+    options = {"memory": partial(default, size=16)} if "size" in default.keywords else {}
     method = METHODS[name](create("patchnet", size=16, widths=(8, 16), blocks=(1, 1)), **options)
     looks = [torch.randn(4, 3, 16, 16) for _ in range(method.looks)]
     queries, keys = method(looks, 0)
@@ -83,7 +83,7 @@ def test_vectors_have_unit_length(name: str) -> None:
 def test_a_declaration_is_a_schema_keywords_with_defaults_and_the_three_parts(name: str) -> None:
     _, *parameters = signature(METHODS[name]).parameters.values()
     assert all(each.kind is Parameter.KEYWORD_ONLY and each.default is not Parameter.empty for each in parameters)
-    assert {"loss", "negatives", "head"} <= {each.name for each in parameters}
+    assert {"loss", "memory", "head"} <= {each.name for each in parameters}
     assert METHODS[name].__doc__
 
 

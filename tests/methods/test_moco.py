@@ -137,7 +137,7 @@ def test_a_symmetric_loss_is_the_sum_of_both_directions_and_enqueues_both_keys_a
 
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_with_the_batch_it_meets_the_other_images_keys(symmetric: bool) -> None:
-    method = doubled(moco_v2, symmetric=symmetric, negatives=partial(against.batch))
+    method = doubled(moco_v2, symmetric=symmetric, memory=partial(against.batch))
     raw, views = golden_views(2)
     keys = golden_keys(2)
     pairs = ((0, 1), (1, 0)) if symmetric else ((0, 0),)

@@ -95,10 +95,10 @@ def test_another_loss_takes_its_place(loss: Any, oracle_of: Any) -> None:
     same_gradient(objective(method, seen), oracle.mean(oracle_of(triple.query, triple.positives, met(triple))), [raw])
 
 
-@pytest.mark.parametrize("views", [1, 0, -3])
-def test_one_view_is_refused(views: int) -> None:
-    with pytest.raises(ValueError, match=f"views: expected 2 or more.* got {views}$"):
-        simclr(plain(), copies=views)
+@pytest.mark.parametrize("copies", [1, 0, -3])
+def test_one_copy_is_refused(copies: int) -> None:
+    with pytest.raises(ValueError, match=f"copies: expected 2 or more.* got {copies}$"):
+        simclr(plain(), copies=copies)
 
 
 def test_gradients_reach_every_parameter_of_the_encoder() -> None:
