@@ -145,7 +145,7 @@ def test_a_recipe_is_shown_with_all_its_settings(capsys: pytest.CaptureFixture[s
     assert cli.main(["show"]) == 0
     assert "--batch-size" in capsys.readouterr().out
     assert cli.main(["show", "demoo"]) == 2
-    one_line(capsys, "did you mean demo?")
+    one_line(capsys, "did you mean 'demo'?")
 
 
 @pytest.mark.parametrize("name", recipes())

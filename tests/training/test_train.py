@@ -22,7 +22,9 @@ import torch
 import yaml
 
 import manyview
-from manyview.config.config import Config, from_yaml, resolve
+from manyview.config.config import Config
+from manyview.config.resolve import resolve
+from manyview.config.yaml_file import from_yaml
 from manyview.core import distributed
 from manyview.diagnose.health import Health
 from manyview.encoders import dense_conv as small_maps

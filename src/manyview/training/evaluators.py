@@ -11,7 +11,6 @@ from manyview.data import Dataset, Loader
 from manyview.data.holdout import some
 from manyview.data.workers import Pipeline
 from manyview.encoders import Encoder
-from manyview.evaluate.knn import knn as knn_accuracy
 from manyview.features.embedding_pass import embed
 
 NEIGHBOURS = 20

@@ -22,7 +22,8 @@ from lightning_fabric.strategies.ddp import DDPStrategy
 from torch import Tensor, nn
 
 from manyview import encoders
-from manyview.config.config import Config, differences, from_yaml, to_yaml
+from manyview.config.config import Config, differences
+from manyview.config.yaml_file import from_yaml, to_yaml
 from manyview.core import distributed
 from manyview.core.atomic import atomic_write
 from manyview.core.errors import UserError
