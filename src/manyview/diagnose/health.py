@@ -98,7 +98,7 @@ class Health:
     ) -> None:
         """One measurement.
 
-        measures          of `manyview.diagnose.measure`
+        measures          of `manyview.diagnose.measure`; none where nothing is contrasted
         gradient          its norm over all parameters
         unreadable        share of the data's files
         flat              `flat_share` of the pictures
@@ -181,7 +181,7 @@ class Health:
                 yield Sign("bad" if share > MOST else "warning", "broken data", f"{share:.0%} {seen}", advice)
 
     def _collapsing(self) -> Iterator[Sign]:
-        alike, at_first = self._mean("query_similarity"), self.first["query_similarity"]
+        alike, at_first = self._mean("query_similarity"), self.first.get("query_similarity", math.nan)
         narrowed = alike > ALIKE and 1 - alike < NARROWED * (1 - at_first)
         if narrowed or (alike > THE_SAME and self._late()):
             seen = f"all images are becoming the same vector (similarity of different images {alike:.3f})"
@@ -212,7 +212,8 @@ class Health:
     def _nothing_moves(self) -> Iterator[Sign]:
         """Whether loss and similarities are what they were at first."""
         loss, gap = self._mean("loss"), self._mean("positive_similarity") - self._mean("query_similarity")
-        before, gap_before = self.first["loss"], self.first["positive_similarity"] - self.first["query_similarity"]
+        before, first = self.first["loss"], self.first
+        gap_before = first.get("positive_similarity", math.nan) - first.get("query_similarity", math.nan)
         still = abs(loss - before) < STILL_LOSS * max(1.0, abs(before)) and abs(gap - gap_before) < STILL_GAP
         learns = self.knn.get("best", 0.0) > self.knn.get("untrained", 1.0)
         if still and self._late() and not learns:
@@ -225,10 +226,12 @@ class Health:
         untrained, best = self.knn.get("untrained", math.nan), self.knn.get("best", math.nan)
         if best < untrained and self.knn["step"] >= self.first["step"] + LATE:
             seen = f"neighbours find the class of {best:.1%} at best, and of {untrained:.1%} before training"
-            advice = f"{AGAIN} with milder views, another --lr or temperature, or more epochs"
+            advice = f"{AGAIN} with milder augmentation, another --lr or temperature, or more epochs"
             yield Sign("warning", "not learning", seen, advice)
 
     def _praise(self) -> str:
+        if "rank" not in self.recent[-1]:  # nothing is contrasted
+            return f"the loss is {self._mean('loss'):.3g}, and {self.first['loss']:.3g} at first"
         text = (
             f"similarity {self._mean('positive_similarity'):.2f} of positives and "
             f"{self._mean('query_similarity'):.2f} of different images, "

@@ -141,6 +141,19 @@ class Towers(nn.Module):
         """Whether an output passes a gradient on to the networks."""
         return slot.branch == "query" or (slot.branch == "key" and self.key is None)
 
+    def leaves_out(self, slots: Iterable[Slot]) -> bool:
+        """Whether some parameters of the query branch have no part in these outputs, and so no gradient."""
+        asked = [(self._name(slot.view), slot.name) for slot in slots if self.has_gradient(slot)]
+        for view, tower in self.query.items():
+            assert isinstance(tower, Tower)
+            names = {name for each, name in asked if each == view}
+            headless = not names & {"embedding", "projection"} and next(tower.head.parameters(), None) is not None
+            only_maps = all(name.startswith(MAPS) for name in names)  # layers after them have no part
+            without_predictor = bool(len(self.predictor)) and "embedding" not in names
+            if headless or only_maps or without_predictor or not names.issuperset(tower.heads):
+                return True
+        return False
+
     def forward(self, views: Views, slots: Iterable[Slot], *, step: int = 0) -> Outputs:
         """What the slots ask for, of views {name: [copy, ...]}, (N, C, H, W) each: queries first, then keys.
 

@@ -32,7 +32,8 @@ class Embeddings:
 
     queries        V tensors (N, d), or one (V, N, d)
     ids            (N,) name the images; without them each row is an image of its own
-    keys           K tensors (N, d) of other copies or another tower; none: the queries are each other's keys
+    keys           K tensors (N, d) of other copies or another tower, or maps (N, C, H, W), for a topology that takes
+                   these; none: the queries are each other's keys
     index          (N,) the images' rows in the data, for a bank; without it the ids
     present        V masks (N,): which queries exist; what stands in the place of a missing one is never read
     keys_present   K masks (N,): which keys exist; with either of the two, the other is all of them if not given
@@ -52,8 +53,8 @@ class Embeddings:
     def __post_init__(self) -> None:
         queries, keys = list(self.queries), list(self.keys)
         _check_shapes("queries", queries)
-        if keys:
-            _check_shapes("keys", keys, tuple(queries[0].shape))
+        if vectors := [key for key in keys if key.dim() <= 2]:
+            _check_shapes("keys", vectors, tuple(queries[0].shape))
         ids = _checked_ids(self.ids, queries[0], self.gather)
         _check_masks("present", self.present, len(queries), len(ids))
         _check_masks("keys_present", self.keys_present, len(keys), len(ids))

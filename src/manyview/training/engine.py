@@ -14,7 +14,8 @@ from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from lightning_fabric.plugins.precision.double import DoublePrecision
 from lightning_fabric.strategies.ddp import DDPStrategy
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from manyview import encoders
 from manyview.config.config import Config
@@ -34,6 +35,15 @@ class Double(DoublePrecision):
         return data
 
 
+class Ddp(DDPStrategy):
+    """DistributedDataParallel, which looks for parameters without a gradient only where a method leaves some out."""
+
+    def setup_module(self, module: nn.Module) -> DistributedDataParallel:
+        if isinstance(module, Method):
+            self._ddp_kwargs["find_unused_parameters"] = module.towers.leaves_out(module.slots)
+        return super().setup_module(module)
+
+
 def start_fabric(config: Config) -> Fabric:
     """One process, or those that torchrun has started."""
     world, here = (int(os.environ.get(name, "1")) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
@@ -45,7 +55,7 @@ def start_fabric(config: Config) -> Fabric:
     logging.getLogger("lightning.fabric").setLevel(logging.WARNING)  # it would tell of every start
     warnings.filterwarnings("ignore", ".*broadcast_buffers.*")  # the new name is not in older versions of torch
     # one process's running statistics are saved, and batch norm does not use them in training: nothing to broadcast
-    strategy = DDPStrategy(broadcast_buffers=False) if world > 1 else "auto"
+    strategy = Ddp(broadcast_buffers=False) if world > 1 else "auto"
     # named, since Fabric would else take what a cluster has reserved for what was started
     started = TorchElasticEnvironment() if TorchElasticEnvironment.detect() else LightningEnvironment()
     plugins: list[Any] = [started, Double()] if config.precision == "fp64" else [started]

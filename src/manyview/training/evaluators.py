@@ -43,7 +43,8 @@ class KnnEvaluator:
         ]  # fmt: skip
 
     def __call__(self, encoders: Mapping[str, Encoder]) -> Scores:
-        found = {view: encoders.get(view) or encoders[SHARED] for view in self.views}
+        shared = encoders.get(SHARED)
+        found = {view: each for view in self.views if (each := encoders.get(view, shared)) is not None}
         bank, queries = ({view: embed(each, loader, view) for view, each in found.items()} for loader in self.loaders)
         scores = {f"knn/{view}": _accuracy([bank[view]], [queries[view]]) for view in found if len(found) > 1}
         return {"knn": _accuracy(list(bank.values()), list(queries.values())), **scores}

@@ -16,7 +16,7 @@ from manyview.core.errors import UserError
 from manyview.data.memory import local_processes
 from manyview.training import build
 from manyview.training.checkpoint import Checkpoints, locked, naming_full_disk
-from manyview.training.run import CHECKPOINTS, CONFIG, ENCODER
+from manyview.training.run import CHECKPOINTS, CONFIG, ENCODER, ENCODERS
 
 FORMAT = 3  # of the state in a checkpoint
 NAMED = 3  # settings that differ are named, at most
@@ -31,15 +31,18 @@ class RunFolder:
         self.checkpoints = Checkpoints(self.path / CHECKPOINTS)
 
     def complete(self) -> bool:
-        """Whether the folder holds this very run, with nothing left to do: its encoder is written last of all."""
+        """Whether the folder holds this very run, with nothing left to do: its encoders are written last of all."""
         if self.path.exists() and not self.path.is_dir():
             raise UserError("out", f"{self.path} is a file; give a folder, which is made if it is not there")
-        if not (self.path / CONFIG).is_file() or not (self.path / ENCODER).is_file():
+        if not (self.path / CONFIG).is_file() or not any(self.path.glob(ENCODERS)):
             return False
-        self._check_settings()
         saved = None
         with suppress(UserError):  # what is complete needs no whole checkpoint
             saved = self.checkpoints.latest()
+        files = [ENCODER] if saved is None else saved[0].get("encoders", [ENCODER])
+        if not all((self.path / file).is_file() for file in files):
+            return False
+        self._check_settings()
         if saved is not None:
             self._check_data(saved[0])
         return True

@@ -21,6 +21,7 @@ from manyview.training import build, messages
 from manyview.training.evaluators import evaluators
 from manyview.training.failures import NO_NUMBER, diverged, finite
 from manyview.training.folder import FORMAT, RunFolder
+from manyview.training.run import encoder_file
 from manyview.training.run_log import RunLog
 from manyview.training.state import RunState
 
@@ -68,7 +69,8 @@ class Monitor:
         state, health = self.state, self.state.health
         loss, *terms = state.mean_losses()
         gradient = 0.0 if norm is None else float(norm)
-        pictures = next(iter(batch.views(FLAT).values()))[0]
+        view, (pictures, *_) = next(iter(batch.views(FLAT).items()))
+        pictures = pictures[batch.present[view][FLAT]]  # what is missing is made of zeros
         before = health.verdict().word
         health.update(
             state.step, measured, loss=loss, gradient=gradient,
@@ -113,6 +115,7 @@ class Monitor:
             "format": FORMAT,
             "channels": self.data.channels,
             "data": self.data.fingerprint,
+            "encoders": [encoder_file(view) for view in self.method.towers.encoders],
             "broken": dict(self.loader.broken),
             "at_once": self.loader.at_once,
             "state": self.state.state_dict(),

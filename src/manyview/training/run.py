@@ -20,6 +20,7 @@ from manyview.training.checkpoint import Checkpoints
 
 CONFIG, METRICS, ENCODER, CHECKPOINTS = "config.yaml", "metrics.jsonl", "encoder.safetensors", "checkpoints"
 REPORT = "report.html"
+ENCODERS = "encoder*.safetensors"  # the files of all views' encoders
 
 
 def encoder_file(view: str) -> str:
