@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from PIL import Image
 
 from manyview.report import write
@@ -22,15 +21,6 @@ QUOTED = "\"'><b>&amp;"
 NAMES = (EVIL, QUOTED)  # of the classes
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 MISSING = "NO CHROMIUM: the report was NOT opened in a browser; apt-get install chromium, pip install playwright"
-
-
-@pytest.fixture(autouse=True, scope="package")
-def _one_thread() -> Iterator[None]:
-    """Tensors of a few entries: handing them to several threads takes longer than the work."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="package")
