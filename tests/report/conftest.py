@@ -14,6 +14,7 @@ from PIL import Image
 
 from manyview.report import write
 from manyview.training.run import Run
+from tests.patience import PATIENCE
 from tests.tiny import pictures, pretrain
 
 EVIL = "<img src=x onerror=alert(1)>"
@@ -76,7 +77,7 @@ def browser() -> Iterator[Any]:
         warnings.warn(MISSING, stacklevel=1)
         pytest.skip(MISSING)
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"], timeout=1000 * PATIENCE)
         yield chromium
         chromium.close()
 
