@@ -15,7 +15,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 import manyview
-from manyview.config.config import Config, flat, part, resolve
+from manyview.config.config import Config, component, flat, resolve
 from manyview.data import Batch, Dataset, Loader
 from manyview.encoders import Encoder, create, dense_convolutions
 from manyview.training import build
@@ -60,14 +60,16 @@ class Ours(Contender):
     def __init__(self, data: Dataset, *, bf16: bool = False, **settings: Any) -> None:
         super().__init__()
         config = resolve({}, {"data.name": "scenes", **flat(settings)})
-        config = build.settled(config, build.Images(data, None, 3, config.views["size"] or 32, (0, 0), data.modalities))
+        config = build.settled(
+            config, build.Images(data, None, 3, config.augmentation["size"] or 32, (0, 0), data.modalities)
+        )
         self.config: Config = config
         self.bf16 = bf16
         self.method = build.method(config, 3)
         self.method.to(memory_format=torch.channels_last)
         dense_convolutions(self.method)
         self.encoder = self.method.towers.encoder()
-        self.optimizer = part(config, "optimizer")(self.method.towers)
+        self.optimizer = component(config, "optimizer")(self.method.towers)
         self.loader = Loader(data, build.stack(config, self.method.looks), config.batch_size, seed=config.seed)
         self.engine = Engine(self.method, self.method)
         self.progress = 0.0
@@ -81,7 +83,7 @@ class Ours(Contender):
 
     def _step(self, batch: Batch) -> None:
         epochs = self.config.epochs
-        share = part(self.config, "schedule")(self.progress * epochs, epochs)
+        share = component(self.config, "schedule")(self.progress * epochs, epochs)
         optim.set_lr(self.optimizer, self.config.optimizer["lr"] * share)
 
         def looks(rows: slice) -> list[Tensor]:
@@ -100,7 +102,7 @@ class Pretrain(Contender):
 
     def __init__(self, data: Dataset, *, bf16: bool = False, **settings: Any) -> None:
         super().__init__()
-        usual = {"knn_every": 0, "report": False, "quiet": True, "epochs": 1000, "loggers": ("tensorboard",)}
+        usual = {"evaluate_every": 0, "report": False, "quiet": True, "epochs": 1000, "loggers": ("tensorboard",)}
         self.data, self.settings = data, {**usual, "precision": "bf16" if bf16 else "fp32", **settings}
 
     def train(self, count: int, warm: int = WARM) -> float:

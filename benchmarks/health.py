@@ -24,9 +24,15 @@ CASES: dict[str, dict[str, Any]] = {
     "dcl": {"batch_size": 64},
     "dcl, large batch": {"method": "dcl", "batch_size": 256},
     "cacr": {"batch_size": 25},
-    "moco_v2": {"batch_size": 64, "negatives": {"size": 2048}},
+    "moco_v2": {"batch_size": 64, "memory": {"size": 2048}},
 }
-ALL: dict[str, Any] = {"epochs": 3, "max_steps": 100, "views": {"size": 16}, "knn_every": 0, "report": False}
+ALL: dict[str, Any] = {
+    "epochs": 3,
+    "max_steps": 100,
+    "augmentation": {"size": 16},
+    "evaluate_every": 0,
+    "report": False,
+}
 
 
 def main() -> None:

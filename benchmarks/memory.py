@@ -50,8 +50,8 @@ def main() -> None:
     print("\n| keys an image, batch 64 | JCL | multikey, gradient through all keys |\n| --- | --- | --- |")
     for keys in KEYS:
         cells = []
-        for method, momentum in (("jcl", 0.999), ("multikey", None)):
-            settings = {"method": {"name": method, "keys": keys, "momentum": momentum}, "negatives": {"size": 4096}}
+        for method, momentum in (("jcl", {"start": 0.999}), ("multikey", None)):
+            settings = {"method": {"name": method, "keys": keys}, "momentum": momentum, "memory": {"size": 4096}}
             cells.append(f"{measured({'encoder': given.encoder, 'batch': 64, 'settings': settings}):,.0f} MB")
         print(f"| {keys} | {' | '.join(cells)} |", flush=True)
 
@@ -63,8 +63,8 @@ def measured(case: dict[str, Any]) -> float:
 
 def peak(encoder: str, batch: int, settings: dict[str, Any], micro: int | None = None) -> int:
     """Bytes that a first step adds to the process at its peak, gradients included."""
-    views = {"stack": "simclr-cifar", "size": 32}
-    config = resolve({}, flat({"data": "scenes", "encoder": encoder, "views": views, **settings}))
+    augmentation = {"name": "simclr-cifar", "size": 32}
+    config = resolve({}, flat({"data": "scenes", "encoder": encoder, "augmentation": augmentation, **settings}))
     method = build.method(config, 3).to(memory_format=torch.channels_last)
     engine = Engine(method, method)
     made = torch.Generator().manual_seed(0)

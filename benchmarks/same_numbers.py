@@ -26,17 +26,18 @@ from torch import Tensor
 
 from manyview.methods import METHODS
 
-FLAGS = """--data scenes --data.count 640 --data.size 32 --views.size 16 --batch-size 64 --epochs 2 --max-steps 12
+FLAGS = """--data scenes --data.count 640 --data.size 32 --augmentation.size 16 --batch-size 64 --epochs 2
+--max-steps 12
 --seed 0 --health-every 3 --knn-bank 200 --knn-queries 100 --workers 0 --report false --quiet --loggers []
 --encoder.options {"widths":[16,32],"blocks":[1,1]}"""
-QUEUE = "--negatives.size 256"
+QUEUE = "--memory.size 256"
 TWO = "-m torch.distributed.run --standalone --nproc-per-node 2"
 VARIANTS = {  # paths through the code that no method's defaults take
-    "simclr, 3 views": "--method simclr --method.views 3",
-    "moco_v2, symmetric, 4 splits": "--method moco_v2 --method.symmetric --method.splits 4",
+    "simclr, 3 views": "--method simclr --method.copies 3",
+    "moco_v2, symmetric, 4 splits": "--method moco_v2 --method.symmetric --method.bn-splits 4",
     "jcl, ramp": "--method jcl --method.ramp",
-    "multikey, keys with gradient": "--method multikey --method.momentum null",
-    "dcl with a queue": "--method dcl --negatives queue --negatives.within_batch 1",
+    "multikey, keys with gradient": "--method multikey --momentum null",
+    "dcl with a queue": "--method dcl --memory queue --memory.within_batch 1",
 }
 MODES = {"one process": (), "micro-batches": ("--micro-batch", "16"), "two processes": ()}
 CLOSE = 1e-6
@@ -66,7 +67,7 @@ def run(flags: list[str], two: bool) -> dict[str, Any]:
 def _has_queue(flags: list[str]) -> bool:
     import inspect
 
-    return "size" in inspect.signature(METHODS[flags[1]]).parameters["negatives"].default.keywords
+    return "size" in inspect.signature(METHODS[flags[1]]).parameters["memory"].default.keywords
 
 
 def tensors(state: Any) -> Iterator[Tensor]:

@@ -24,7 +24,7 @@ BARS_BF16 = {"torchvision/resnet18": 1.6}
 SHARE_BAR = 0.92
 SIMCLR = {
     "method": "simclr",
-    "views": {"stack": "custom", "size": 32, "scale": (0.08, 1.0), "jitter": (0.8, 0.8, 0.8, 0.2)},
+    "augmentation": {"name": "custom", "size": 32, "scale": (0.08, 1.0), "jitter": (0.8, 0.8, 0.8, 0.2)},
     "head": {"layers": 2},
     "loss": {"temperature": 0.5},
     "optimizer": {"name": "sgd", "lr": 0.06, "momentum": 0.0},

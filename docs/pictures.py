@@ -40,7 +40,7 @@ def enlarged(picture: Tensor, times: int) -> Tensor:
 def scenes() -> Image.Image:
     """One row a scene: both frames, depth, normals, shapes, objects, flow."""
     views = ("rgb", "rgb2", "depth", "normals", "semantic", "instance", "flow")
-    batch = Scenes(8, size=160, views=views).batch(torch.arange(8))
+    batch = Scenes(8, size=160, modalities=views).batch(torch.arange(8))
     return sheet([[SHOWN[view](batch[view][row]) for view in views] for row in range(8)])
 
 
@@ -67,7 +67,7 @@ def views() -> Image.Image:
 def modalities() -> Image.Image:
     """One row a scene: its sensors, then two views of each, which share the crop and the flip."""
     names = ("rgb", "depth", "semantic")
-    raw = Scenes(6, size=192, views=names).batch(torch.arange(6))
+    raw = Scenes(6, size=192, modalities=names).batch(torch.arange(6))
     made = AUGMENTATIONS["moco-v2"](96)(raw, torch.arange(6))
     rows = []
     for row in range(6):
@@ -80,7 +80,7 @@ def modalities() -> Image.Image:
 
 
 def looks_of(stack: ViewPipeline, picture: Tensor) -> list[Tensor]:
-    plain = ViewPipeline(stack.looks)  # ImageNet's mean and deviation for all, so that they can be taken away again
+    plain = ViewPipeline(stack.augmentations)  # ImageNet's mean and std for all, so that they can be undone
     made = (plain({"image": picture}, torch.tensor([0]), epoch=epoch)["image"] for epoch in range(8))
     return [fitted(visible(look[0]), 96) for looks in made for look in looks][:8]
 

@@ -19,8 +19,8 @@ APART = {"data", "views", "encoders", "memories", "losses"}  # never import one 
 LAZILY = " (lazily)"
 ONLY_HERE = {  # what a package may be imported by, in manyview
     "torch.distributed": {"core/distributed.py"},
-    "lightning": {"training/train.py"},
-    "lightning_fabric": {"training/train.py"},
+    "lightning": {"training/engine.py"},
+    "lightning_fabric": {"training/engine.py"},
 }
 # To become empty: imports that cross a line of the page and are to go.
 NOT_YET = {

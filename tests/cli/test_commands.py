@@ -89,7 +89,7 @@ def test_a_run_folder_that_cannot_be_is_one_line(tmp_path: Path, capsys: pytest.
 
 
 def test_an_encoder_that_cannot_take_the_size_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert pretrain(tmp_path / "run", encoder="small_alexnet", encoder__options="{}", views__size=4) == 2
+    assert pretrain(tmp_path / "run", encoder="small_alexnet", encoder__options="{}", augmentation__size=4) == 2
     one_line(capsys, "size")
 
 

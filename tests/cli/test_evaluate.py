@@ -70,7 +70,10 @@ def test_transfer_is_judging_on_other_data(tmp_path: Path, capsys: pytest.Captur
     run = runs.made(tmp_path / "run")
     for name, count in (("cats", 60), ("dogs", 80)):
         tiny.pictures(tmp_path / name, count, classes=3, flat=True)
-    assert evaluate(run.folder, "--on", "cats,dogs", "--protocols", "knn", "--knn.k", 3, "--data.split", "train") == 0
+    assert (
+        evaluate(run.folder, "--transfer-to", "cats,dogs", "--protocols", "knn", "--knn.k", 3, "--data.split", "train")
+        == 0
+    )
     assert [each.data["name"] for each in read(run.folder)] == ["cats", "dogs"]
     out = capsys.readouterr().out
     assert "cats: 54 images to learn from, 6 kept aside, 3 classes" in out
@@ -122,7 +125,7 @@ def test_help_names_the_settings_of_all_protocols(capsys: pytest.CaptureFixture[
         (["patchnet", *SCENES, "--mlp.lr", "3"], "there is no protocol 'mlp' in --protocols knn,linear-fast"),
         (["patchnet", *SCENES[:2], "--data.size", "x"], "data.size: expected a whole number"),
         (["patchnet", *SCENES, "--data.root", "x"], "data.root: there is no such setting"),
-        (["patchnet", *SCENES, "--on", "scenes"], "--on: is instead of --data"),
+        (["patchnet", *SCENES, "--transfer-to", "scenes"], "--transfer-to: is instead of --data"),
         (["patchnet", "--data.count", "3"], "--data.count: give --data too"),
         (["patchnet", "extra", *SCENES], "unrecognized arguments: extra"),
         (["patchnet", *SCENES, "--size", "big"], "argument --size: invalid int value"),

@@ -74,15 +74,17 @@ def test_settings_that_differ_by_recipe_are_said_once_and_kept(
 
 def test_recipes_with_other_views_are_refused_before_any_training(compare: Compare, tmp_path: Path) -> None:
     for method, size in (("dcl", 24), ("simclr", 32)):
-        (tmp_path / f"{method}.yaml").write_text(f"views: {{size: {size}}}\n")
-    with pytest.raises(ValueError, match=r"^views.size: dcl has 24, simclr has 32; .* give --views.size for all$"):
+        (tmp_path / f"{method}.yaml").write_text(f"augmentation: {{size: {size}}}\n")
+    with pytest.raises(
+        ValueError, match=r"^augmentation.size: dcl has 24, simclr has 32; .* give --augmentation.size for all$"
+    ):
         compare(["dcl", "simclr"], recipe=str(tmp_path / "{method}.yaml"))
     assert not (tmp_path / "out").exists()
 
 
 def test_views_that_come_to_the_same_on_these_images_are_not_refused(compare: Compare, tmp_path: Path) -> None:
-    (tmp_path / "dcl.yaml").write_text("views: {size: 32, stack: custom}\n")
-    (tmp_path / "simclr.yaml").write_text("views: auto\n")
+    (tmp_path / "dcl.yaml").write_text("augmentation: {size: 32, name: custom}\n")
+    (tmp_path / "simclr.yaml").write_text("augmentation: auto\n")
     assert compare(["dcl", "simclr"], recipe=str(tmp_path / "{method}.yaml")).unlike == {}
 
 
@@ -128,7 +130,10 @@ def test_an_evaluation_that_fails_costs_that_score_alone(
     [
         ({"batch_size": 500}, "batch_size: 500 images a step of simclr are more than the 49 there are"),
         ({"encoder": "timm/resnet5000"}, "encoder.name: there is no encoder 'timm/resnet5000'"),
-        ({"encoder": "torchvision/alexnet", "views.size": 8}, "views.size: torchvision/alexnet cannot look at 8 x 8"),
+        (
+            {"encoder": "torchvision/alexnet", "augmentation.size": 8},
+            "augmentation.size: torchvision/alexnet cannot look at 8 x 8",
+        ),
         ({"precision": "fp16", "device": "cpu"}, "precision: fp16 needs a GPU"),
         ({"minutes": float("inf"), "epochs": None}, "minutes: expected a time above 0, got inf"),
         ({"minutes": 1.0}, "minutes: 1 and epochs 2 are both given"),

@@ -12,7 +12,7 @@ from manyview.data import Loader, Scenes
 from manyview.training import build
 from manyview.views import AUGMENTATIONS
 
-GIVEN = {"data.name": "scenes", "views.size": 16}
+GIVEN = {"data.name": "scenes", "augmentation.size": 16}
 
 
 def test_every_method_has_a_run_before_any_has_two(tmp_path: Path) -> None:
@@ -90,8 +90,13 @@ def test_what_a_part_of_another_name_does_not_have_is_not_told_of_it(tmp_path: P
 @pytest.mark.parametrize(
     ("key", "one", "other", "words"),
     [
-        ("views", "{stack: custom, grey: 0.1}", "{stack: custom, grey: 0.3}", "dcl has 0.1, jcl has 0.3.*--views.grey"),
-        ("views", "custom", "{stack: simclr-cifar}", "views.stack: dcl has custom, jcl has simclr-cifar"),
+        (
+            "augmentation",
+            "{name: custom, grey: 0.1}",
+            "{name: custom, grey: 0.3}",
+            "dcl has 0.1, jcl has 0.3.*--augmentation.grey",
+        ),
+        ("augmentation", "custom", "{name: simclr-cifar}", "augmentation.name: dcl has custom, jcl has simclr-cifar"),
         ("encoder", "patchnet", "small_alexnet", "encoder.name: dcl has patchnet, jcl has small_alexnet.*--encoder "),
         ("data", "{name: scenes, count: 99}", "{name: scenes, count: 200}", "data.count: dcl has 99, jcl"),
     ],

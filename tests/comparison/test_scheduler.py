@@ -86,7 +86,7 @@ def test_what_fails_is_left_out_and_the_others_go_on(tmp_path: Path, capfd: pyte
         (["--jobs", "0"], "jobs: expected 1 or more"),
         (["--minutes", "1"], "minutes: 1 and epochs 2 are both given"),
         (["--batch-siz", "4"], "did you mean 'batch_size'"),
-        (["--knn-every", "0"], "no kNN"),
+        (["--evaluate-every", "0"], "no kNN"),
     ],
 )
 def test_bad_input_is_one_line(tmp_path: Path, more: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,7 +30,9 @@ def test_the_faster_gets_more_epochs_and_the_first_steps_do_not_count(tmp_path: 
         ]
         (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
 
-    runs = entries(["simclr", "dcl"], [0], tmp_path, {"data.name": "scenes", "data.count": 640, "views.size": 16})
+    runs = entries(
+        ["simclr", "dcl"], [0], tmp_path, {"data.name": "scenes", "data.count": 640, "augmentation.size": 16}
+    )
     found = equal_time(runs, minutes=1.0, run=run)
     assert asked == ["simclr", "dcl", "simclr", "dcl"]  # in turns
     assert found == pytest.approx({"simclr": 60.0, "dcl": 30.0})  # 600 and 300 steps of ten an epoch

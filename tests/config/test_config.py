@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,14 @@ from hypothesis import strategies as st
 
 from manyview.config.config import (
     MACHINE,
+    PARTS,
     SECTIONS,
     Config,
+    component,
+    components,
     differences,
     flat,
     from_yaml,
-    part,
     read_flags,
     resolve,
     schema,
@@ -39,7 +42,7 @@ def flags(text: str, recipe: Flat | None = None) -> Config:
 
 
 def values(config: Config) -> Flat:
-    return flat(vars(config))
+    return config.flat()
 
 
 # What flags may look like
@@ -64,12 +67,13 @@ def test_a_word_that_belongs_to_no_flag_is_refused(words: list[str]) -> None:
         read_flags(words)
 
 
-@pytest.mark.parametrize("section", SECTIONS)
+@pytest.mark.parametrize("section", [*SECTIONS, "loss", "head", "memory", "momentum"])
 def test_a_section_alone_chooses_its_part(section: str) -> None:
-    name = {"views": "moco-v2", "method": "jcl"}.get(section) or list(SECTIONS[section].table)[-1]
-    long, short = (flags(f"--{key} {name}") for key in (f"{section}.{SECTIONS[section].chooser}", section))
+    name = {"augmentation": "moco-v2", "method": "jcl"}.get(section) or list({**SECTIONS, **PARTS}[section].table)[-1]
+    method = "" if section == "method" else "--method jcl"
+    long, short = (flags(f"{method} --{key} {name}") for key in (f"{section}.name", section))
     assert long == short
-    assert getattr(short, section)[SECTIONS[section].chooser] == name
+    assert values(short)[f"{section}.name"] == name
 
 
 def test_the_order_of_flags_does_not_matter() -> None:
@@ -78,18 +82,31 @@ def test_the_order_of_flags_does_not_matter() -> None:
         "--loss.sigma 0.5",
         "--method simclr",
         "--lr 0.5",
-        "--negatives queue",
-        "--negatives.size 64",
+        "--memory queue",
+        "--memory.size 64",
     ]
     found = [flags(" ".join(order)) for order in itertools.islice(itertools.permutations(words), 0, 720, 97)]
     assert all(each == found[0] for each in found)
-    assert (found[0].loss["sigma"], found[0].negatives["size"], found[0].optimizer["lr"]) == (0.5, 64, 0.5)
+    assert [values(found[0])[key] for key in ("loss.sigma", "memory.size", "optimizer.lr")] == [0.5, 64, 0.5]
 
 
 def test_texts_are_read_as_what_the_setting_is() -> None:
-    words = ["--snapshots", "1,20", "--lr", "1e-3", "--out", "3", "--clip", "null", "--quiet", "yes", "--workers", "2"]
+    words = [
+        "--snapshots",
+        "1,20",
+        "--lr",
+        "1e-3",
+        "--out",
+        "3",
+        "--grad-clip",
+        "null",
+        "--quiet",
+        "yes",
+        "--workers",
+        "2",
+    ]
     config = resolve(DATA, read_flags([*words, "--encoder.options", '{"widths": [8]}']))
-    assert (config.snapshots, config.optimizer["lr"], config.out, config.clip) == ((1, 20), 0.001, "3", None)
+    assert (config.snapshots, config.optimizer["lr"], config.out, config.grad_clip) == ((1, 20), 0.001, "3", None)
     assert (config.encoder["options"], config.quiet, config.workers) == ({"widths": [8]}, True, 2)
 
 
@@ -106,7 +123,7 @@ def test_lists_come_with_commas_or_brackets(text: str, expected: tuple[int, ...]
     [("lr", "optimizer", "lr", 0.7), ("temperature", "loss", "temperature", 0.3), ("dim-out", "head", "dim_out", 32)],
 )
 def test_a_key_that_only_one_section_has_needs_no_section(short: str, section: str, name: str, value: float) -> None:
-    assert getattr(flags(f"--{short} {value}"), section)[name] == value
+    assert values(flags(f"--{short} {value}"))[f"{section}.{name}"] == value
 
 
 def test_the_same_short_key_works_in_python() -> None:
@@ -116,8 +133,8 @@ def test_the_same_short_key_works_in_python() -> None:
 @pytest.mark.parametrize(
     ("text", "both"),
     [
-        ("--data scenes --size 64", "--data.size, --views.size"),
-        ("--method moco_v2 --optimizer sgd --momentum 0.9", "--method.momentum, --optimizer"),
+        ("--data scenes --size 64", "--data.size, --augmentation.size"),
+        ("--method jcl --data scenes --size 64", "--data.size, --memory.size, --augmentation.size"),
     ],
 )
 def test_a_short_key_of_two_sections_is_refused(text: str, both: str) -> None:
@@ -138,10 +155,11 @@ def test_a_warm_up_as_long_as_the_run_is_refused() -> None:
         flags("--epochs 10 --schedule.warmup 10")
 
 
-def test_views_stack_may_be_called_by_its_own_name() -> None:
-    assert flags("--stack moco-v3 --views.smallest 0.08").views == {"stack": "moco-v3", "smallest": 0.08, "size": None}
-    with pytest.raises(ValueError, match="views: there is none named 'mocov9'"):
-        flags("--stack mocov9")
+def test_an_augmentation_is_named_like_any_other_part() -> None:
+    config = flags("--augmentation moco-v3 --augmentation.smallest 0.08")
+    assert config.augmentation == {"name": "moco-v3", "smallest": 0.08, "size": None}
+    with pytest.raises(ValueError, match="augmentation: there is none named 'mocov9'"):
+        flags("--augmentation mocov9")
 
 
 @pytest.mark.parametrize(
@@ -182,7 +200,7 @@ def test_without_data_it_says_what_to_give() -> None:
         ("optimizer.lr", "fast", "a number"),
         ("optimizer.lr", "true", "a number"),
         ("quiet", "maybe", "true or false"),
-        ("clip", "x", "a number or null"),
+        ("grad_clip", "x", "a number or null"),
         ("precision", "fp8", "one of fp32, bf16, fp16, fp64"),
         ("snapshots", "1,x", "a list, each a whole number"),
         ("optimizer.betas", "0.9", "a list of 2, each a number"),
@@ -190,7 +208,7 @@ def test_without_data_it_says_what_to_give() -> None:
         ("data.imbalance", "steep", "one of linear, exponential or null"),
         ("encoder.stem", "big", "one of cifar or null"),
         ("schedule.per", "day", "one of step, epoch"),
-        ("negatives.enqueue", "first", "one of mean, last, each"),
+        ("memory.enqueue", "first", "one of mean, last, each"),
     ],
 )
 def test_a_wrong_type_is_one_line_with_key_value_and_what_was_expected(key: str, value: str, expected: str) -> None:
@@ -220,10 +238,10 @@ def test_recipes_are_as_strict(key: str, value: Any) -> None:
 
 
 def test_a_recipe_may_write_numbers_as_people_do() -> None:
-    recipe = flat(yaml.safe_load("{data: photos, optimizer: {lr: 1e-3, weight_decay: 0}, clip: 1}"))
+    recipe = flat(yaml.safe_load("{data: photos, optimizer: {lr: 1e-3, weight_decay: 0}, grad_clip: 1}"))
     config = resolve(recipe, {})
     assert config.optimizer["lr"] == 0.001  # a text to YAML, without a point
-    assert (config.optimizer["weight_decay"], config.clip) == (0, 1)
+    assert (config.optimizer["weight_decay"], config.grad_clip) == (0, 1)
 
 
 # Recipes, and flags on top
@@ -259,10 +277,10 @@ RECIPE: Flat = {
     "method.name": "jcl",
     "method.keys": 3,
     "loss.strength": 2.0,
-    "negatives.size": 128,
-    "views.stack": "simclr",
-    "views.strength": 0.7,
-    "views.size": 96,
+    "memory.size": 128,
+    "augmentation.name": "simclr",
+    "augmentation.strength": 0.7,
+    "augmentation.size": 96,
     "optimizer.name": "sgd",
     "optimizer.nesterov": True,
     "schedule.warmup": 3.0,
@@ -274,8 +292,8 @@ RECIPE: Flat = {
 
 def test_a_replaced_loss_brings_its_own_keys_and_its_recipe_s_go() -> None:
     config = flags("--loss dcl", RECIPE)
-    assert config.loss == {"name": "dcl", "temperature": 0.1, "sigma": None, "detach_weights": False}
-    assert config.method == {"name": "jcl", "keys": 3, "ramp": False, "momentum": 0.999, "splits": 1}
+    assert config.part("loss") == {"name": "dcl", "temperature": 0.1, "sigma": None, "detach_weights": False}
+    assert config.method == {"name": "jcl", "keys": 3, "ramp": False, "bn_splits": 1}
     with pytest.raises(
         ValueError, match=r"^loss.strength: there is no such setting; loss dcl takes name, temperature,"
     ):
@@ -283,21 +301,21 @@ def test_a_replaced_loss_brings_its_own_keys_and_its_recipe_s_go() -> None:
 
 
 def test_the_same_part_named_again_replaces_nothing() -> None:
-    assert flags("--loss jcl --method jcl --negatives queue --schedule cosine", RECIPE) == flags("", RECIPE)
+    assert flags("--loss jcl --method jcl --memory queue --schedule cosine", RECIPE) == flags("", RECIPE)
 
 
 def test_another_method_brings_its_own_parts() -> None:
     config = flags("--method moco_v2", RECIPE)
-    assert config.loss == {"name": "info_nce", "temperature": 0.2}
-    assert config.negatives["size"] == 65536
-    assert config.views["strength"] == 0.7
+    assert config.part("loss") == {"name": "info_nce", "temperature": 0.2}
+    assert values(config)["memory.size"] == 65536
+    assert config.augmentation["strength"] == 0.7
     with pytest.raises(ValueError, match=r"method.keys: there is no such setting; method moco_v2 takes name, "):
         flags("--method moco_v2 --method.keys 3", RECIPE)
 
 
 def test_what_all_parts_of_a_section_have_stays_when_the_part_is_replaced() -> None:
-    config = flags("--stack moco-v2 --schedule steps --schedule.milestones 3,5", RECIPE)
-    assert config.views == {"stack": "moco-v2", "size": 96}
+    config = flags("--augmentation moco-v2 --schedule steps --schedule.milestones 3,5", RECIPE)
+    assert config.augmentation == {"name": "moco-v2", "size": 96}
     assert config.schedule == {"name": "steps", "milestones": [3, 5], "factor": 0.1, "warmup": 0.0, "per": "epoch"}
 
 
@@ -312,26 +330,75 @@ def test_other_data_or_another_encoder_leave_their_options_behind() -> None:
 def test_a_part_that_the_recipe_leaves_to_the_default_can_be_replaced_as_well() -> None:
     recipe = {**DATA, "loss.sigma": 0.5, "optimizer.nesterov": True}  # of dcl and sgd, which nobody names
     config = flags("--method simclr --optimizer lars", recipe)
-    assert config.loss == {"name": "info_nce", "temperature": 0.1}
+    assert config.part("loss") == {"name": "info_nce", "temperature": 0.1}
     assert "nesterov" not in config.optimizer
 
 
-@pytest.mark.parametrize("loss", [name for name in LOSSES if name not in SECTIONS["loss"].refused])
+@pytest.mark.parametrize("loss", [name for name in LOSSES if name not in PARTS["loss"].refused])
 @pytest.mark.parametrize("method", ["simclr", "moco_v2", "cacr_moco"])
 def test_every_whole_loss_fits_into_every_kind_of_method_and_its_keys_are_its_arguments(method: str, loss: str) -> None:
     config = flags(f"--method {method} --loss {loss}")
-    assert config.loss["name"] == loss
-    function = part(config, "loss")
+    assert values(config)["loss.name"] == loss
+    function = component(config, "loss")
     assert function.func is LOSSES[loss]  # type: ignore[attr-defined]
-    assert not {"present", "reduction", "gather"} & set(config.loss)
+    assert not {"present", "reduction", "gather"} & set(config.part("loss") or {})
 
 
 def test_a_method_s_own_numbers_win_over_the_function_s_defaults_but_only_for_its_own_part() -> None:
-    assert flags("--method simclr").loss["temperature"] == 0.1
-    assert flags("--method moco_v1").loss["temperature"] == 0.07
-    assert flags("--method moco_v1 --loss dcl").loss["temperature"] == 0.1
-    assert part(flags("--method moco_v1"), "loss").func is info_nce  # type: ignore[attr-defined]
-    assert part(flags("--method moco_v1 --loss dcl"), "loss").func is dcl  # type: ignore[attr-defined]
+    assert values(flags("--method simclr"))["loss.temperature"] == 0.1
+    assert values(flags("--method moco_v1"))["loss.temperature"] == 0.07
+    assert values(flags("--method moco_v1 --loss dcl"))["loss.temperature"] == 0.1
+    assert component(flags("--method moco_v1"), "loss").func is info_nce  # type: ignore[attr-defined]
+    assert component(flags("--method moco_v1 --loss dcl"), "loss").func is dcl  # type: ignore[attr-defined]
+
+
+# The parts of a method
+
+
+def test_a_part_that_may_be_none_can_be_left_out_by_null_and_comes_back_so(tmp_path: Path) -> None:
+    config = flags("--method multikey --momentum null")
+    assert config.part("momentum") is None
+    assert components(config)["momentum"] is None
+    (tmp_path / "config.yaml").write_text(to_yaml(config))
+    assert "momentum: null" in (tmp_path / "config.yaml").read_text()
+    assert from_yaml(tmp_path / "config.yaml") == config
+    assert resolve({**DATA, "method.name": "multikey", "momentum": None}, {}) == config
+    with pytest.raises(ValueError, match=r"^momentum: expected the name of one, got none"):
+        resolve({**DATA, "method.name": "jcl", "momentum": None}, {})
+
+
+def test_a_momentum_schedule_is_a_part_like_any_other() -> None:
+    config = flags("--method jcl --momentum cosine --momentum.start 0.9")
+    assert config.part("momentum") == {"name": "cosine", "start": 0.9}
+    assert component(config, "momentum")(5, 5) == 1.0
+    assert flags("--method jcl").part("momentum") == {"name": "constant", "start": 0.999}
+
+
+@pytest.mark.parametrize("text", ["--momentum.start 0.9", "--momentum cosine", "--predictor.hidden 3"])
+def test_a_setting_of_a_part_that_the_method_has_not_says_so(text: str) -> None:
+    name = text.split()[0].removeprefix("--")
+    with pytest.raises(ValueError, match=rf"^{name}: the method simclr has no {name.partition('.')[0]}; its parts are"):
+        flags(f"--method simclr {text}")
+
+
+def test_a_key_that_only_the_optimizer_has_is_no_part() -> None:
+    assert flags("--method simclr --optimizer sgd --momentum 0.5").optimizer["momentum"] == 0.5
+
+
+def test_parts_that_no_table_knows_are_read_off_the_signature(monkeypatch: pytest.MonkeyPatch) -> None:
+    def decoder(dim: int, *, width: int = 8) -> int:
+        return dim * width
+
+    def toy(encoder: Any, *, copies: int = 2, decoder: Any = partial(decoder, width=16)) -> int:
+        return int(decoder(copies))
+
+    monkeypatch.setitem(METHODS, "toy", toy)
+    monkeypatch.setattr("manyview.config.config._try_out", lambda config: None)
+    config = flags("--method toy --decoder.width 4")
+    assert config.parts == {"decoder": {"name": "decoder", "width": 4}}
+    assert component(config, "method")(None, **components(config)) == 8
+    with pytest.raises(ValueError, match=r"^loss.temperature: the method toy has no loss; its parts are decoder"):
+        flags("--method toy --loss.temperature 1")
 
 
 # There and back
@@ -339,7 +406,10 @@ def test_a_method_s_own_numbers_win_over_the_function_s_defaults_but_only_for_it
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_settings_of_every_method_come_back_from_yaml(method: str, tmp_path: Path) -> None:
-    for more in ("", "--optimizer adamw --schedule steps --stack custom --clip 1 --snapshots 1,2 --head projector"):
+    for more in (
+        "",
+        "--optimizer adamw --schedule steps --augmentation custom --grad-clip 1 --snapshots 1,2 --head projector",
+    ):
         config = flags(f"--method {method} {more}")
         path = tmp_path / "config.yaml"
         path.write_text(to_yaml(config))
@@ -366,13 +436,12 @@ def test_every_key_of_every_method_can_be_given_as_value_and_as_text(method: str
     """With its default, or another value of its kind, on top of a recipe; and what is read back is the same."""
     base = {**DATA, "method.name": method}
     keys = schema(base)
-    chosen = {f"{section}.{about.chooser}" for section, about in SECTIONS.items()} | {"data.name", "encoder.name"}
     given = {
         key: other_value(each.type, each.default)
         for key, each in keys.items()
-        if key not in chosen and each.default is not REQUIRED and key != "method.ramp"
+        if not key.endswith(".name") and each.default is not REQUIRED and key != "method.ramp"
     }
-    given |= {"negatives.enqueue": "last"} if "negatives.enqueue" in given else {}
+    given |= {"memory.enqueue": "last"} if "memory.enqueue" in given else {}
     as_values = resolve(base, given)
     assert as_values == resolve({**base, **given}, {})
     texts = {
@@ -405,7 +474,7 @@ def test_any_number_and_text_survives_the_file(
     path = tmp_path_factory.mktemp("yaml") / "config.yaml"
     path.write_text(to_yaml(config), encoding="utf-8")
     assert from_yaml(path) == config
-    assert (config.optimizer["lr"], config.loss["temperature"], config.out) == (lr, temperature, out)
+    assert (config.optimizer["lr"], values(config)["loss.temperature"], config.out) == (lr, temperature, out)
 
 
 def test_differences_name_what_makes_two_runs_other_runs() -> None:
@@ -425,7 +494,7 @@ def test_what_is_said_of_the_machine_are_settings_and_makes_no_other_run() -> No
 
 def test_a_list_and_a_tuple_of_the_same_are_no_difference() -> None:
     steps = flags("--schedule steps")
-    assert differences(steps, resolve(flat(vars(steps)), {})) == []
+    assert differences(steps, resolve(values(steps), {})) == []
     assert differences(steps, resolve({**values(steps), "schedule.milestones": []}, {})) == []
 
 
@@ -437,18 +506,18 @@ def test_a_list_and_a_tuple_of_the_same_are_no_difference() -> None:
     [
         ("--loss nce", "loss: nce needs a memory bank, which no method has yet"),
         ("--loss attraction", "loss: attraction alone pushes nothing apart"),
-        ("--method cacr --loss.name repulsion", "loss: repulsion alone pulls nothing together"),
+        ("--method cacr --loss repulsion", "loss: repulsion alone pulls nothing together"),
         ("--loss nce --loss.population 5 --loss.partition 3", "loss: nce needs a memory bank"),
         ("--method jcl --method.ramp --loss dcl", "method.ramp: is the growth of jcl's strength"),
-        ("--negatives queue --negatives.size 0", "negatives.size and dim: expected at least 1"),
-        ("--negatives queue --negatives.within-batch -1", "negatives.within_batch: expected a weight of at least 0"),
-        ("--method.views 1", "method.views: expected 2 or more, since a query needs a positive, got 1"),
+        ("--memory queue --memory.size 0", "memory.size and dim: expected at least 1"),
+        ("--memory queue --memory.within-batch -1", "memory.within_batch: expected a weight of at least 0"),
+        ("--method.copies 1", "method.copies: expected 2 or more, since a query needs a positive, got 1"),
         ("--method jcl --method.keys 0", "method.keys: expected at least 1"),
         ("--method cacr --method.positives 0", "method.positives: expected at least 1"),
-        ("--method jcl --method.momentum 2", "method.momentum: expected a number from 0 to 1, got 2"),
-        ("--method moco_v2 --method.splits 0", "method.splits: expected at least 1, got 0"),
-        ("--method moco_v2 --method.splits 7", "method.splits: batch_size 64 does not fall into 7 equal groups"),
-        ("--method moco_v2 --method.splits 8 --micro-batch 4", "method.splits: micro_batch 4 does not fall into 8"),
+        ("--method jcl --momentum.start 2", "momentum.start: expected a number from 0 to 1, got 2"),
+        ("--method moco_v2 --method.bn-splits 0", "method.bn_splits: expected at least 1, got 0"),
+        ("--method moco_v2 --method.bn-splits 7", "method.bn_splits: batch_size 64 does not fall into 7 equal groups"),
+        ("--method moco_v2 --method.bn-splits 8 --micro-batch 4", "method.bn_splits: micro_batch 4 does not fall"),
         ("--micro-batch 512", "micro_batch: 512 images at a time are more than the batch of 64; leave it out"),
         ("--micro-batch 0", "micro_batch: expected at least 1, got 0"),
         ("--batch-size 1", "batch_size: expected at least 2, got 1"),
@@ -458,13 +527,13 @@ def test_a_list_and_a_tuple_of_the_same_are_no_difference() -> None:
         ("--head.dim-out 0", "head.dim_out: expected at least 1, got 0"),
         ("--lr 0", "optimizer.lr: expected a number above 0, got 0"),
         ("--weight-decay -1", "optimizer.weight_decay: expected at least 0, got -1"),
-        ("--clip 0", "clip: expected a number above 0, got 0"),
+        ("--grad-clip 0", "grad_clip: expected a number above 0, got 0"),
         ("--epochs 0", "epochs: expected a number above 0, got 0"),
         ("--epochs .inf", "epochs: expected a number above 0, got inf"),
-        ("--knn-every -1", "knn_every: expected at least 0, got -1"),
-        ("--max-broken 1.5", "max_broken: expected a share from 0 to 1, got 1.5"),
+        ("--evaluate-every -1", "evaluate_every: expected at least 0, got -1"),
+        ("--max-unreadable 1.5", "max_unreadable: expected a share from 0 to 1, got 1.5"),
         ("--snapshots 0", "snapshots: expected epochs, counted from 1, got 0"),
-        ("--views.size 0", "views.size: expected at least 1, got 0"),
+        ("--augmentation.size 0", "augmentation.size: expected at least 1, got 0"),
         ("--schedule.warmup -2", "schedule.warmup: expected at least 0, got -2"),
         ("--workers -1", "workers: expected at least 0, got -1"),
     ],
@@ -481,13 +550,13 @@ def test_what_makes_no_sense_is_refused_with_the_reason_before_a_run_is_begun(te
         ("--lr 0.1 --lr 0.2", "lr: is given twice"),
         ("--optimizer.lr 0.1 --lr 0.2", "optimizer.lr: is given twice, also as lr"),
         ("--learning-rate 0.1", "did you mean 'optimizer.lr'?"),
-        ("--queue-size 9", "did you mean 'negatives.size'?"),
+        ("--queue-size 9", "did you mean 'memory.size'?"),
         ("--method.learning-rate 9", "method dcl takes "),
         ("--optimizer sgd --momentum 1", "optimizer.momentum: expected less than 1, got 1.0"),
         ("--optimizer.betas 2,3", "optimizer: Invalid beta parameter at index 0: 2.0"),
-        ("--views probe-test", "views: probe-test shows a picture as it is"),
-        ("--views custom --views.scale 2,3", "views.scale=(2.0, 3.0): the share of the picture"),
-        ("--method jcl --negatives.size 9999999999999999999", "negatives.size: expected at most 2147483647"),
+        ("--augmentation probe-test", "augmentation: probe-test shows a picture as it is"),
+        ("--augmentation custom --augmentation.scale 2,3", "augmentation.scale: expected shares of the picture"),
+        ("--method jcl --memory.size 9999999999999999999", "memory.size: expected at most 2147483647"),
         ("--method", "method: expected the name of one, got none"),
     ],
 )
@@ -498,7 +567,7 @@ def test_what_a_newcomer_may_type_is_answered_in_one_line(text: str, reason: str
 
 
 def test_a_queue_is_tried_out_without_its_memory() -> None:
-    assert flags("--method jcl --negatives.size 2000000000").negatives["size"] == 2_000_000_000  # a terabyte
+    assert flags("--method jcl --memory.size 2000000000").flat()["memory.size"] == 2_000_000_000  # a terabyte
 
 
 def test_looking_whether_settings_make_sense_draws_no_random_numbers() -> None:
@@ -513,14 +582,14 @@ def test_looking_whether_settings_make_sense_draws_no_random_numbers() -> None:
 
 def test_views_have_the_size_that_was_asked_for() -> None:
     for stack in ("moco-v2", "simclr-cifar", "multicrop", "custom"):
-        config = flags(f"--stack {stack} --views.size 48")
+        config = flags(f"--augmentation {stack} --augmentation.size 48")
         assert build.stack(config, 3).looks[0].size == 48
         assert len(build.stack(config, 3).looks) == 3
         assert build.plain_stack(config).looks[0].size == 48
 
 
 def test_the_method_is_built_from_its_parts_and_the_seed_alone() -> None:
-    config = flags("--method jcl --negatives.size 32 --dim-out 16 --loss.strength 2 --views.size 16 --seed 5")
+    config = flags("--method jcl --memory.size 32 --dim-out 16 --loss.strength 2 --augmentation.size 16 --seed 5")
     config.encoder["options"].update({"widths": [8, 16], "blocks": [1, 1]})
     torch.manual_seed(1)
     first = build.method(config, 3)
@@ -544,7 +613,7 @@ def test_a_recipe_may_leave_out_the_section_of_a_key_too() -> None:
     assert flags("", {**DATA, "lr": 0.7}).optimizer["lr"] == 0.7
 
 
-@pytest.mark.parametrize("recipe", [{"method.name": ["jcl"]}, {"loss.name": {"a": 1}}, {"views.stack": 3}])
+@pytest.mark.parametrize("recipe", [{"method.name": ["jcl"]}, {"loss.name": {"a": 1}}, {"augmentation.name": 3}])
 def test_a_part_that_is_no_name_is_refused(recipe: Flat) -> None:
     with pytest.raises(ValueError, match="expected the name of one, got"):
         resolve({**DATA, **recipe}, {})

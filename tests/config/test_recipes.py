@@ -14,7 +14,7 @@ import torch
 from jsonargparse import ArgumentParser
 
 from manyview.config import recipes as module
-from manyview.config.config import part, read_flags, resolve, schema
+from manyview.config.config import component, read_flags, resolve, schema
 from manyview.config.recipes import HOMES, Recipe, parameters, read, recipes, smoke
 from manyview.config.settings import REQUIRED, Flat
 from manyview.training import build
@@ -25,7 +25,7 @@ NAMES = tuple(recipes())
 PUBLISHED = [name for name in NAMES if name not in OWN and not name.startswith("cifar10-cpu-")]
 HCL = [name for name in PUBLISHED if re.fullmatch("(?!dcl).*-(cifar10|cifar100|stl10)-resnet50", name)]  # its set-up
 CHEAP = ["cifar10-cpu-jcl", "cifar10-cpu-cacr", "cifar10-cpu-align_uniform"]
-QUIET: Flat = {"quiet": True, "loggers": (), "knn_every": 0, "device": "cpu", "workers": 0}
+QUIET: Flat = {"quiet": True, "loggers": (), "evaluate_every": 0, "device": "cpu", "workers": 0}
 KNOWN = {  # parameters without classifier or head, from the libraries and from the authors' code less its 128-d layer
     ("torchvision/resnet50", None, 224): 23_508_032,
     ("torchvision/resnet18", None, 224): 11_176_512,
@@ -107,7 +107,7 @@ def test_flags_of_its_sweep_exist_and_change_the_recipe(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_its_batch_falls_into_equal_parts_for_the_processes_of_its_command(name: str) -> None:
     found = re.search(r"--nproc-per-node (\d+)", recipe(name).about["command"])
-    groups = (int(found[1]) if found else 1) * recipe(name).settings.get("method.splits", 1)
+    groups = (int(found[1]) if found else 1) * recipe(name).settings.get("method.bn_splits", 1)
     assert recipe(name).settings["batch_size"] % groups == 0
     assert recipe(name).settings["batch_size"] // groups >= 16
 
@@ -130,13 +130,15 @@ def test_encoders_have_as_many_parameters_as_their_recipes_say() -> None:
     for name in NAMES:
         if "parameters" in recipe(name).about:
             settings = recipe(name).settings
-            network = (settings["encoder.name"], settings.get("encoder.stem"), settings["views.size"])
+            network = (settings["encoder.name"], settings.get("encoder.stem"), settings["augmentation.size"])
             said.setdefault(network, set()).add(recipe(name).about["parameters"])
             example[network] = name
     assert set(KNOWN) <= set(said)
     for network, counts in said.items():
         settings = recipe(example[network]).settings
-        kept = {key: value for key, value in settings.items() if key == "views.size" or key.startswith("encoder.")}
+        kept = {
+            key: value for key, value in settings.items() if key == "augmentation.size" or key.startswith("encoder.")
+        }
         found = parameters(resolve(kept, {"data.name": "scenes"}))
         assert counts == {found}
         assert KNOWN.get(network, found) == found
@@ -154,7 +156,7 @@ def test_small_alexnet_sees_and_begins_as_published(name: str) -> None:
     config = resolve(recipe(name).settings, {})
     picture = build.picture(config)
     assert (picture.mean, picture.std) == ALGORITHM_1[config.data["name"]]
-    fc8 = part(config, "head")(512)
+    fc8 = component(config, "head")(512)
     torch.testing.assert_close(float(fc8.weight.detach().std()), 0.02, rtol=0.02, atol=0)
     assert not fc8.bias.any()
 
@@ -165,7 +167,7 @@ def test_hcls_set_up_has_its_statistics_and_head(name: str) -> None:
     picture = build.picture(config)
     assert (picture.mean, picture.std) == ALGORITHM_1["cifar10"]  # of every data set
     with torch.device("meta"):
-        head = part(config, "head")(2048)
+        head = component(config, "head")(2048)
     assert [type(each).__name__ for each in head] == ["Linear", "BatchNorm1d", "ReLU", "Linear"]
     assert [tuple(each.weight.shape) for each in (head[0], head[3])] == [(512, 2048), (128, 512)]
 
@@ -177,7 +179,7 @@ def test_the_rbf_cost_is_published_for_the_t_neg_of_its_table(name: str) -> None
         assert "unknown" in published
     else:
         config = resolve(recipe(name).settings, read_flags(shlex.split(flags)))
-        assert config.loss["t_neg"] == 2.0  # Table 20's Euclidean scores are Table 13's for it
+        assert config.flat()["loss.t_neg"] == 2.0  # Table 20's Euclidean scores are Table 13's for it
 
 
 def test_counting_parameters_makes_no_weights() -> None:
@@ -191,24 +193,24 @@ def test_counting_parameters_makes_no_weights() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(build, "encoder", spied)
-        assert parameters(resolve({"data.name": "scenes", "views.size": 32}, {})) == 1_227_072
+        assert parameters(resolve({"data.name": "scenes", "augmentation.size": 32}, {})) == 1_227_072
     assert devices == {"meta"}
 
 
 def test_smoke_refuses_a_recipe_whose_encoder_is_another_than_it_says() -> None:
-    small = Recipe("small", {"parameters": 1_227_071}, {"data.name": "cifar10", "views.size": 32})
+    small = Recipe("small", {"parameters": 1_227_071}, {"data.name": "cifar10", "augmentation.size": 32})
     with pytest.raises(ValueError, match=r"^small: its encoder has 1,227,072 parameters, the recipe says 1,227,071$"):
         smoke(small, {})
     assert smoke(small._replace(about={"parameters": 1_227_072}), {})["max_steps"] == 2
 
 
 def test_smoke_shortens_a_queue_and_leaves_methods_without_one_alone() -> None:
-    assert smoke(Recipe("jcl", {}, {"method.name": "jcl", "negatives.size": 65536}), {})["negatives.size"] == 64
-    assert "negatives.size" not in smoke(Recipe("dcl", {}, {"method.name": "dcl"}), {})
+    assert smoke(Recipe("jcl", {}, {"method.name": "jcl", "memory.size": 65536}), {})["memory.size"] == 64
+    assert "memory.size" not in smoke(Recipe("dcl", {}, {"method.name": "dcl"}), {})
 
 
 def test_a_recipe_that_leaves_its_data_to_a_flag_can_be_smoked() -> None:
-    settings = {"method.name": "dcl", "views.size": 32}
+    settings = {"method.name": "dcl", "augmentation.size": 32}
     assert smoke(Recipe("folder", {"parameters": 1_227_072}, settings), {})["data.name"] == "scenes"
 
 

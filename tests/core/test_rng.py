@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from manyview.core.rng import key, order, uniform
+from manyview.core.rng import _key_there, _uniform_there, key, order, uniform
 
 N = 100_000
 
@@ -66,3 +66,13 @@ def test_an_order_is_a_permutation_that_keeps_with_the_elements() -> None:
     assert torch.equal(shuffled.sort().values, ids)
     part = ids[ids % 2 == 0]
     assert torch.equal(part[order(key(5, part))], shuffled[shuffled % 2 == 0])
+
+
+def test_on_a_gpu_the_numbers_are_the_same() -> None:
+    """Tried on the CPU, with the arithmetic that numbers on a GPU go through."""
+    cpu = torch.device("cpu")
+    ids = torch.randint(-(2**62), 2**62, (1000,), generator=torch.Generator().manual_seed(0))
+    for parts in ((3, 5, ids), (-1, ids), (2**64 + 7, ids[:5, None], ids[:4])):
+        keys = key(*parts)
+        assert torch.equal(_key_there(parts, cpu), keys)
+        assert torch.equal(_uniform_there(keys, 9, cpu), uniform(keys, 9))

@@ -44,7 +44,7 @@ class Memory:
 
     def __getitem__(self, index: int) -> Sample:
         image = torch.full((3, 2, 2), index % 256, dtype=torch.uint8)
-        return Sample(int(self._ids[index]), index, {"image": image}, int(self._labels[index]))
+        return Sample(int(self._ids[index]), index, {"image": image}, {"label": int(self._labels[index])})
 
     def name(self, index: int) -> str:
         return f"number {index}"

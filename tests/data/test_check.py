@@ -44,7 +44,7 @@ def test_the_text_says_it_all(pets: Path, capsys: pytest.CaptureFixture[str]) ->
         "RGB 5",
         "PNG 5",
         "decoded, which fits into",
-        "broken      none",
+        "unreadable  none",
         "2 more than needed, in 1 groups; 1 in more than one split",
         ".txt 1",
         "cat 2, dog 1",
@@ -67,7 +67,7 @@ def test_json_holds_every_field(pets: Path, capsys: pytest.CaptureFixture[str]) 
     told = json.loads(report(capsys, str(pets), "--json"))
     assert told["samples"] == 5
     assert told["fits_in_memory"] is True
-    assert told["broken_share"] == 0
+    assert told["unreadable_share"] == 0
     assert told["labels"]["train"] == {"cat": 2, "dog": 1}
 
 
@@ -75,23 +75,23 @@ def test_names_are_escaped_in_text_and_json(tmp_path: Path, capsys: pytest.Captu
     picture().save(tmp_path / "fine.png")
     (tmp_path / "red\x1b[31m\n.png").touch()
     assert r"red\x1b[31m\n.png: the file is empty" in report(capsys, str(tmp_path))
-    assert json.loads(report(capsys, str(tmp_path), "--json"))["broken"][0][0] == r"red\x1b[31m\n.png"
+    assert json.loads(report(capsys, str(tmp_path), "--json"))["unreadable"][0][0] == r"red\x1b[31m\n.png"
 
 
 def test_long_lists_are_cut_in_the_text_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number in range(25):
         (tmp_path / f"{number:02}.png").touch()
     assert "and 5 more; --json lists all" in report(capsys, str(tmp_path))
-    assert len(json.loads(report(capsys, str(tmp_path), "--json"))["broken"]) == 25
+    assert len(json.loads(report(capsys, str(tmp_path), "--json"))["unreadable"]) == 25
 
 
 @pytest.mark.parametrize(("share", "code"), [("0.5", 0), ("0.49", 1), ("1", 0), ("0", 1)])
-def test_too_many_broken_files_are_exit_code_1(
+def test_too_many_unreadable_files_are_exit_code_1(
     tmp_path: Path, share: str, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     picture().save(tmp_path / "a.png")
     (tmp_path / "b.png").touch()
-    assert command([str(tmp_path), "--max-broken", share]) == code
+    assert command([str(tmp_path), "--max-unreadable", share]) == code
     assert ("50.0% of the samples cannot be read" in capsys.readouterr().err) == bool(code)
 
 
@@ -122,24 +122,24 @@ def test_what_cannot_be_opened_raises_one_line(tmp_path: Path) -> None:
         command([str(tmp_path / "nothing")])
     with pytest.raises(ValueError, match="no images below"):
         command([str(tmp_path)])
-    with pytest.raises(ValueError, match="--max-broken: expected a share from 0 to 1, got 5"):
-        command([str(tmp_path), "--max-broken", "5"])
+    with pytest.raises(ValueError, match="--max-unreadable: expected a share from 0 to 1, got 5"):
+        command([str(tmp_path), "--max-unreadable", "5"])
 
 
-def test_missing_views_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_modalities_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("rgb/a", "rgb/b", "depth/a"):
         fakes.draw(tmp_path / f"{name}.png")
     assert "rgb 2, depth 1 (1 without)" in report(capsys, str(tmp_path))
 
 
-def test_a_view_whose_files_differ_is_broken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_modality_whose_files_differ_is_unreadable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("rgb/a", "rgb/b", "rgb/c", "depth/a", "depth/b", "depth/c"):
         fakes.draw(tmp_path / f"{name}.png")
     picture().convert("L").save(tmp_path / "rgb" / "b.png")
     np.save(tmp_path / "depth" / "c.npy", np.zeros((4, 5), np.float32))
     (tmp_path / "depth" / "c.png").unlink()
     picture().convert("I;16").save(tmp_path / "depth" / "b.png")
-    told = json.loads(report(capsys, str(tmp_path), "--json"))["broken"]
+    told = json.loads(report(capsys, str(tmp_path), "--json"))["unreadable"]
     assert [name for name, _ in told] == ["a"]
     assert told[0][1].startswith("depth: 3 channels of uint8, but others, such as 'b.png', have 1 of float32")
 

@@ -21,14 +21,14 @@ def test_a_path_is_a_folder(tmp_path: Path) -> None:
     assert isinstance(open_data(tmp_path), Folder)
 
 
-def test_a_folder_per_view_is_paired(tmp_path: Path) -> None:
+def test_a_folder_per_modality_is_paired(tmp_path: Path) -> None:
     for view in ("rgb", "thermal"):
         (tmp_path / view).mkdir()
         picture().save(tmp_path / view / "a.png")
     assert isinstance(open_data(tmp_path), Paired)
 
 
-def test_the_folders_of_views_are_scanned_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folders_of_modalities_are_scanned_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for view in ("rgb", "thermal"):
         (tmp_path / view).mkdir()
         picture().save(tmp_path / view / "a.png")
@@ -38,7 +38,7 @@ def test_the_folders_of_views_are_scanned_once(tmp_path: Path, monkeypatch: pyte
     assert counting.call_count == 2
 
 
-def test_wrong_labels_of_paired_views_are_told(tmp_path: Path) -> None:
+def test_wrong_labels_of_paired_folders_are_told(tmp_path: Path) -> None:
     for view in ("rgb", "thermal"):
         (tmp_path / view).mkdir()
         picture().save(tmp_path / view / "a.png")
@@ -70,3 +70,13 @@ def test_what_is_neither_is_told_with_the_nearest_name(tmp_path: Path) -> None:
         open_data("zzzzzz")
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         open_data(tmp_path / "nowhere")
+
+
+def test_modalities_are_chosen_by_name(tmp_path: Path) -> None:
+    for name in ("rgb", "thermal", "depth"):
+        (tmp_path / name).mkdir()
+        picture().save(tmp_path / name / "a.png")
+    assert open_data(tmp_path, modalities=("thermal", "rgb")).modalities == ("thermal", "rgb")
+    assert open_data("scenes", count=2, modalities=("rgb", "flow")).modalities == ("rgb", "flow")
+    with pytest.raises(ValueError, match="modalities: cifar10 has pictures alone; leave it out, got rgb, depth"):
+        open_data("cifar10", modalities=("rgb", "depth"))

@@ -27,7 +27,7 @@ def test_a_folder_is_a_dataset(tmp_path: Path) -> None:
     assert folder.modalities == ("image",)
     assert [folder.name(i) for i in range(2)] == ["a.jpg", "b.png"]
     sample = folder[1]
-    assert (sample.id, sample.index, sample.label) == (id_of("b.png"), 1, -1)
+    assert (sample.id, sample.index, sample.targets) == (id_of("b.png"), 1, {})
     assert tuple(sample.modalities["image"].shape) == (3, 4, 5)
     assert folder.ids.tolist() == [id_of("a.jpg"), id_of("b.png")]
     assert folder[-1].index == 1
@@ -69,7 +69,7 @@ def test_class_folders_are_evident(tmp_path: Path) -> None:
     assert folder.classes == ("cat", "dog")
     assert folder.labels is not None
     assert folder.labels.tolist() == [0, 0, 1]
-    assert folder[2].label == 1
+    assert folder[2].targets["label"] == 1
 
 
 @pytest.mark.parametrize("names", [("a.png", "cat/1.png", "dog/1.png"), ("cat/1.png",), ("cat/x/1.png", "dog/1.png")])

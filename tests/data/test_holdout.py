@@ -1,4 +1,4 @@
-"""What is kept aside to score on is never learnt from."""
+"""What is held out to score on is never trained on."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from manyview.core.sample import Sample
-from manyview.data.dataset import Batched, Dataset
-from manyview.data.holdout import MOST, divided, only_view, some
-from manyview.data.paired import Paired
+from manyview.data.dataset import Dataset
+from manyview.data.holdout import MAX_HELD_OUT, divided, some
 from manyview.data.selection import subset
 from tests.data.awful import picture
-from tests.data.fakes import BatchedMemory, Memory
-from tests.data.test_paired import put
+from tests.data.fakes import Memory
 
 
 def draw(root: Path, *names: str) -> None:
@@ -36,7 +33,7 @@ def test_a_test_split_is_used_where_there_is_one(tmp_path: Path) -> None:
     assert found.test is not None
     assert (len(found.train), len(found.test)) == (6, 6)
     assert all(found.test.name(i).startswith("test/") for i in range(6))
-    assert (found.aside, found.why) == (False, None)
+    assert (found.held_out, found.test_unused) == (False, None)
     assert not ids(found.train) & ids(found.test)
 
 
@@ -46,7 +43,7 @@ def test_val_is_used_where_the_test_split_has_no_labels(tmp_path: Path) -> None:
     found = divided(str(tmp_path))
     assert found.test is not None
     assert all(found.test.name(i).startswith("val/") for i in range(len(found.test)))
-    assert (len(found.test), found.aside, found.why) == (6, False, None)
+    assert (len(found.test), found.held_out, found.test_unused) == (6, False, None)
 
 
 def test_generated_scenes_have_one_too() -> None:
@@ -56,26 +53,26 @@ def test_generated_scenes_have_one_too() -> None:
     assert not ids(found.train) & ids(found.test)
 
 
-@pytest.mark.parametrize(("count", "aside"), [(20, 2), (99, 9), (205, 20), (30_000, MOST)])
-def test_otherwise_a_tenth_is_kept_aside_and_at_most_a_thousand(count: int, aside: int) -> None:
+@pytest.mark.parametrize(("count", "held"), [(20, 2), (99, 9), (205, 20), (30_000, MAX_HELD_OUT)])
+def test_otherwise_a_tenth_is_held_out_and_at_most_a_thousand(count: int, held: int) -> None:
     found = divided(Memory(count, 4))
     assert found.test is not None
-    assert (len(found.train), len(found.test)) == (count - aside, aside)
+    assert (len(found.train), len(found.test)) == (count - held, held)
     assert not ids(found.train) & ids(found.test)
     assert ids(found.train) | ids(found.test) == ids(Memory(count, 4))
     assert found.test.labels is not None
     assert len(found.test.labels.unique()) > 1
 
 
-def test_a_folder_without_a_test_split_keeps_a_tenth_aside(tmp_path: Path) -> None:
+def test_a_folder_without_a_test_split_holds_out_a_tenth(tmp_path: Path) -> None:
     draw(tmp_path, *(f"{kind}/{i}" for kind in ("cat", "dog") for i in range(10)))
     found = divided(str(tmp_path))
     assert found.test is not None
     assert (len(found.train), len(found.test)) == (18, 2)
-    assert (found.aside, found.why) == (True, None)
+    assert (found.held_out, found.test_unused) == (True, None)
 
 
-def test_which_are_kept_aside_depends_on_their_ids_alone() -> None:
+def test_which_are_held_out_depends_on_their_ids_alone() -> None:
     whole = Memory(100, 4)
     found = divided(subset(whole, torch.randperm(100, generator=torch.Generator().manual_seed(1))))
     assert ids(found.test) == ids(divided(whole).test)
@@ -88,26 +85,26 @@ def test_the_test_split_of_other_classes_is_no_test(tmp_path: Path) -> None:
     assert found.test is not None
     assert len(found.test) == 2
     assert all(found.test.name(i).startswith("train/") for i in range(2))
-    assert (found.aside, found.why) == (True, "it has other classes than the images to learn from")
+    assert (found.held_out, found.test_unused) == (True, "it has other classes than the training images")
 
 
 def test_a_test_split_that_cannot_be_opened_or_told_apart_is_said(tmp_path: Path) -> None:
     draw(tmp_path, *(f"train/{kind}/{i}" for kind in ("cat", "dog") for i in range(10)))
     (tmp_path / "test").mkdir()
     empty = divided(str(tmp_path))
-    assert empty.aside
-    assert empty.why is not None
-    assert empty.why.startswith("it cannot be opened: data: no images")
+    assert empty.held_out
+    assert empty.test_unused is not None
+    assert empty.test_unused.startswith("it cannot be opened: data: no images")
     draw(tmp_path, "test/1", "test/2")
-    assert divided(str(tmp_path)).why == "it has no labels, or one only"
+    assert divided(str(tmp_path)).test_unused == "it has no labels, or one only"
 
 
 @pytest.mark.parametrize("split", ["test", None])
-def test_who_learns_from_the_test_split_is_not_scored_on_what_was_learnt(split: str | None, tmp_path: Path) -> None:
+def test_who_trains_on_the_test_split_is_not_scored_on_training_images(split: str | None, tmp_path: Path) -> None:
     draw(tmp_path, *(f"{part}/{kind}/{i}" for part in ("train", "test") for kind in ("cat", "dog") for i in range(10)))
     found = divided(str(tmp_path), split=split)
     assert found.test is None or not ids(found.train) & ids(found.test)
-    assert found.why == ("some of its images are learnt from" if split == "test" else None)  # all has no labels
+    assert found.test_unused == ("some of its images are training images" if split == "test" else None)
     scenes = divided("scenes", count=40, split="test")
     assert not ids(scenes.train) & ids(scenes.test)
 
@@ -115,7 +112,7 @@ def test_who_learns_from_the_test_split_is_not_scored_on_what_was_learnt(split: 
 @pytest.mark.parametrize(
     "data", [Memory(50, 3, labelled=False), Memory(50, 1), Memory(9, 2)], ids=["none", "one", "few"]
 )
-def test_without_labels_to_tell_apart_nothing_is_kept_aside(data: Memory) -> None:
+def test_without_labels_to_tell_apart_nothing_is_held_out(data: Memory) -> None:
     found = divided(data)
     assert found.test is None
     assert found.train is data
@@ -129,7 +126,7 @@ class Partly(Memory):
         return torch.where(torch.arange(len(self)) % 2 == 0, self._labels, -1)
 
 
-def test_only_labelled_images_are_kept_aside() -> None:
+def test_only_labelled_images_are_held_out() -> None:
     found = divided(Partly(100, 5))
     assert found.test is not None
     assert found.test.labels is not None
@@ -152,49 +149,3 @@ def test_some_are_chosen_by_their_ids_and_are_labelled() -> None:
     assert (few.labels >= 0).all()
     assert few.ids.tolist() == [each for each in data.ids.tolist() if each in ids(few)]  # in the data's order
     assert some(Memory(10, 2), 10).__class__ is Memory
-
-
-class TwoViews(BatchedMemory):
-    modalities = ("image", "depth")  # type: ignore[assignment]
-
-    def __getitem__(self, index: int) -> Sample:
-        sample = super().__getitem__(index)
-        sample.modalities["depth"] = torch.full((1, 2, 2), float(index))
-        return sample
-
-    def batch(self, index: Tensor) -> dict[str, Tensor]:
-        return {**super().batch(index), "depth": index.float()[:, None, None, None]}
-
-
-def test_one_view_of_several_is_a_data_set_of_it_alone() -> None:
-    whole = TwoViews(6, 2)
-    part = only_view(whole, "depth")
-    assert isinstance(part, Dataset)
-    assert isinstance(part, Batched)
-    assert part.modalities == ("depth",)
-    assert list(part[3].modalities) == ["depth"]
-    assert list(part.batch(torch.tensor([4, 2]))) == ["depth"]
-    assert (part[3].id, part[3].index, part.name(3), len(part)) == (whole[3].id, 3, whole.name(3), 6)
-    assert torch.equal(part.ids, whole.ids)
-    assert part.classes == whole.classes
-    assert part.labels is not None
-
-
-def test_the_only_view_there_is_changes_nothing() -> None:
-    data = Memory(4, 2)
-    assert only_view(data, "image") is data
-
-
-def test_samples_that_lack_the_view_are_left_out(tmp_path: Path) -> None:
-    """A loader would show zeros in their place."""
-    for name in "abc":
-        put(tmp_path / "rgb" / f"{name}.jpg")
-    for name in "bcd":
-        put(tmp_path / "thermal" / f"{name}.png", "grey")
-    paired = Paired(tmp_path)
-    found = only_view(paired, "thermal")
-    assert [found.name(i) for i in range(len(found))] == ["b", "c", "d"]
-    assert [list(found[i].modalities) for i in range(3)] == [["thermal"]] * 3
-    assert [found[i].index for i in range(3)] == [0, 1, 2]
-    fewer = only_view(subset(paired, [0, 3]), "rgb")
-    assert [fewer.name(i) for i in range(len(fewer))] == ["a"]

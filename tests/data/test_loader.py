@@ -19,10 +19,11 @@ import torch
 from torch import Tensor
 from torchvision import transforms
 
-from manyview.core.sample import Sample
+from manyview.core.sample import Batch, Sample
 from manyview.data.dataset import Unreadable
-from manyview.data.loader import Batch, Loader, TooManyUnreadable
-from manyview.views import Augmentation, Modality, TransformPipeline, ViewPipeline
+from manyview.data.loader import Loader, TooManyUnreadable
+from manyview.views import Augmentation, Modality, TransformPipeline, View, ViewPipeline
+from manyview.views.pipeline import Geometry
 from tests.patience import PATIENCE
 
 STACK = ViewPipeline([Augmentation(16, jitter=(0.4, 0.4, 0.4, 0.1), grey=0.2)] * 2)
@@ -51,7 +52,7 @@ class Pictures:
             raise Unreadable("cut short")
         side = self.sizes[index % len(self.sizes)]
         image = torch.randint(256, (3, side, side), generator=torch.Generator().manual_seed(index), dtype=torch.uint8)
-        return Sample(int(self.ids[index]), index, {"image": image}, int(self.labels[index]))
+        return Sample(int(self.ids[index]), index, {"image": image}, {"label": int(self.labels[index])})
 
     def name(self, index: int) -> str:
         return f"picture {index}"
@@ -65,7 +66,7 @@ class Paired(Pictures):
     def __getitem__(self, index: int) -> Sample:
         sample = super().__getitem__(index)
         depth = {} if index % 3 == 0 else {"depth": torch.full((1, 20, 20), float(index))}
-        return Sample(sample.id, index, {**sample.modalities, **depth}, sample.label)
+        return Sample(sample.id, index, {**sample.modalities, **depth}, sample.targets)
 
 
 def seen(loader: Loader, epoch: int = 1, start: int = 0) -> list[tuple[Tensor, Mapping[str, list[Tensor]]]]:
@@ -247,7 +248,7 @@ def test_a_view_that_no_sample_of_a_batch_has_is_there_all_the_same(memory: int 
         def __getitem__(self, index: int) -> Sample:
             sample = super().__getitem__(index)
             depth = {"depth": torch.ones(1, 20, 20)} if index == 23 else {}
-            return Sample(sample.id, index, {**depth, **sample.modalities}, sample.label)
+            return Sample(sample.id, index, {**depth, **sample.modalities}, sample.targets)
 
     for batch in Loader(Rare(), STACK, 10, workers=0, memory=memory).epoch(0):
         assert list(batch.views()) == ["image", "depth"]
@@ -342,16 +343,44 @@ def test_views_of_some_rows_are_those_of_the_whole_batch(memory: int | None) -> 
         ({"batch_size": 8.0}, "batch_size=8.0"),
         ({"seed": "a"}, "seed='a'"),
         ({"dataset": "scenes"}, "dataset: str is none"),
-        ({"views": transforms.ToTensor()}, "TransformStack"),
-        ({"views": ViewPipeline([Augmentation(8)], {"imgae": Modality()})}, "no view \\['imgae'\\]"),
+        ({"pipeline": transforms.ToTensor()}, "TransformPipeline"),
+        ({"pipeline": ViewPipeline([Augmentation(8)], {"imgae": Modality()})}, "has no \\['imgae'\\]"),
     ],
 )
 def test_a_mistake_is_named(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Loader(**{"dataset": Pictures(), "views": STACK, "batch_size": 8, **wrong})
+        Loader(**{"dataset": Pictures(), "pipeline": STACK, "batch_size": 8, **wrong})
 
 
 @pytest.mark.parametrize("which", [(-1, 0), (0, -1), (0, 7), ("0", 0)])
 def test_an_epoch_that_cannot_be_is_refused(which: tuple[Any, Any]) -> None:
     with pytest.raises(ValueError, match="epoch"):
         next(Loader(Pictures(), STACK, 8).epoch(*which))
+
+
+@pytest.mark.parametrize("geometry", ["shared", "own"])
+@pytest.mark.parametrize("memory", [0, None])
+def test_a_derived_view_is_present_where_its_modality_is(memory: int | None, geometry: Geometry) -> None:
+    pipeline = STACK.of({"near": 1, "L": 2}, views={"near": View("depth", mean=(1.0,), std=(2.0,))}, geometry=geometry)
+    for batch in Loader(Paired(), pipeline, 10, workers=0, memory=memory).epoch(0):
+        there, views = batch.index % 3 != 0, batch.views()
+        assert list(views) == list(batch.present) == ["near", "L"]
+        assert torch.equal(batch.present["near"], there)
+        assert batch.present["L"].all()
+        assert [tuple(copy.shape) for copy in views["L"]] == [(10, 1, 16, 16)] * 2
+        torch.testing.assert_close(views["near"][0][there].mean((1, 2, 3)), (batch.index[there].float() - 1) / 2)
+        assert torch.equal(batch.views(slice(2, 5))["L"][1], views["L"][1][2:5])
+
+
+def test_workers_hand_on_only_what_a_view_is_made_of() -> None:
+    loader = Loader(Paired(), STACK.of({"L": 1, "ab": 1}), 10, workers=0, memory=0)
+    loader._told.todo = [[(0, row) for row in range(10)]]
+    assert loader._stream is not None
+    (collated,) = loader._stream
+    assert {name: len(copies) for name, copies in collated.views.items()} == {"image": 1}
+
+
+@pytest.mark.parametrize("memory", [0, None])
+def test_a_view_of_a_modality_that_the_data_lacks_is_refused_at_once(memory: int | None) -> None:
+    with pytest.raises(ValueError, match="views: 'thermal' is made of 'thermal', which the data lacks; it has image"):
+        Loader(Pictures(), STACK.of({"thermal": 1}), 10, memory=memory)

@@ -63,7 +63,7 @@ def test_a_set_opens_from_its_files(tmp_path: Path, name: str) -> None:
     if name == "caltech101":
         pytest.importorskip("scipy")  # torchvision asks for it with every image
     sample = data[1]
-    assert (sample.id, sample.index, sample.label) == (int(data.ids[1]), 1, labels[1])
+    assert (sample.id, sample.index, sample.targets["label"]) == (int(data.ids[1]), 1, labels[1])
     assert sample.modalities["image"].dtype == torch.uint8
     assert sample.modalities["image"].shape[0] == 3
 
@@ -141,7 +141,7 @@ def test_stl10_has_images_without_labels(tmp_path: Path) -> None:
     fakes.stl10(tmp_path)
     data = open_named("stl10", root=tmp_path, split="unlabeled")
     assert (len(data), data.labels, data.classes) == (3, None, ())
-    assert data[0].label == -1
+    assert "label" not in data[0].targets
     both = open_named("stl10", root=tmp_path, split="train+unlabeled")
     assert both.ids.tolist() == [*open_named("stl10", root=tmp_path).ids.tolist(), *data.ids.tolist()]
     assert both.labels is not None
@@ -226,7 +226,7 @@ def test_a_damaged_image_is_unreadable(tmp_path: Path) -> None:
     fakes.eurosat(tmp_path)
     (tmp_path / "eurosat/2750/River/River_1.jpg").write_bytes(b"\xff\xd8\xff nothing")
     data = open_named("eurosat", root=tmp_path)
-    assert data[0].label == 0
+    assert data[0].targets["label"] == 0
     with pytest.raises(Unreadable):
         data[1]
 

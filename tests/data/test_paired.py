@@ -66,16 +66,16 @@ def test_each_view_keeps_its_own_unit(rooms: Path) -> None:
 
 def test_complete_only_leaves_out_what_lacks_a_view(rooms: Path) -> None:
     assert len(Paired(rooms, complete_only=True)) == 1
-    assert len(Paired(rooms, views=("rgb", "depth"), complete_only=True)) == 2
+    assert len(Paired(rooms, modalities=("rgb", "depth"), complete_only=True)) == 2
 
 
 def test_the_first_view_given_is_the_reference(rooms: Path) -> None:
     assert Paired({"d": rooms / "depth", "c": rooms / "rgb"}).modalities == ("d", "c")
-    assert Paired(rooms, views=("thermal", "rgb")).modalities == ("thermal", "rgb")
+    assert Paired(rooms, modalities=("thermal", "rgb")).modalities == ("thermal", "rgb")
 
 
 def test_an_id_is_the_same_without_one_of_the_views(rooms: Path) -> None:
-    whole, part = Paired(rooms), Paired(rooms, views=("rgb", "thermal"))
+    whole, part = Paired(rooms), Paired(rooms, modalities=("rgb", "thermal"))
     assert part.ids.tolist() == whole.ids.tolist()[:2]
 
 
@@ -106,25 +106,25 @@ def test_splits_share_class_numbers(tmp_path: Path) -> None:
         for view in ("rgb", "thermal"):
             put(tmp_path / f"{name.format(view)}.png")
     assert Paired(tmp_path).classes == Paired(tmp_path, split="test").classes == ("bed", "sofa", "wall")
-    assert Paired(tmp_path, split="test")[0].label == 1
+    assert Paired(tmp_path, split="test")[0].targets["label"] == 1
 
 
 def test_names_that_never_match_are_shown(tmp_path: Path) -> None:
     put(tmp_path / "rgb" / "1_rgb.png")
     put(tmp_path / "depth" / "1_depth.png", "depth")
-    with pytest.raises(ValueError, match=r"in two views; rgb has '1_rgb\.png', depth has '1_depth\.png'"):
+    with pytest.raises(ValueError, match=r"in two modalities; rgb has '1_rgb\.png', depth has '1_depth\.png'"):
         Paired(tmp_path)
 
 
 def test_no_complete_sample_is_told(rooms: Path) -> None:
     (rooms / "flow" / "a.npy").rename(rooms / "flow" / "c.npy")
-    with pytest.raises(ValueError, match="no file has all views"):
+    with pytest.raises(ValueError, match="no file has all modalities"):
         Paired(rooms, complete_only=True)
 
 
-def test_two_files_for_one_view_are_refused(rooms: Path) -> None:
+def test_two_files_for_one_modality_are_refused(rooms: Path) -> None:
     put(rooms / "rgb" / "a.png")
-    with pytest.raises(ValueError, match=r"view 'rgb': 'a.jpg' and 'a.png' differ only in their extension"):
+    with pytest.raises(ValueError, match=r"modality 'rgb': 'a.jpg' and 'a.png' differ only in their extension"):
         Paired(rooms)
 
 
@@ -134,13 +134,13 @@ def test_one_folder_is_not_paired(tmp_path: Path) -> None:
         Paired(tmp_path)
 
 
-def test_an_unknown_or_missing_view_is_named(rooms: Path) -> None:
+def test_an_unknown_or_missing_modality_is_named(rooms: Path) -> None:
     with pytest.raises(ValueError, match="there is no 'normals'; there are rgb, depth, flow, thermal"):
-        Paired(rooms, views=("rgb", "normals"))
-    with pytest.raises(FileNotFoundError, match="view 'd': there is no folder"):
+        Paired(rooms, modalities=("rgb", "normals"))
+    with pytest.raises(FileNotFoundError, match="modality 'd': there is no folder"):
         Paired({"rgb": rooms / "rgb", "d": rooms / "deth"})
     (rooms / "empty").mkdir()
-    with pytest.raises(ValueError, match="view 'e': no images"):
+    with pytest.raises(ValueError, match="modality 'e': no images"):
         Paired({"rgb": rooms / "rgb", "e": rooms / "empty"})
 
 

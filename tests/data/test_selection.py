@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
+from torch import Tensor
 
+from manyview.core.sample import Sample
 from manyview.data.dataset import Batched, Dataset
-from manyview.data.selection import subset
+from manyview.data.paired import Paired
+from manyview.data.selection import only_modalities, subset
 from tests.data.fakes import BatchedMemory, Memory
+from tests.data.test_paired import put
 
 
 def test_ids_and_labels_stay_and_the_index_is_dense() -> None:
@@ -20,7 +26,7 @@ def test_ids_and_labels_stay_and_the_index_is_dense() -> None:
     assert part.classes == whole.classes
     assert part.modalities == whole.modalities
     assert part.name(0) == "number 7"
-    assert (part[0].id, part[0].index, part[0].label) == (whole[7].id, 0, 1)
+    assert (part[0].id, part[0].index, part[0].targets["label"]) == (whole[7].id, 0, 1)
     assert part[1].index == part[-1].index == 1
     assert torch.equal(part[-1].modalities["image"], whole[2].modalities["image"])
     with pytest.raises(IndexError):
@@ -62,3 +68,52 @@ def test_without_labels_there_are_none() -> None:
 def test_a_wrong_index_is_refused(index: list[int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         subset(Memory(5, 2), index)
+
+
+class TwoModalities(BatchedMemory):
+    modalities = ("image", "depth")  # type: ignore[assignment]
+
+    def __getitem__(self, index: int) -> Sample:
+        sample = super().__getitem__(index)
+        sample.modalities["depth"] = torch.full((1, 2, 2), float(index))
+        return sample
+
+    def batch(self, index: Tensor) -> dict[str, Tensor]:
+        return {**super().batch(index), "depth": index.float()[:, None, None, None]}
+
+
+def test_one_modality_of_several_is_a_data_set_of_it_alone() -> None:
+    whole = TwoModalities(6, 2)
+    part = only_modalities(whole, ("depth",))
+    assert isinstance(part, Dataset)
+    assert isinstance(part, Batched)
+    assert part.modalities == ("depth",)
+    assert list(part[3].modalities) == ["depth"]
+    assert list(part.batch(torch.tensor([4, 2]))) == ["depth"]
+    assert (part[3].id, part[3].index, part.name(3), len(part)) == (whole[3].id, 3, whole.name(3), 6)
+    assert torch.equal(part.ids, whole.ids)
+    assert part.classes == whole.classes
+    assert part.labels is not None
+
+
+def test_the_only_modality_there_is_changes_nothing() -> None:
+    data = Memory(4, 2)
+    assert only_modalities(data, ("image",)) is data
+
+
+def test_samples_that_lack_the_modality_are_left_out(tmp_path: Path) -> None:
+    """A loader would show zeros in their place."""
+    for name in "abc":
+        put(tmp_path / "rgb" / f"{name}.jpg")
+    for name in "bcd":
+        put(tmp_path / "thermal" / f"{name}.png", "grey")
+    paired = Paired(tmp_path)
+    found = only_modalities(paired, ["thermal"])
+    assert [found.name(i) for i in range(len(found))] == ["b", "c", "d"]
+    assert [list(found[i].modalities) for i in range(3)] == [["thermal"]] * 3
+    assert [found[i].index for i in range(3)] == [0, 1, 2]
+    fewer = only_modalities(subset(paired, [0, 3]), ["rgb"])
+    assert [fewer.name(i) for i in range(len(fewer))] == ["a"]
+    both = only_modalities(paired, ("thermal", "rgb"))
+    assert both.modalities == ("thermal", "rgb")
+    assert [list(both[i].modalities) for i in (0, 1, 3)] == [["rgb"], ["thermal", "rgb"], ["thermal"]]

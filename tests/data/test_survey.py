@@ -14,7 +14,7 @@ from tests.data import fakes
 from tests.data.awful import BROKEN, GOOD, IGNORED, make_awful, picture
 
 
-def look(path: Path, fast: bool = False) -> Survey:
+def surveyed(path: Path, fast: bool = False) -> Survey:
     return survey(open_splits(str(path))[0], fast=fast, threads=2)
 
 
@@ -30,10 +30,10 @@ def pets(tmp_path: Path) -> Path:
 
 
 def test_the_awful_folder_is_told_apart(tmp_path: Path) -> None:
-    result = look(make_awful(tmp_path))
+    result = surveyed(make_awful(tmp_path))
     stray = result.samples - len(GOOD) - len(BROKEN)  # 1 where the file system takes such names
     assert stray in (0, 1)
-    assert {name for name, _ in result.broken} == set(BROKEN)
+    assert {name for name, _ in result.unreadable} == set(BROKEN)
     assert result.ignored == IGNORED
     assert result.widths[0] == 1
     assert result.widths[2] == 20000
@@ -45,13 +45,16 @@ def test_the_awful_folder_is_told_apart(tmp_path: Path) -> None:
 
 def test_headers_alone_miss_what_is_broken_inside(tmp_path: Path) -> None:
     make_awful(tmp_path)
-    slow, fast = look(tmp_path), look(tmp_path, fast=True)
-    assert {name for name, _ in slow.broken} - {name for name, _ in fast.broken} == {"truncated.jpg", "bad-data.png"}
+    slow, fast = surveyed(tmp_path), surveyed(tmp_path, fast=True)
+    assert {name for name, _ in slow.unreadable} - {name for name, _ in fast.unreadable} == {
+        "truncated.jpg",
+        "bad-data.png",
+    }
     assert not fast.exact
 
 
 def test_duplicates_are_found_within_and_across_splits(pets: Path) -> None:
-    result = look(pets)
+    result = surveyed(pets)
     assert result.duplicates == [["train/cat/1.png", "train/cat/2.png", "test/cat/1.png"]]
     assert result.across_splits == 1
     assert result.splits == {"train": 3, "test": 2}
@@ -73,12 +76,12 @@ def test_progress_ends_at_the_total(pets: Path) -> None:
 
 def test_bytes_are_counted_on_disk_and_decoded(tmp_path: Path) -> None:
     picture(10, 20).save(tmp_path / "a.png")
-    result = look(tmp_path)
+    result = surveyed(tmp_path)
     assert result.stored == (tmp_path / "a.png").stat().st_size
-    assert result.decoded == look(tmp_path, fast=True).decoded == 600
+    assert result.decoded == surveyed(tmp_path, fast=True).decoded == 600
 
 
-def test_paired_views_are_counted_each(tmp_path: Path) -> None:
+def test_paired_modalities_are_counted_each(tmp_path: Path) -> None:
     for view, names, first in (("rgb", "abc", 0), ("depth", "ab", 1)):
         (tmp_path / view).mkdir()
         for number, name in enumerate(names, first):
@@ -86,11 +89,11 @@ def test_paired_views_are_counted_each(tmp_path: Path) -> None:
     (tmp_path / "flow").mkdir()
     np.save(tmp_path / "flow" / "a.npy", np.zeros((4, 5, 2)))
     (tmp_path / "depth" / "b.png").write_bytes(b"")
-    result = look(tmp_path)
-    assert result.views == {"rgb": 3, "depth": 2, "flow": 1}
-    assert result.broken == [("b", "depth: the file is empty")]
-    assert result.broken_share == pytest.approx(1 / 3)
-    assert result.duplicates == []  # depth a has the bytes of rgb b, but only the reference view is compared
+    result = surveyed(tmp_path)
+    assert result.modalities == {"rgb": 3, "depth": 2, "flow": 1}
+    assert result.unreadable == [("b", "depth: the file is empty")]
+    assert result.unreadable_share == pytest.approx(1 / 3)
+    assert result.duplicates == []  # depth a has the bytes of rgb b, but only the reference is compared
     assert result.modes == {"rgb: RGB": 3, "depth: RGB": 1, "flow: 2 x float32": 1}
 
 
@@ -98,7 +101,7 @@ def test_a_damaged_image_of_a_named_set_is_listed(tmp_path: Path) -> None:
     fakes.eurosat(tmp_path)
     (tmp_path / "eurosat/2750/River/River_1.jpg").write_bytes(b"\xff\xd8\xff nothing")
     result = survey(open_splits("eurosat", root=str(tmp_path))[0])
-    assert [name for name, _ in result.broken] == ["eurosat/all/1"]
+    assert [name for name, _ in result.unreadable] == ["eurosat/all/1"]
 
 
 def test_equal_images_of_an_array_are_duplicates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ def test_pictures_with_labels_become_samples() -> None:
     assert own.modalities == ("image",)
     assert own.classes == ("cat", "dog")
     sample = own[2]
-    assert (sample.id, sample.index, sample.label) == (2, 2, 1)
+    assert (sample.id, sample.index, sample.targets["label"]) == (2, 2, 1)
     assert sample.modalities["image"].shape == (3, 5, 7)
     assert (sample.modalities["image"] == 20).all()
 

@@ -29,7 +29,7 @@ def blank(side: int) -> TorchDataset:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return made(tmp_path_factory.mktemp("runs") / "one", stack="simclr-cifar", seed=7)
+    return made(tmp_path_factory.mktemp("runs") / "one", augmentation="simclr-cifar", seed=7)
 
 
 def test_a_run_is_named_by_its_folder_or_its_encoder_and_sees_as_it_was_trained(run: Run) -> None:
@@ -37,7 +37,7 @@ def test_a_run_is_named_by_its_folder_or_its_encoder_and_sees_as_it_was_trained(
         found = subject(what)
         assert found.run == run
         assert found.picture == build.picture(run.config) != PICTURE
-        assert found.stack().looks == build.plain_stack(run.config).looks
+        assert found.stack().augmentations == build.plain_stack(run.config).augmentations
         assert found.trained
 
 

@@ -177,7 +177,7 @@ def test_the_command_prints_and_pictures(
     os.rename(data / "class0" / "2.png", data / "class0" / "evil\x1b[31m.png")
     encoders.save(encoder, "encoder.safetensors")
     embed("encoder.safetensors", data, "e.npz", workers=0, device="cpu")
-    assert command(["encoder.safetensors", "data/class1/1.png", "--in", "e.npz", "--top", "5"]) == 0
+    assert command(["encoder.safetensors", "data/class1/1.png", "--embeddings", "e.npz", "--top", "5"]) == 0
     out = capsys.readouterr().out
     lines = out.splitlines()
     assert lines[0] == f"nearest to data/class1/1.png among 6 images of {data}:"
@@ -195,7 +195,7 @@ def test_images_that_were_moved_are_found_with_root(
     monkeypatch.chdir(tmp_path)
     encoders.save(encoder, "encoder.safetensors")
     os.rename(data, tmp_path / "moved")
-    arguments = ["encoder.safetensors", "moved/1.png", "--in", "e.npz", "--root", "moved", "--picture", "p.png"]
+    arguments = ["encoder.safetensors", "moved/1.png", "--embeddings", "e.npz", "--root", "moved", "--picture", "p.png"]
     assert command(arguments) == 0
     sheet = np.array(Image.open("p.png"))
     assert (sheet == (0xE4, 0xE4, 0xE4)).all(-1).sum() < 5000
@@ -204,16 +204,19 @@ def test_images_that_were_moved_are_found_with_root(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["data/1.png", "--in", "e.npz", "--picture", "p.jpg"], "ends in .png"),
-        (["data/1.png", "--in", "e.npz", "--picture", "no/p.png"], "there is no folder"),
-        (["data/1.png", "--in", "e.npz", "--picture", "./data/1.png"], "would be overwritten"),
-        (["data/1.png", "--in", "e.npz", "--top", "0"], "top: expected 1 or more"),
-        (["nowhere.png", "--in", "e.npz"], "nowhere.png cannot be read"),
-        (["e.npz", "--in", "e.npz"], "cannot be read"),
-        (["data/1.png", "--in", "none.npz"], "there is no file"),
-        (["data/1.png"], "--in"),
-        (["data/1.png", "--in", "e.npz", "--root", "nope", "--no-picture"], "--root: there is no folder nope"),
-        (["data/1.png", "--in", "e.npz", "--picture", LONG], f"--picture: {LONG} cannot be written to: File name too"),
+        (["data/1.png", "--embeddings", "e.npz", "--picture", "p.jpg"], "ends in .png"),
+        (["data/1.png", "--embeddings", "e.npz", "--picture", "no/p.png"], "there is no folder"),
+        (["data/1.png", "--embeddings", "e.npz", "--picture", "./data/1.png"], "would be overwritten"),
+        (["data/1.png", "--embeddings", "e.npz", "--top", "0"], "top: expected 1 or more"),
+        (["nowhere.png", "--embeddings", "e.npz"], "nowhere.png cannot be read"),
+        (["e.npz", "--embeddings", "e.npz"], "cannot be read"),
+        (["data/1.png", "--embeddings", "none.npz"], "there is no file"),
+        (["data/1.png"], "--embeddings"),
+        (["data/1.png", "--embeddings", "e.npz", "--root", "nope", "--no-picture"], "--root: there is no folder nope"),
+        (
+            ["data/1.png", "--embeddings", "e.npz", "--picture", LONG],
+            f"--picture: {LONG} cannot be written to: File name too",
+        ),
     ],
 )
 def test_wrong_arguments_are_one_line(

@@ -29,12 +29,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Twelve steps an epoch, a queue, snapshots after the first and the second of three epochs."""
     folder = tmp_path_factory.mktemp("runs") / "run"
     more = {
-        "negatives__size": 32,
+        "memory__size": 32,
         "method__keys": 2,
         "snapshots": "[1, 2]",
         "epochs": 3,
         "batch_size": 4,
-        "knn_every": 0,
+        "evaluate_every": 0,
     }
     assert pretrain(folder, "--quiet", method="jcl", **more) == 0
     return Run(folder)
@@ -93,10 +93,10 @@ def test_a_look_can_be_shown_as_a_picture(run: Run, seen: ViewEmbeddings) -> Non
 
 def test_every_nth_look_is_of_the_kind_that_training_has_there(run: Run) -> None:
     """MoCo v3's two looks are unlike; more of them take turns."""
-    views = {"stack": "moco-v3", "size": 32, "smallest": 0.2}
-    config = Config(**{**vars(run.config), "views": views})
+    augmentation = {"name": "moco-v3", "size": 32, "smallest": 0.2}
+    config = Config(**{**vars(run.config), "augmentation": augmentation})
     stack = looks._training_stack(config, looks.method_of(run), 5)
-    assert [look.blur for look in stack.looks] == [1.0, 0.1, 1.0, 1.0, 0.1]  # the method has three
+    assert [look.blur for look in stack.augmentations] == [1.0, 0.1, 1.0, 1.0, 0.1]  # the method has three
 
 
 def test_the_epochs_are_the_beginning_the_snapshots_and_the_end(run: Run) -> None:
@@ -214,7 +214,7 @@ def test_the_encoder_of_a_run_is_shown_what_its_training_was_shown(run: Run) -> 
     subject = ModelSource("run", {"": load(run)}, build.picture(run.config), run=run)
     data = build.images(run.config).train
     seen = looks.of_subject(subject, data, images=5, looks=2, held_out=False)
-    assert seen.stack.looks == build.stack(run.config, 2).looks
+    assert seen.stack.augmentations == build.stack(run.config, 2).augmentations
     assert seen.vectors.shape[2] == load(run).dim
     assert not seen.held_out
 

@@ -89,6 +89,44 @@ def test_the_last_map_of_a_resnet_pooled_is_the_embedding(name: str, size: int) 
         torch.testing.assert_close(last.mean((2, 3)), encoder.embed(x))
 
 
+@pytest.mark.parametrize(
+    ("name", "layers"),
+    [
+        ("patchnet", ["stage1", "stage4"]),
+        ("small_alexnet", ["conv2", "fc7"]),
+        ("torchvision/resnet18", ["relu", "layer3"]),
+        ("timm/resnet18", ["act1", "layer3"]),
+        ("timm/densenet121", ["features.denseblock2"]),  # one that timm has no forward_intermediates for
+        ("timm/vit_tiny_patch16_224", ["blocks.1", "blocks.11"]),
+    ],
+)
+def test_one_pass_gives_what_two_give_to_the_bit_and_the_same_gradient(name: str, layers: list[str]) -> None:
+    encoder, x = create(name, size=32), images(3, 32)
+
+    def gradients(output: Tensor) -> list[Tensor]:
+        parameters = list(encoder.parameters())
+        found = torch.autograd.grad(output.square().sum(), parameters, retain_graph=True, materialize_grads=True)
+        return [output, *found]
+
+    embedded, maps = encoder.embed_with_maps(x, layers)
+    assert list(maps) == layers
+    all_maps = encoder.layers(x)
+    pairs = [(embedded, encoder(x)), *((maps[layer], all_maps[layer]) for layer in layers)]
+    for once, twice in pairs:
+        assert all(torch.equal(a, b) for a, b in zip(gradients(once), gradients(twice), strict=True))
+
+
+def test_one_pass_moves_the_running_statistics_once() -> None:
+    encoder = create("patchnet", size=32)
+    encoder.embed_with_maps(images(3, 32), ["stage2"])
+    assert int(encoder.state_dict()["network.stem.1.num_batches_tracked"]) == 1
+
+
+def test_a_stage_that_is_not_there_is_answered_with_those_that_are() -> None:
+    with pytest.raises(ValueError, match="layer: patchnet has none named stage9; there are stem, stage1, stage2"):
+        create("patchnet", size=32).embed_with_maps(images(3, 32), ["stage1", "stage9"])
+
+
 def test_both_libraries_name_the_stages_of_a_resnet_alike() -> None:
     maps = create("torchvision/resnet18").eval().layers(images(3, 64))
     assert list(maps) == ["relu", "layer1", "layer2", "layer3", "layer4"]

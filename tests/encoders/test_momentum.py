@@ -47,7 +47,7 @@ def test_constant_is_constant() -> None:
 @pytest.mark.parametrize("momentum", [-0.1, 1.1, float("nan")])
 def test_a_momentum_outside_its_range_is_refused(momentum: float) -> None:
     for call in (constant, cosine):
-        with pytest.raises(ValueError, match="momentum: expected a number from 0 to 1"):
+        with pytest.raises(ValueError, match="start: expected a number from 0 to 1"):
             call(0, 10, start=momentum)
 
 

@@ -106,7 +106,10 @@ def test_a_batch_that_does_not_divide_is_refused() -> None:
 
 def test_shuffling_undoes_itself() -> None:
     x = torch.randn(33, 4)
-    assert torch.equal(shuffled(lambda rows: 2 * rows, x, seed=1, step=5), 2 * x)
+    found = shuffled(lambda rows: {"twice": 2 * rows, "first": rows[:, 0]}, x, seed=1, step=5)
+    assert list(found) == ["twice", "first"]
+    assert torch.equal(found["twice"], 2 * x)
+    assert torch.equal(found["first"], x[:, 0])
 
 
 def test_the_order_depends_on_seed_and_step_alone() -> None:
@@ -115,12 +118,12 @@ def test_the_order_depends_on_seed_and_step_alone() -> None:
     def seen(seed: int, step: int) -> list[float]:
         orders: list[Tensor] = []
 
-        def look(rows: Tensor) -> Tensor:
+        def note(rows: Tensor) -> dict[str, Tensor]:
             orders.append(rows)
-            return rows
+            return {"rows": rows}
 
         torch.rand(1)
-        shuffled(look, x, seed=seed, step=step)
+        shuffled(note, x, seed=seed, step=step)
         return orders[0].flatten().tolist()
 
     assert seen(1, 5) == seen(1, 5)
@@ -131,8 +134,12 @@ def test_the_order_depends_on_seed_and_step_alone() -> None:
 def test_shuffling_means_something_once_batch_norm_is_split() -> None:
     x = torch.randn(16, 3)
     plain, split = nn.BatchNorm1d(3), SplitBatchNorm(3, 4)
-    torch.testing.assert_close(shuffled(plain, x, seed=0, step=0), plain(x))
-    assert not torch.allclose(shuffled(split, x, seed=0, step=0), split(x))
+    of_plain, of_split = (
+        shuffled(lambda rows, norm=norm: {"normed": norm(rows)}, x, seed=0, step=0)["normed"]  # type: ignore[misc]
+        for norm in (plain, split)
+    )
+    torch.testing.assert_close(of_plain, plain(x))
+    assert not torch.allclose(of_split, split(x))
 
 
 @pytest.mark.parametrize("name", ["torchvision/resnet18", "timm/efficientnet_b0"])

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from manyview.encoders import Encoder, Towers, create, projection, split_batch_norm
+from manyview.encoders import Encoder, Slot, Towers, create, projection, split_batch_norm
 from manyview.encoders.momentum import cosine
 
 SMALL: dict[str, Any] = {"size": 16, "widths": (8, 12), "blocks": (1, 1)}
@@ -47,7 +47,7 @@ def test_queries_have_gradient_and_unit_length() -> None:
 def test_without_normalisation_vectors_come_as_the_head_made_them() -> None:
     each = towers(normalize=False).eval()
     tower = each.query["shared"]
-    assert torch.equal(each.queries(images()), tower(images()))
+    assert torch.equal(each.queries(images()), tower(images())["projection"])
 
 
 def test_without_momentum_keys_are_the_same_tower_with_gradient() -> None:
@@ -121,21 +121,21 @@ def test_the_predictor_is_for_queries_alone() -> None:
     each = towers(predictor=partial(projection, "predictor", dim_out=6, hidden=8), momentum=0.9).eval()
     assert not torch.allclose(each.queries(images()), each.keys(images()))
     assert not any("predictor" in name for name, _ in each.key.named_modules())  # type: ignore[union-attr]
-    plain = each.query["shared"](images())
+    plain = each.query["shared"](images())["projection"]
     expected = nn.functional.normalize(each.predictor["shared"](plain), dim=1)
     torch.testing.assert_close(each.queries(images()), expected)
 
 
 def test_two_views_of_different_channels_have_a_tower_each() -> None:
-    each = Towers({"rgb": small(3), "depth": small(1)}, HEAD, views=("rgb", "depth"), momentum=0.9)
+    each = Towers({"rgb": small(3), "depth": small(1)}, HEAD, momentum=0.9)
     assert each.queries(images(3), "rgb").shape == each.keys(images(1), "depth").shape == (8, 6)
-    assert each.views == ("rgb", "depth")
+    assert list(each.encoders) == ["rgb", "depth"]
     assert each.encoder("depth").options["channels"] == 1
+    assert each.encoder() is each.encoders["rgb"]
 
 
-def test_towers_of_views_may_come_from_a_function() -> None:
-    channels = {"l": 1, "ab": 2}
-    each = Towers(lambda view: small(channels[view]), HEAD, views=("l", "ab"))
+def test_a_view_without_a_tower_is_refused() -> None:
+    each = Towers({"l": small(1), "ab": small(2)}, HEAD)
     assert each.queries(images(2), "ab").shape == (8, 6)
     with pytest.raises(ValueError, match="view: expected one of l, ab, got 'rgb'"):
         each.queries(images(), "rgb")
@@ -146,7 +146,8 @@ def test_towers_of_views_may_come_from_a_function() -> None:
 def test_a_shared_tower_takes_every_view() -> None:
     each = towers().eval()
     assert torch.equal(each.queries(images(), "first"), each.queries(images()))
-    assert each.views is None
+    assert list(each.encoders) == ["shared"]
+    assert each.encoder() is each.encoder("first")
     assert each.encoder().name == "patchnet"
 
 
@@ -181,8 +182,6 @@ def test_shuffled_keys_are_a_function_of_the_step_and_matter_with_split_batch_no
     first, again, other = (each.keys(images(), step=step) for step in (1, 1, 2))
     assert torch.equal(first, again)
     assert not torch.allclose(first, other)
-    with pytest.raises(ValueError, match="step: shuffled keys"):
-        each.keys(images())
     assert torch.equal(each.eval().keys(images()), each.keys(images(), step=3))
 
 
@@ -198,17 +197,14 @@ def test_a_wrong_momentum_is_refused_at_once(momentum: float) -> None:
 
 
 def test_wrong_towers_are_refused() -> None:
-    with pytest.raises(ValueError, match="without views it is one Encoder"):
-        Towers({"rgb": small()}, HEAD)
-    with pytest.raises(ValueError, match="one for each view"):
-        Towers({"rgb": small()}, HEAD, views=("rgb", "depth"))
-    with pytest.raises(ValueError, match="an encoder per view"):
-        Towers(small(), HEAD, views=("rgb", "depth"))
-    with pytest.raises(ValueError, match="different names"):
-        Towers(lambda view: small(), HEAD, views=("rgb", "rgb"))
+    for encoder in ({}, [small()], None):
+        with pytest.raises(ValueError, match="encoder: expected one Encoder, or one for each view by name, got"):
+            Towers(encoder, HEAD)  # type: ignore[arg-type]
     for name in ("a.b", "shared", "keys", ""):
-        with pytest.raises(ValueError, match=r"views: .*not possible"):
-            Towers(lambda view: small(), HEAD, views=("rgb", name))
+        with pytest.raises(ValueError, match=f"encoder: a view cannot be named '{name}'; give another name"):
+            Towers({"rgb": small(), name: small()}, HEAD)
+    with pytest.raises(ValueError, match="heads: 'features' is already the name of an output; give another name"):
+        Towers(small(), HEAD, heads={"features": nn.Linear})
     with pytest.raises(ValueError, match="head: give what makes it"):
         Towers(small(), nn.Linear(12, 6))
 
@@ -224,3 +220,115 @@ def test_vectors_are_float32_after_autocast() -> None:
 def test_without_a_head_the_representation_itself_is_contrasted() -> None:
     each = Towers(small(), None, momentum=0.9)
     assert each.queries(images()).shape == (8, 12)
+
+
+class Rows:
+    """How many rows each call of a network was given."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self.calls: list[int] = []
+        network.register_forward_pre_hook(lambda _, given: self.calls.append(len(given[0])))
+
+
+def copies(count: int, side: int = 16) -> list[Tensor]:
+    return list(torch.randn(count, 8, 3, side, side, generator=torch.Generator().manual_seed(2)))
+
+
+def decoder(dim: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(dim, 3 * 4), nn.Unflatten(1, (3, 2, 2)))
+
+
+def test_one_pass_through_the_encoder_gives_all_that_is_asked_for() -> None:
+    each = towers(heads={"decoded": decoder}, predictor=partial(projection, "predictor", dim_out=6, hidden=8)).eval()
+    rows, x = Rows(each.encoder()), images()
+    names = ("maps.stage1", "embedding", "features", "decoded", "projection")
+    slots = [Slot("query", "image", 0, name) for name in names]
+    found = each({"image": [x]}, slots)
+    assert list(found) == slots
+    assert rows.calls == [8]
+    maps, embedding, features, decoded, projected = found.values()
+    tower, network = each.query["shared"], each.encoder()
+    features_alone, maps_alone = network.embed_with_maps(x, ["stage1"])
+    assert torch.equal(features, features_alone)
+    assert torch.equal(maps, maps_alone["stage1"])
+    assert torch.equal(decoded, tower.heads["decoded"](features))  # type: ignore[index, operator]
+    raw = tower(x)["projection"]
+    assert torch.equal(projected, nn.functional.normalize(raw, dim=1))
+    assert torch.equal(embedding, nn.functional.normalize(each.predictor["shared"](raw), dim=1))
+
+
+def test_a_branch_is_not_run_for_outputs_that_nobody_asks_for() -> None:
+    each = towers(momentum=0.9)
+    assert each.key is not None
+    query, key = Rows(each.query["shared"]), Rows(each.key["shared"])
+    each({"image": copies(3)}, [Slot("query", "image", 1)])
+    assert (query.calls, key.calls) == ([8], [])
+    each({"image": copies(3)}, [Slot("key", "image", 0), Slot("key", "image", 2)])
+    assert (query.calls, key.calls) == ([8], [16])
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_copies_go_through_a_tower_together_or_one_by_one(joint: bool) -> None:
+    each = towers(joint=joint).eval()
+    rows = Rows(each.query["shared"])
+    slots = [Slot("query", "image", copy, name) for copy in range(3) for name in ("embedding", "features")]
+    found = each({"image": copies(3)}, slots)
+    assert rows.calls == ([24] if joint else [8, 8, 8])
+    for number, x in enumerate(copies(3)):
+        torch.testing.assert_close(found[Slot("query", "image", number)], each.queries(x))
+
+
+def test_copies_of_different_sizes_go_those_of_one_size_at_a_time() -> None:
+    each = towers().eval()
+    rows = Rows(each.query["shared"])
+    first, last = copies(2)
+    given = [first, copies(1, 8)[0], last]
+    found = each({"image": given}, [Slot("query", "image", copy) for copy in range(3)])
+    assert rows.calls == [16, 8]
+    for (slot, query), x in zip(found.items(), given, strict=True):  # each in its place
+        torch.testing.assert_close(query, each.queries(x), msg=str(slot))
+
+
+def test_each_view_goes_through_its_own_tower() -> None:
+    each = Towers({"rgb": small(3), "depth": small(1)}, HEAD).eval()
+    views = {"rgb": [images(3)], "depth": [images(1)]}
+    found = each(views, [Slot("key", "depth", 0), Slot("query", "rgb", 0), Slot("query", "depth", 0)])
+    assert [(slot.branch, slot.view) for slot in found] == [("key", "depth"), ("query", "rgb"), ("query", "depth")]
+    assert torch.equal(found[Slot("query", "rgb", 0)], each.queries(images(3), "rgb"))
+    assert torch.equal(found[Slot("key", "depth", 0)], each.keys(images(1), "depth"))
+
+
+def test_the_branch_of_inputs_gives_the_view_itself() -> None:
+    each, given = towers(), copies(2)
+    found = each({"image": given}, [Slot("input", "image", 1, "view")])
+    assert found[Slot("input", "image", 1, "view")] is given[1]
+
+
+def test_which_outputs_have_a_gradient() -> None:
+    for momentum, keys in ((0.9, False), (None, True)):
+        each = towers(momentum=momentum)
+        slots = [Slot("query", "image", 0), Slot("key", "image", 0), Slot("key", "image", 0, "features")]
+        found = each({"image": copies(1)}, slots)
+        assert [output.requires_grad for output in found.values()] == [True, keys, keys]
+        assert [each.has_gradient(slot) for slot in slots] == [True, keys, keys]
+    assert not each.has_gradient(Slot("input", "image", 0, "view"))
+
+
+def test_shuffled_keys_of_any_name_come_back_in_their_places() -> None:
+    each = towers(momentum=0.9, shuffle=3, heads={"decoded": decoder}, joint=False)
+    for part in each.modules():
+        if isinstance(part, nn.modules.batchnorm._BatchNorm):
+            part.eval()  # so that an image's outputs do not depend on the others
+    names = ("embedding", "features", "decoded", "maps.stage1")
+    (x,) = copies(1)
+    found = each({"image": [x]}, [Slot("key", "image", 0, name) for name in names], step=4)
+    plain = each.eval()({"image": [x]}, [Slot("key", "image", 0, name) for name in names])
+    for slot, rows in plain.items():
+        torch.testing.assert_close(found[slot], rows)
+
+
+def test_an_output_that_nobody_makes_is_named() -> None:
+    with pytest.raises(
+        ValueError, match="name: no output is called 'decoded'; there are embedding, projection, features"
+    ):
+        towers()({"image": copies(1)}, [Slot("query", "image", 0, "decoded")])

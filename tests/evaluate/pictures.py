@@ -35,7 +35,7 @@ def shades(count: int, classes: int, seed: int) -> TorchDataset:
 @cache
 def depths(count: int, split: str) -> TorchDataset:
     """Scenes as pictures and as depths."""
-    made = Scenes(count, size=16, split=split, views=("rgb", "depth"))
+    made = Scenes(count, size=16, split=split, modalities=("rgb", "depth"))
     views = made.batch(torch.arange(count))
     samples = [{name: view[row] for name, view in views.items()} for row in range(count)]
     return TorchDataset(samples, ids=made.ids, labels=made.labels)

@@ -19,7 +19,7 @@ def made(folder: Path, **settings: object) -> Run:
     config = build.settled(config, build.images(config))
     with torch.random.fork_rng([]):
         encoder = build.method(config, 3).towers.encoder()
-        encoder(torch.randn(64, 3, config.views["size"], config.views["size"]))
+        encoder(torch.randn(64, 3, config.augmentation["size"], config.augmentation["size"]))
         with torch.no_grad():
             for parameter in encoder.parameters():
                 parameter.add_(0.1 * torch.randn_like(parameter))

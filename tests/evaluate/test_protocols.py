@@ -203,7 +203,7 @@ def test_features_are_computed_once_for_all_protocols(tmp_path: Path) -> None:
     [
         ({}, ["knm"], "protocols: there is none named 'knm'; did you mean 'knn'?"),
         ({}, [], "protocols: none is named"),
-        ({}, ["transfer"], "protocols: transfer is any of the others on other data than the run's: give --on DATA"),
+        ({}, ["transfer"], "protocols: transfer is any other on other data than the run's: give --transfer-to DATA"),
         ({"knn": {"kk": 3}}, ["knn"], "knn.kk: there is no such setting; "),
         ({"knn": {"k": "many"}}, ["knn"], "knn.k: expected a whole number, got 'many'"),
     ],

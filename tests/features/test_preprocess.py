@@ -10,8 +10,7 @@ from torch import Tensor
 
 from manyview.data.image import decode
 from manyview.features.preprocess import Preprocess
-from manyview.views import AUGMENTATIONS
-from manyview.views.pipeline import CIFAR, Modality
+from manyview.views import AUGMENTATIONS, CIFAR, Modality
 
 
 def picture(height: int, width: int, channels: int = 3) -> Tensor:

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from manyview.losses import info_nce, nce, nce_partition
-from manyview.memories import MemoryBank, Negatives
+from manyview.memories import BankMemory, MemoryBank, Negatives
+from manyview.memories import bank as as_memory
 
 
 def test_it_starts_with_one_unit_vector_per_image() -> None:
@@ -142,3 +145,123 @@ def test_it_is_saved_and_restored_whole() -> None:
 def test_bad_arguments_are_named(build: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build()  # type: ignore[operator]
+
+
+INSTANCES = 12
+INDEX = torch.tensor([3, 0, 11, 7, 3])
+
+
+def made(**options: Any) -> BankMemory:
+    memory = as_memory(4, **{"m": 50, "generator": torch.Generator().manual_seed(2)} | options)
+    assert isinstance(memory, BankMemory)
+    memory.start(INSTANCES)
+    return memory
+
+
+def drawn(memory: BankMemory, index: Tensor, step: int) -> Tensor:
+    (source,) = memory.negatives(index + 500, index, step=step).sources
+    assert source.keys is memory.bank.vectors  # and no copy
+    assert source.key_ids is None
+    assert source.index is not None
+    return source.index
+
+
+def test_as_a_memory_it_has_a_vector_for_each_image_and_leaves_the_batch_out() -> None:
+    memory = made()
+    assert memory.bank.vectors.shape == (INSTANCES, 4)
+    assert (memory.within_batch, memory.size) == (0.0, None)
+
+
+def test_no_image_draws_itself_and_all_others_are_drawn_alike() -> None:
+    memory = made(m=3000)
+    found = drawn(memory, torch.arange(INSTANCES), 4)
+    assert found.shape == (INSTANCES, 3000)
+    for own, row in enumerate(found):
+        shares = torch.bincount(row, minlength=INSTANCES) / 3000
+        assert shares[own] == 0
+        others = shares[[i for i in range(INSTANCES) if i != own]]
+        assert (others - 1 / 11).abs().max() < 6 * (1 / 11 * 10 / 11 / 3000) ** 0.5
+
+
+def test_draws_depend_on_the_step_and_the_image_alone() -> None:
+    memory = made()
+    whole = drawn(memory, INDEX, 9)
+    torch.rand(3)  # not on what was drawn before
+    for parts in ([2, 3], [1, 1, 3], [5], [4, 1]):
+        assert torch.equal(torch.cat([drawn(memory, part, 9) for part in INDEX.split(parts)]), whole)
+    assert torch.equal(drawn(made(), INDEX.flip(0), 9), whole.flip(0))
+    assert not torch.equal(drawn(memory, INDEX, 10), whole)
+    assert not torch.equal(whole[0], whole[1])
+
+
+def test_positives_are_kept_or_come_from_the_step() -> None:
+    assert made(stored=False).positives(INDEX) is None
+    memory = made()
+    found = memory.positives(INDEX)
+    assert found is not None
+    assert torch.equal(found, memory.bank.vectors[INDEX][:, None])
+
+
+def test_it_takes_in_the_mean_of_the_keys() -> None:
+    memory, index = made(momentum=0.25), torch.tensor([2, 5])
+    before, keys = memory.bank.vectors.clone(), [F.normalize(torch.randn(2, 4), dim=1) for _ in range(3)]
+    memory.update(keys, index + 500, index)
+    for row, i in enumerate(index.tolist()):
+        mixed = 0.25 * before[i] + 0.75 * torch.stack(keys)[:, row].mean(0)
+        torch.testing.assert_close(memory.bank.vectors[i], mixed / mixed.norm())
+    others = [i for i in range(INSTANCES) if i not in (2, 5)]
+    assert torch.equal(memory.bank.vectors[others], before[others])
+
+
+def test_a_saved_and_loaded_memory_goes_on_alike() -> None:
+    def step(memory: BankMemory, number: int) -> list[Any]:
+        generator = torch.Generator().manual_seed(number)
+        draws = drawn(memory, INDEX[:4], number)
+        z = memory.partition(lambda population: torch.tensor(7.0 + number, dtype=torch.float64) * population)
+        memory.update([torch.randn(4, 4, generator=generator)], INDEX[:4], INDEX[:4])
+        return [draws, z["partition"], memory.bank.vectors.clone()]
+
+    for decay in (None, 0.9):
+        first = made(decay=decay)
+        step(first, 0)
+        file = io.BytesIO()
+        torch.save(first.state_dict(), file)
+        file.seek(0)
+        second = made(decay=decay, generator=torch.Generator().manual_seed(99))
+        second.load_state_dict(torch.load(file, weights_only=True))
+        for number in (1, 2):
+            assert all(torch.equal(a, b) for a, b in zip(step(first, number), step(second, number), strict=True))
+
+
+def test_z_is_kept_in_training_alone() -> None:
+    memory = made()
+    estimates = iter([2.0, 3.0, 4.0, 5.0])
+
+    def estimate(population: int) -> Tensor:
+        assert population == INSTANCES
+        return torch.tensor(next(estimates), dtype=torch.float64)
+
+    memory.eval()
+    assert memory.partition(estimate) == {"population": INSTANCES, "partition": 2.0}
+    assert not memory.bank.has_partition
+    memory.train()
+    assert memory.partition(estimate)["partition"].item() == pytest.approx(3.0)
+    memory.eval()
+    assert memory.partition(estimate)["partition"].item() == pytest.approx(3.0)
+    memory.train()
+    assert memory.partition(estimate)["partition"].item() == pytest.approx(3.0)
+    assert next(estimates) == 4.0  # none was asked for again
+
+
+def test_z_follows_with_decay_and_in_evaluation_stays() -> None:
+    memory = made(decay=0.5)
+    for value in (10.0, 20.0, 30.0):
+        found = memory.partition(lambda population, value=value: torch.tensor(value, dtype=torch.float64))  # type: ignore[misc]
+    assert found["partition"].item() == pytest.approx(22.5)
+    found = memory.eval().partition(lambda population: torch.tensor(1e9, dtype=torch.float64))
+    assert found["partition"].item() == pytest.approx(22.5)
+
+
+def test_no_negative_is_refused() -> None:
+    with pytest.raises(ValueError, match="m: expected at least 1 negative, got 0"):
+        as_memory(4, m=0)

@@ -4,10 +4,14 @@ import io
 
 import pytest
 import torch
+from torch import Tensor
 
 from manyview.losses import info_nce
-from manyview.memories import Queue
-from manyview.memories.queue import NO_ID
+from manyview.memories import Queue, QueueMemory
+from manyview.memories import queue as as_memory
+from manyview.memories.queue import NO_ID, Enqueue
+
+IDS = torch.tensor([3, 1, 4])
 
 
 def rows(*values: int) -> torch.Tensor:
@@ -124,3 +128,85 @@ def test_backward_after_an_early_update_is_an_error_or_right_never_silently_wron
 def test_bad_arguments_are_named(build: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build()  # type: ignore[operator]
+
+
+def keys(copies: int) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(3, 2, generator=generator) for _ in range(copies)]
+
+
+def made(enqueue: Enqueue, size: int = 8) -> QueueMemory:
+    found = as_memory(2, size=size, enqueue=enqueue)
+    assert isinstance(found, QueueMemory)
+    return found
+
+
+def test_as_a_memory_it_leaves_the_batch_out_unless_that_is_given_a_weight() -> None:
+    assert as_memory(2, size=4).within_batch == 0.0
+    assert as_memory(2, size=4, within_batch=0.5).within_batch == 0.5
+    assert as_memory(2, size=4).size == 4
+
+
+def test_its_negatives_are_all_keys_with_ids_on_both_sides() -> None:
+    each = made("each")
+    each.update(keys(1), IDS, IDS)
+    (source,) = each.negatives(torch.tensor([1, 9]), torch.tensor([0, 1]), step=5).sources
+    assert source.keys is each.queue.keys
+    assert source.key_ids is each.queue.ids
+    assert source.query_ids is not None
+    assert source.query_ids.tolist() == [1, 9]
+    assert source.weight == 1.0
+    assert each.positives(IDS) is None
+
+
+@pytest.mark.parametrize(
+    ("enqueue", "expected", "ids"),
+    [
+        ("mean", lambda copies: torch.stack(copies).mean(0), [3, 1, 4]),
+        ("last", lambda copies: copies[-1], [3, 1, 4]),
+        ("each", torch.cat, [3, 1, 4, 3, 1, 4]),
+    ],
+)
+def test_what_goes_in_of_several_keys(enqueue: Enqueue, expected: object, ids: list[int]) -> None:
+    each, copies = made(enqueue), keys(2)
+    before = each.queue.keys.clone()
+    each.update(copies, IDS, IDS)
+    wanted = expected(copies)  # type: ignore[operator]
+    assert torch.equal(each.queue.keys[: len(ids)], wanted)
+    assert each.queue.ids[: len(ids)].tolist() == ids
+    assert torch.equal(each.queue.keys[len(ids) :], before[len(ids) :])
+
+
+def test_one_key_is_the_same_in_all_three_ways() -> None:
+    for enqueue in ("mean", "last", "each"):
+        each = made(enqueue)
+        each.update(keys(1), IDS, IDS)
+        assert torch.equal(each.queue.keys[:3], keys(1)[0])
+
+
+def test_a_memory_smaller_than_the_batch_holds_the_newest() -> None:
+    each = made("each", size=2)
+    each.update(keys(2), IDS, IDS)
+    assert sorted(each.queue.ids.tolist()) == [1, 4]
+
+
+def test_all_of_a_memory_is_in_the_state_dict() -> None:
+    each, other = made("each"), made("each")
+    each.update(keys(1), IDS, IDS)
+    other.load_state_dict(each.state_dict())
+    assert set(each.state_dict()) == {f"queue.{name}" for name in ("keys", "ids", "pointer", "filled")}
+    for mine in (each, other):
+        mine.update(keys(2), IDS, IDS)
+    assert all(torch.equal(value, other.state_dict()[name]) for name, value in each.state_dict().items())
+
+
+def test_the_same_generator_makes_the_same_memory() -> None:
+    first, second = (as_memory(2, size=5, generator=torch.Generator().manual_seed(7)) for _ in range(2))
+    assert torch.equal(first.state_dict()["queue.keys"], second.state_dict()["queue.keys"])
+
+
+def test_what_a_memory_cannot_be_is_refused() -> None:
+    with pytest.raises(ValueError, match="enqueue: expected one of mean, last, each, got 'first'"):
+        as_memory(2, enqueue="first")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="size and dim: expected at least 1 each, got size 0"):
+        as_memory(2, size=0)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from manyview import memories
 from manyview.core.negatives import Triple
 from manyview.encoders import Encoder, heads
-from manyview.encoders.feature_maps import Backbone, Maps
-from manyview.memories import Queue
-from manyview.memories import memory as against
-from manyview.memories.memory import Enqueue, QueueMemory
-from manyview.methods import Method, Seen
+from manyview.encoders.feature_maps import Backbone, module_outputs
+from manyview.memories import Queue, QueueMemory
+from manyview.memories.queue import Enqueue
+from manyview.methods import BatchOutputs, Contrast, Method
+from manyview.methods.method import VIEW
 from tests.golden import DOUBLE, unit
 from tests.losses import oracle
 
@@ -23,23 +24,27 @@ SIDE, DIM = 4, 8  # of the images, and of the vectors
 IDS = torch.arange(6)  # of the golden inputs' images
 
 
-def plain(*, norm: bool = False, dropout: float = 0.0, seed: int = 0) -> Encoder:
-    """An encoder for images (3, 4, 4), with batch norm only if asked for."""
+class Given(NamedTuple):
+    """What the one term of a method is given: its queries and its keys in their order, (N, d) each."""
+
+    queries: Sequence[Tensor]
+    keys: Sequence[Tensor] = ()
+    ids: Tensor = IDS
+
+
+def plain(*, norm: bool = False, dropout: float = 0.0, seed: int = 0, channels: int = 3) -> Encoder:
+    """An encoder for images (channels, 4, 4), with batch norm only if asked for."""
     torch.manual_seed(seed)
-    layers: list[nn.Module] = [nn.Flatten(), nn.Linear(3 * SIDE**2, 10)]
+    layers: list[nn.Module] = [nn.Flatten(), nn.Linear(channels * SIDE**2, 10)]
     layers += [nn.BatchNorm1d(10)] if norm else []
     layers += [nn.Dropout(dropout)] if dropout else []
     network = nn.Sequential(*layers, nn.Tanh(), nn.Linear(10, 9))
-    return Encoder("plain", {"channels": 3, "size": SIDE}, Backbone(network, _nothing))
+    return Encoder("plain", {"channels": channels, "size": SIDE}, Backbone(network, module_outputs([])))
 
 
-def _nothing(network: nn.Module, x: Tensor) -> Maps:
-    return {}
-
-
-def images(looks: int, count: int = 6, seed: int = 1) -> list[Tensor]:
+def images(copies: int, count: int = 6, seed: int = 1, channels: int = 3) -> list[Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    return [torch.randn(count, 3, SIDE, SIDE, generator=generator, dtype=torch.float64) for _ in range(looks)]
+    return [torch.randn(count, channels, SIDE, SIDE, generator=generator, dtype=torch.float64) for _ in range(copies)]
 
 
 def doubled(make: Any, encoder: Encoder | None = None, **options: Any) -> Method:
@@ -50,13 +55,19 @@ def doubled(make: Any, encoder: Encoder | None = None, **options: Any) -> Method
 
 
 def of_queue(enqueue: Enqueue, size: int = 18, within_batch: float = 0.0) -> Any:
-    return partial(against.queue, size=size, enqueue=enqueue, within_batch=within_batch)
+    return partial(memories.queue, size=size, enqueue=enqueue, within_batch=within_batch)
+
+
+def term_of(method: Method) -> Contrast:
+    (term,) = method.terms
+    assert isinstance(term, Contrast)
+    return term
 
 
 def queue_of(method: Method) -> Queue:
-    (term,) = method.terms
-    assert isinstance(term.negatives, QueueMemory)
-    return term.negatives.queue
+    memory = term_of(method).memory
+    assert isinstance(memory, QueueMemory)
+    return memory.queue
 
 
 def with_golden_queue(method: Method) -> Method:
@@ -64,12 +75,30 @@ def with_golden_queue(method: Method) -> Method:
     return method
 
 
-def objective(method: Method, seen: Seen, **options: Any) -> Tensor:
-    return method.objective(method.triples(seen), **options)
+def embed(method: Method, copies: list[Tensor], step: int = 0, ids: Tensor = IDS) -> Given:
+    """What the towers answer for copies of images."""
+    outputs, term = method({VIEW: copies}, step), term_of(method)
+    return Given([outputs[slot] for slot in term.queries], [outputs[slot] for slot in term.keys], ids)
 
 
-def triples(method: Method, seen: Seen) -> list[Triple]:
-    return [triple for _, triple in method.triples(seen)]
+def batch(method: Method, given: Given, **options: Any) -> BatchOutputs:
+    """The given vectors in the places in which the method's term looks for them."""
+    term = term_of(method)
+    outputs = dict(zip(term.queries, given.queries, strict=True)) | dict(zip(term.keys, given.keys, strict=True))
+    return BatchOutputs(outputs, given.ids, given.ids, **options)
+
+
+def objective(method: Method, given: Given, **options: Any) -> Tensor:
+    return method.objective(batch(method, given, **options)).loss
+
+
+def triples(method: Method, given: Given) -> list[Triple]:
+    found = method.objective(batch(method, given))
+    return [triple for term in found.terms.values() for triple in term.triples]
+
+
+def update(method: Method, given: Given, step: int = 0, total: int = 1) -> None:
+    method.update(batch(method, given), step, total)
 
 
 def golden_views(count: int) -> tuple[Tensor, list[Tensor]]:
@@ -86,10 +115,11 @@ def met(triple: Triple) -> oracle.Met:
     return oracle.met(triple.query, triple.negatives)
 
 
-def same_gradient(found: Tensor, expected: Tensor, leaves: Sequence[Tensor]) -> None:
+def same_gradient(found: Tensor, expected: Tensor, leaves: Iterable[Tensor]) -> None:
     """The value and the gradient of a loss, by whatever it was computed of."""
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
-    by = [torch.autograd.grad(each, list(leaves), retain_graph=True) for each in (found, expected)]
+    leaves = list(leaves)
+    by = [torch.autograd.grad(each, leaves, retain_graph=True) for each in (found, expected)]
     for one, other in zip(*by, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)
         assert one.abs().max() > 1e-6

@@ -8,13 +8,16 @@ import torch
 from torch import Tensor
 
 from manyview import losses
-from manyview.methods import Seen, cacr, cacr_moco, uaur
+from manyview.methods import cacr, cacr_moco, uaur
+from manyview.methods.method import VIEW
+from manyview.methods.topologies import of_triple
 from tests.golden import DOUBLE, assert_golden, entries, golden, parameter, unit
 from tests.losses import oracle
 from tests.methods.small import (
-    IDS,
+    Given,
     Rows,
     doubled,
+    embed,
     golden_views,
     images,
     met,
@@ -23,7 +26,9 @@ from tests.methods.small import (
     plain,
     queue_of,
     same_gradient,
+    term_of,
     triples,
+    update,
     with_golden_queue,
 )
 
@@ -31,13 +36,13 @@ WEIGHINGS = {"full": ("far", "near"), "none": ("uniform", "uniform")}
 
 
 def in_the_middle(views: list[Tensor], query: int) -> list[Tensor]:
-    """The views in another order, in which the first is the query."""
+    """The copies in another order, in which the first is the query."""
     return [views[query], *views[:query], *views[query + 1 :]]
 
 
 @pytest.mark.parametrize("entry", entries("cacr_eq/"))
-def test_each_view_in_turn_has_section_3_2_s_loss(entry: str) -> None:
-    """The paper makes one view the query: its triple alone is the golden number."""
+def test_each_copy_in_turn_has_section_3_2_s_loss(entry: str) -> None:
+    """The paper makes one copy the query: its triple alone is the golden number."""
     detached = entry.endswith("_weights_detached")
     cost, _, weighing = entry.split("tneg0.9_")[1].removesuffix("_weights_detached").partition("_")
     attract, repel = WEIGHINGS.get(weighing, ("far", "near"))
@@ -47,15 +52,15 @@ def test_each_view_in_turn_has_section_3_2_s_loss(entry: str) -> None:
     options |= {"cost": cost, "attract": attract, "repel": repel, "detach_weights": detached}
     method = doubled(cacr, positives=4, loss=partial(losses.cacr, **options))
     views = DOUBLE.leaf("views_raw")
-    first, *_ = method.triples(Seen(list(unit(views)), [], IDS))
-    assert first[1].weight == 1 / 5
-    assert_golden(entry, 5 * method.objective([first]), {"views_raw": views}, DOUBLE)
+    first, *_ = triples(method, Given(list(unit(views))))
+    assert first.weight == 1 / 5
+    assert_golden(entry, of_triple(term_of(method).loss, first), {"views_raw": views}, DOUBLE)
 
 
 @pytest.mark.parametrize("positives", [1, 2, 4])
 def test_the_objective_is_the_mean_over_the_choice_of_the_query(positives: int) -> None:
     method, (raw, views) = doubled(cacr, positives=positives), golden_views(1 + positives)
-    assert method.looks == 1 + positives
+    assert method.views[VIEW] == 1 + positives
     parts = []
     for v in range(1 + positives):
         query, *others = in_the_middle(views, v)
@@ -63,23 +68,23 @@ def test_the_objective_is_the_mean_over_the_choice_of_the_query(positives: int) 
         repelled: oracle.Met = [[(query[j], 1.0) for j in range(6) if j != i] for i in range(6)]
         parts.append(oracle.mean(oracle.attraction(query, own, t_pos=1.0)))
         parts.append(oracle.mean(oracle.repulsion(query, own, repelled, t_neg=2.0)))
-    same_gradient(objective(method, Seen(views, [], IDS)), 2 * oracle.mean(parts), [raw])
+    same_gradient(objective(method, Given(views)), 2 * oracle.mean(parts), [raw])
 
 
 def test_uaur_is_the_mean_positive_cost_minus_the_mean_negative_cost() -> None:
     method, (raw, views) = doubled(uaur), golden_views(2)
     near = [oracle.distance(views[0][i], views[1][i]) for i in range(6)]
     far = [oracle.distance(view[i], view[j]) for view in views for i in range(6) for j in range(6) if i != j]
-    same_gradient(objective(method, Seen(views, [], IDS)), oracle.mean(near) - oracle.mean(far), [raw])
+    same_gradient(objective(method, Given(views)), oracle.mean(near) - oracle.mean(far), [raw])
 
 
 def test_with_a_queue_and_its_defaults_it_is_algorithm_3() -> None:
     entry = "cacr_alg3/K4_tpos1.0_tneg2.0_intra"
-    method = with_golden_queue(doubled(cacr_moco, negatives=of_queue("last", within_batch=1.0)))
+    method = with_golden_queue(doubled(cacr_moco, memory=of_queue("last", within_batch=1.0)))
     views, keys = DOUBLE.leaf("views_raw"), list(unit(DOUBLE.given("kviews_raw")))
-    seen = Seen(list(unit(views)), keys, IDS)
-    assert_golden(entry, objective(method, seen), {"views_raw": views}, DOUBLE)
-    method.update(seen, 0, 1)
+    embedded = Given(list(unit(views)), keys)
+    assert_golden(entry, objective(method, embedded), {"views_raw": views}, DOUBLE)
+    update(method, embedded)
     assert torch.equal(queue_of(method).keys[:6], keys[-1])
     assert torch.equal(queue_of(method).keys[6:], golden("inputs/queue")[6:])
 
@@ -89,16 +94,16 @@ def test_algorithm_3_s_defaults_are_the_method_s() -> None:
 
     parameters = signature(cacr_moco).parameters
     assert parameters["loss"].default.keywords == {"t_pos": 1.0, "t_neg": 2.0, "detach_weights": "positives"}
-    assert parameters["negatives"].default.keywords == {"size": 65536, "enqueue": "last", "within_batch": 1.0}
+    assert parameters["memory"].default.keywords == {"size": 65536, "enqueue": "last", "within_batch": 1.0}
 
 
 @pytest.mark.parametrize("within", [0.0, 1.0])
-def test_each_view_meets_the_queue_by_its_own_similarities(within: float) -> None:
-    """Not by the first view's, as the authors' code has it."""
-    method = with_golden_queue(doubled(cacr_moco, negatives=of_queue("last", within_batch=within), positives=2))
+def test_each_copy_meets_the_queue_by_its_own_similarities(within: float) -> None:
+    """Not by the first copy's, as the authors' code has it."""
+    method = with_golden_queue(doubled(cacr_moco, memory=of_queue("last", within_batch=within), positives=2))
     raw, views = golden_views(3)
     keys = list(unit(DOUBLE.given("kviews_raw")))[:3]
-    found = triples(method, Seen(views, keys, IDS))
+    found = triples(method, Given(views, keys))
     assert [len(each) for triple in found for each in met(triple)] == [18 + 5 * bool(within)] * 18
     parts = []
     for v, triple in enumerate(found):
@@ -107,19 +112,19 @@ def test_each_view_meets_the_queue_by_its_own_similarities(within: float) -> Non
         pulled = oracle.attraction(views[v], own, t_pos=1.0, detach=True)
         pushed = oracle.repulsion(views[v], own, met(triple), t_neg=2.0)
         parts.append(oracle.mean(pulled) + oracle.mean(pushed))
-    same_gradient(objective(method, Seen(views, keys, IDS)), oracle.mean(parts), [raw])
+    same_gradient(objective(method, Given(views, keys)), oracle.mean(parts), [raw])
 
 
-def test_each_view_goes_through_the_encoder_alone() -> None:
+def test_each_copy_goes_through_the_encoder_alone() -> None:
     encoder = plain()
     method = doubled(cacr, encoder, positives=2)
     rows = Rows(encoder)
-    method(images(3), 0)
+    embed(method, images(3))
     assert rows.calls == [6, 6, 6]
-    method = doubled(cacr_moco, positives=2, negatives=of_queue("last"))
+    method = doubled(cacr_moco, positives=2, memory=of_queue("last"))
     assert method.towers.key is not None
     queries, keys = (Rows(tower["shared"]) for tower in (method.towers.query, method.towers.key))
-    method(images(3), 0)
+    embed(method, images(3))
     assert (queries.calls, keys.calls) == ([6] * 3, [6] * 3)
 
 

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from manyview import losses
-from manyview.methods import Seen, dcl, dclw, moco_v2
+from manyview.methods import dcl, dclw, moco_v2
 from tests.golden import DOUBLE, assert_golden, two_views, unit
 from tests.losses import oracle
 from tests.methods.small import (
-    IDS,
+    Given,
     doubled,
     golden_keys,
     golden_views,
@@ -25,7 +25,7 @@ from tests.methods.small import (
 
 def test_with_its_defaults_it_is_published_dcl() -> None:
     v1, v2 = two_views(DOUBLE)
-    loss = objective(doubled(dcl), Seen([unit(v1), unit(v2)], [], IDS))
+    loss = objective(doubled(dcl), Given([unit(v1), unit(v2)]))
     assert_golden("dcl/tau0.1", loss, {"v1_raw": v1, "v2_raw": v2}, DOUBLE)
 
 
@@ -35,26 +35,26 @@ def test_dclw_has_gradient_through_its_weights_unless_told_otherwise(detached: b
     told: dict[str, Any] = (
         {"loss": partial(losses.dcl, temperature=0.1, sigma=0.5, detach_weights=True)} if detached else {}
     )
-    loss = objective(doubled(dclw, **told), Seen([unit(v1), unit(v2)], [], IDS))
+    loss = objective(doubled(dclw, **told), Given([unit(v1), unit(v2)]))
     entry = f"dclw/tau0.1_sigma0.5/{'weight_detached' if detached else 'grad_through_weight'}"
     assert_golden(entry, loss, {"v1_raw": v1, "v2_raw": v2}, DOUBLE)
 
 
 @pytest.mark.parametrize("sigma", [None, 0.5])
-@pytest.mark.parametrize("views", [3, 4])
-def test_with_more_views_it_is_the_equation(views: int, sigma: float | None) -> None:
-    method = doubled(dcl if sigma is None else dclw, views=views)
-    raw, given = golden_views(views)
-    seen = Seen(given, [], IDS)
-    (triple,) = triples(method, seen)
-    assert triple.positives.shape == (6 * views, views - 1, 8)
-    assert {len(each) for each in met(triple)} == {5 * views}
+@pytest.mark.parametrize("copies", [3, 4])
+def test_with_more_copies_it_is_the_equation(copies: int, sigma: float | None) -> None:
+    method = doubled(dcl if sigma is None else dclw, copies=copies)
+    raw, given = golden_views(copies)
+    embedded = Given(given)
+    (triple,) = triples(method, embedded)
+    assert triple.positives.shape == (6 * copies, copies - 1, 8)
+    assert {len(each) for each in met(triple)} == {5 * copies}
     expected = oracle.dcl(triple.query, triple.positives, met(triple), temperature=0.1, sigma=sigma)
-    same_gradient(objective(method, seen), oracle.mean(expected), [raw])
+    same_gradient(objective(method, embedded), oracle.mean(expected), [raw])
 
 
 def test_its_loss_in_moco_is_moco_without_the_positive_in_the_denominator() -> None:
-    method = doubled(moco_v2, loss=partial(losses.dcl, temperature=0.2), negatives=of_queue("each"))
+    method = doubled(moco_v2, loss=partial(losses.dcl, temperature=0.2), memory=of_queue("each"))
     q = DOUBLE.leaf("q_raw")
-    loss = objective(with_golden_queue(method), Seen([unit(q)], golden_keys(1), IDS))
+    loss = objective(with_golden_queue(method), Given([unit(q)], golden_keys(1)))
     assert_golden("dcl_queue/tau0.2", loss, {"q_raw": q}, DOUBLE)

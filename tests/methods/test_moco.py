@@ -7,18 +7,20 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from manyview import losses
+from manyview import losses, memories
 from manyview.encoders import heads
 from manyview.encoders.norm import SplitBatchNorm
-from manyview.memories import memory as against
-from manyview.methods import Seen, cacr_moco, jcl, moco_v1, moco_v2, multikey
+from manyview.methods import cacr_moco, jcl, moco_v1, moco_v2, multikey
+from manyview.methods.method import VIEW
 from manyview.training.optimizers import sgd
 from tests.golden import DOUBLE, assert_golden, golden, unit
 from tests.losses import oracle
 from tests.methods.small import (
     IDS,
+    Given,
     Rows,
     doubled,
+    embed,
     golden_keys,
     golden_views,
     images,
@@ -29,6 +31,7 @@ from tests.methods.small import (
     queue_of,
     same_gradient,
     triples,
+    update,
     with_golden_queue,
 )
 
@@ -37,46 +40,46 @@ WITH_MOMENTUM = [moco_v1, moco_v2, jcl, multikey, cacr_moco]
 
 def test_with_its_defaults_it_is_published_moco_v2_and_so_is_the_queue_afterwards() -> None:
     entry = "infonce_queue/tau0.2"
-    method, q = with_golden_queue(doubled(moco_v2, negatives=of_queue("each"))), DOUBLE.leaf("q_raw")
-    seen = Seen([unit(q)], golden_keys(1), IDS)
-    assert_golden(entry, objective(method, seen), {"q_raw": q}, DOUBLE)
-    method.update(seen, 0, 1)
+    method, q = with_golden_queue(doubled(moco_v2, memory=of_queue("each"))), DOUBLE.leaf("q_raw")
+    embedded = Given([unit(q)], golden_keys(1))
+    assert_golden(entry, objective(method, embedded), {"q_raw": q}, DOUBLE)
+    update(method, embedded)
     torch.testing.assert_close(queue_of(method).keys, golden(f"{entry}/queue_after"), rtol=1e-12, atol=1e-14)
     assert int(queue_of(method).pointer) == int(golden(f"{entry}/queue_ptr_after"))
 
 
 def test_the_first_version_has_a_linear_head_and_its_own_temperature() -> None:
     method = with_golden_queue(
-        moco_v1(plain(), head=partial(heads.linear, dim_out=8), negatives=of_queue("each")).double()
+        moco_v1(plain(), head=partial(heads.linear, dim_out=8), memory=of_queue("each")).double()
     )
     assert isinstance(method.towers.query["shared"].head, nn.Linear)
     q = DOUBLE.leaf("q_raw")
     queue: oracle.Met = [[(key, 1.0) for key in DOUBLE.given("queue")]] * 6
     expected = oracle.info_nce(unit(q), golden_keys(1)[0][:, None], queue, temperature=0.07)
-    same_gradient(objective(method, Seen([unit(q)], golden_keys(1), IDS)), oracle.mean(expected), [q])
+    same_gradient(objective(method, Given([unit(q)], golden_keys(1))), oracle.mean(expected), [q])
 
 
 def test_keys_of_the_same_image_in_the_queue_do_not_count() -> None:
-    method = with_golden_queue(doubled(moco_v2, negatives=of_queue("each")))
+    method = with_golden_queue(doubled(moco_v2, memory=of_queue("each")))
     _, views = golden_views(1)
-    seen = Seen(views, golden_keys(1), IDS)
-    before = triples(method, seen)[0]
+    embedded = Given(views, golden_keys(1))
+    before = triples(method, embedded)[0]
     assert [len(each) for each in met(before)] == [18] * 6
-    method.update(seen, 0, 1)
-    assert [len(each) for each in met(triples(method, seen)[0])] == [17] * 6
-    assert [len(each) for each in met(triples(method, Seen(views, golden_keys(1), IDS + 6))[0])] == [18] * 6
+    update(method, embedded)
+    assert [len(each) for each in met(triples(method, embedded)[0])] == [17] * 6
+    assert [len(each) for each in met(triples(method, Given(views, golden_keys(1), IDS + 6))[0])] == [18] * 6
 
 
 def test_the_queue_is_read_before_it_is_updated() -> None:
     """In a second step the first one's keys are the negatives, and never its own."""
-    method = doubled(moco_v2, negatives=of_queue("each", size=6))
+    method = doubled(moco_v2, memory=of_queue("each", size=6))
     held = queue_of(method).keys.clone()
     for step in range(3):
-        queries, keys = method(images(2, seed=step), step)
-        seen = Seen(queries, keys, IDS + 6 * step)
-        (triple,) = triples(method, seen)
+        queries, keys, _ = embed(method, images(2, seed=step), step)
+        embedded = Given(queries, keys, IDS + 6 * step)
+        (triple,) = triples(method, embedded)
         assert torch.equal(triple.negatives.sources[0].keys, held)
-        method.update(seen, step, 3)
+        update(method, embedded, step, 3)
         held = keys[0].detach()
         assert torch.equal(queue_of(method).keys, held)
     assert queue_of(method).ids.tolist() == list(range(12, 18))
@@ -84,11 +87,11 @@ def test_the_queue_is_read_before_it_is_updated() -> None:
 
 @pytest.mark.parametrize("make", WITH_MOMENTUM)
 def test_keys_carry_no_gradient_and_their_tower_is_not_trained(make: Any) -> None:
-    method = doubled(make, negatives=of_queue("last"))
-    queries, keys = method(images(method.looks), 0)
+    method = doubled(make, memory=of_queue("last"))
+    queries, keys, _ = embed(method, images(method.views[VIEW]))
     assert all(each.requires_grad for each in queries)
     assert not any(each.requires_grad for each in keys)
-    objective(method, Seen(queries, keys, IDS)).backward()
+    objective(method, Given(queries, keys)).backward()
     assert method.towers.key is not None
     copies = list(method.towers.key.parameters())
     assert copies
@@ -99,14 +102,14 @@ def test_keys_carry_no_gradient_and_their_tower_is_not_trained(make: Any) -> Non
 
 
 def test_the_momentum_tower_follows_after_the_optimisers_step() -> None:
-    method = doubled(moco_v2, momentum=0.9, negatives=of_queue("each"))
+    method = doubled(moco_v2, momentum=0.9, memory=of_queue("each"))
     assert method.towers.key is not None
     before = [each.clone() for each in method.towers.key.parameters()]
-    queries, keys = method(images(2), 0)
-    objective(method, Seen(queries, keys, IDS)).backward()
+    queries, keys, _ = embed(method, images(2))
+    objective(method, Given(queries, keys)).backward()
     optimizer = sgd(method.towers, lr=0.5)
     optimizer.step()
-    method.update(Seen(queries, keys, IDS), 0, 1)
+    update(method, Given(queries, keys))
     moved = list(method.towers.query.parameters())
     for old, query, key in zip(before, moved, method.towers.key.parameters(), strict=True):
         torch.testing.assert_close(key, 0.9 * old + 0.1 * query, rtol=1e-12, atol=1e-14)
@@ -114,11 +117,11 @@ def test_the_momentum_tower_follows_after_the_optimisers_step() -> None:
 
 
 def test_a_symmetric_loss_is_the_sum_of_both_directions_and_enqueues_both_keys_afterwards() -> None:
-    method = with_golden_queue(doubled(moco_v2, symmetric=True, negatives=of_queue("each")))
+    method = with_golden_queue(doubled(moco_v2, symmetric=True, memory=of_queue("each")))
     raw, views = golden_views(2)
     keys = golden_keys(2)
-    seen = Seen(views, keys, IDS)
-    found = triples(method, seen)
+    embedded = Given(views, keys)
+    found = triples(method, embedded)
     for triple in found:  # neither sees a key of this step
         (source,) = triple.negatives.sources
         assert torch.equal(source.keys, DOUBLE.given("queue"))
@@ -127,17 +130,17 @@ def test_a_symmetric_loss_is_the_sum_of_both_directions_and_enqueues_both_keys_a
     directions = [
         oracle.mean(oracle.info_nce(views[a], keys[b][:, None], queue, temperature=0.2)) for a, b in ((0, 1), (1, 0))
     ]
-    same_gradient(objective(method, seen), directions[0] + directions[1], [raw])
-    method.update(seen, 0, 1)
+    same_gradient(objective(method, embedded), directions[0] + directions[1], [raw])
+    update(method, embedded)
     assert torch.equal(queue_of(method).keys[:12], torch.cat(keys))
     assert queue_of(method).ids[:12].tolist() == [*range(6), *range(6)]
-    for triple in triples(method, seen):  # nor, in a later epoch, of the same image
+    for triple in triples(method, embedded):  # nor, in a later epoch, of the same image
         assert [len(each) for each in met(triple)] == [16] * 6
 
 
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_with_the_batch_it_meets_the_other_images_keys(symmetric: bool) -> None:
-    method = doubled(moco_v2, symmetric=symmetric, negatives=partial(against.batch))
+    method = doubled(moco_v2, symmetric=symmetric, memory=partial(memories.batch))
     raw, views = golden_views(2)
     keys = golden_keys(2)
     pairs = ((0, 1), (1, 0)) if symmetric else ((0, 0),)
@@ -145,8 +148,8 @@ def test_with_the_batch_it_meets_the_other_images_keys(symmetric: bool) -> None:
     for a, b in pairs:
         others: oracle.Met = [[(keys[b][j], 1.0) for j in range(6) if j != i] for i in range(6)]
         expected.append(oracle.mean(oracle.info_nce(views[a], keys[b][:, None], others, temperature=0.2)))
-    seen = Seen(views, keys, IDS) if symmetric else Seen(views[:1], keys[:1], IDS)
-    found = objective(method, seen)
+    embedded = Given(views, keys) if symmetric else Given(views[:1], keys[:1])
+    found = objective(method, embedded)
     (by, expected_by) = (
         torch.autograd.grad(each, raw, retain_graph=True)[0] for each in (found, oracle.total(expected))
     )
@@ -154,11 +157,11 @@ def test_with_the_batch_it_meets_the_other_images_keys(symmetric: bool) -> None:
     torch.testing.assert_close(by, expected_by, rtol=1e-9, atol=1e-11)
 
 
-def test_views_go_through_their_towers_one_by_one() -> None:
-    method = doubled(moco_v2, symmetric=True, negatives=of_queue("each"))
+def test_copies_go_through_their_towers_one_by_one() -> None:
+    method = doubled(moco_v2, symmetric=True, memory=of_queue("each"))
     assert method.towers.key is not None
     queries, keys = (Rows(tower["shared"]) for tower in (method.towers.query, method.towers.key))
-    method(images(2), 0)
+    embed(method, images(2))
     assert (queries.calls, keys.calls) == ([6, 6], [6, 6])
 
 
@@ -167,7 +170,7 @@ def norms(module: nn.Module) -> list[SplitBatchNorm]:
 
 
 def test_the_key_towers_batch_norm_sees_other_groups_than_the_query_towers() -> None:
-    method = doubled(moco_v2, plain(norm=True), splits=2, negatives=of_queue("each"))
+    method = doubled(moco_v2, plain(norm=True), bn_splits=2, memory=of_queue("each"))
     assert method.towers.key is not None
     groups: dict[str, Tensor] = {}
 
@@ -178,8 +181,8 @@ def test_the_key_towers_batch_norm_sees_other_groups_than_the_query_towers() -> 
         (norm,) = norms(tower)
         assert norm.splits == 2
         norm.register_forward_pre_hook(partial(note, name))
-    look = images(1, count=8)[0]
-    (query,), (key,) = method([look, look], 3)
+    (image,) = images(1, count=8)
+    (query,), (key,), _ = embed(method, [image, image], 3)
     order = [(groups["query"] - row).abs().sum(1).argmin().item() for row in groups["key"]]
     assert sorted(order) == list(range(8))
     together = [
@@ -191,29 +194,29 @@ def test_the_key_towers_batch_norm_sees_other_groups_than_the_query_towers() -> 
 
 
 def test_without_batch_norm_shuffling_changes_no_row() -> None:
-    method = doubled(moco_v2, negatives=of_queue("each"))
+    method = doubled(moco_v2, memory=of_queue("each"))
     assert method.towers.key is not None
     order: list[Tensor] = []
     method.towers.key["shared"].register_forward_pre_hook(lambda _, given: order.append(given[0]))
-    look = images(1, count=8)[0]
-    (query,), (key,) = method([look, look], 3)
-    assert not torch.equal(order[0], look)
+    (image,) = images(1, count=8)
+    (query,), (key,), _ = embed(method, [image, image], 3)
+    assert not torch.equal(order[0], image)
     torch.testing.assert_close(key, query.detach(), rtol=1e-12, atol=1e-14)
 
 
 def test_another_step_has_another_order_and_the_same_step_the_same() -> None:
-    method = doubled(moco_v2, plain(norm=True), splits=2, negatives=of_queue("each"))
-    looks = images(2, count=8)
-    once, again, later = (method(looks, step)[1][0] for step in (3, 3, 4))
+    method = doubled(moco_v2, plain(norm=True), bn_splits=2, memory=of_queue("each"))
+    copies = images(2, count=8)
+    once, again, later = (embed(method, copies, step).keys[0] for step in (3, 3, 4))
     assert torch.equal(once, again)
     assert not torch.allclose(once, later)
 
 
 def test_another_loss_takes_its_place() -> None:
     loss = partial(losses.cacr, t_pos=1.0, t_neg=0.5)
-    method = with_golden_queue(doubled(moco_v2, loss=loss, negatives=of_queue("each")))
+    method = with_golden_queue(doubled(moco_v2, loss=loss, memory=of_queue("each")))
     q, (key,) = DOUBLE.leaf("q_raw"), golden_keys(1)
     queue: oracle.Met = [[(each, 1.0) for each in DOUBLE.given("queue")]] * 6
     pulled = oracle.attraction(unit(q), key[:, None], t_pos=1.0)
     pushed = oracle.repulsion(unit(q), key[:, None], queue, t_neg=0.5)
-    same_gradient(objective(method, Seen([unit(q)], [key], IDS)), oracle.mean(pulled) + oracle.mean(pushed), [q])
+    same_gradient(objective(method, Given([unit(q)], [key])), oracle.mean(pulled) + oracle.mean(pushed), [q])

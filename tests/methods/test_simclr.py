@@ -7,14 +7,16 @@ import pytest
 import torch
 
 from manyview import losses
-from manyview.methods import Seen, simclr
+from manyview.methods import simclr
+from manyview.methods.method import VIEW
 from tests.golden import DOUBLE, assert_golden, two_views, unit
 from tests.losses import oracle
 from tests.methods.small import (
     DIM,
-    IDS,
+    Given,
     Rows,
     doubled,
+    embed,
     golden_views,
     images,
     met,
@@ -24,47 +26,48 @@ from tests.methods.small import (
     queue_of,
     same_gradient,
     triples,
+    update,
     with_golden_queue,
 )
 
 
 def test_with_its_defaults_it_is_published_nt_xent() -> None:
     v1, v2 = two_views(DOUBLE)
-    loss = objective(doubled(simclr), Seen([unit(v1), unit(v2)], [], IDS))
+    loss = objective(doubled(simclr), Given([unit(v1), unit(v2)]))
     assert_golden("ntxent/tau0.1", loss, {"v1_raw": v1, "v2_raw": v2}, DOUBLE)
 
 
-@pytest.mark.parametrize("views", [2, 3, 5])
-def test_every_view_has_all_others_as_positives(views: int) -> None:
-    method, (raw, seen) = doubled(simclr, views=views), golden_views(views)
-    assert method.looks == views
+@pytest.mark.parametrize("copies", [2, 3, 5])
+def test_every_copy_has_all_others_as_positives(copies: int) -> None:
+    method, (raw, embedded) = doubled(simclr, copies=copies), golden_views(copies)
+    assert method.views[VIEW] == copies
     expected = []
-    for v, i in ((v, i) for v in range(views) for i in range(6)):
-        others = [unit(raw[w, j]) for w in range(views) for j in range(6) if j != i]
-        own = torch.stack([unit(raw[w, i]) for w in range(views) if w != v])[None]
+    for v, i in ((v, i) for v in range(copies) for i in range(6)):
+        others = [unit(raw[w, j]) for w in range(copies) for j in range(6) if j != i]
+        own = torch.stack([unit(raw[w, i]) for w in range(copies) if w != v])[None]
         expected += oracle.info_nce(unit(raw[v, i])[None], own, [[(key, 1.0) for key in others]], temperature=0.1)
-    same_gradient(objective(method, Seen(seen, [], IDS)), oracle.mean(expected), [raw])
+    same_gradient(objective(method, Given(embedded)), oracle.mean(expected), [raw])
 
 
 def test_two_rows_of_the_same_image_never_repel_each_other() -> None:
     _, views = golden_views(2)
-    (triple,) = triples(doubled(simclr), Seen(views, [], torch.tensor([0, 1, 2, 3, 4, 0])))
+    (triple,) = triples(doubled(simclr), Given(views, [], torch.tensor([0, 1, 2, 3, 4, 0])))
     assert [len(each) for each in met(triple)] == [8, 10, 10, 10, 10, 8] * 2
 
 
-def test_all_views_go_through_the_encoder_together() -> None:
+def test_all_copies_go_through_the_encoder_together() -> None:
     encoder = plain()
-    method, rows = doubled(simclr, encoder, views=3), Rows(encoder)
-    queries, keys = method(images(3), 0)
+    method, rows = doubled(simclr, encoder, copies=3), Rows(encoder)
+    queries, keys, _ = embed(method, images(3))
     assert rows.calls == [18]
     assert ([each.shape for each in queries], keys) == ([(6, DIM)] * 3, [])
-    for look, query in zip(images(3), queries, strict=True):
-        torch.testing.assert_close(method.towers.queries(look), query, rtol=1e-12, atol=1e-14)
+    for copy, query in zip(images(3), queries, strict=True):
+        torch.testing.assert_close(method.towers.queries(copy), query, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("within", [0.0, 0.5, 1.0])
-def test_with_a_queue_it_meets_what_earlier_views_were_and_the_batch_by_its_weight(within: float) -> None:
-    method = with_golden_queue(doubled(simclr, negatives=of_queue("each", within_batch=within)))
+def test_with_a_queue_it_meets_what_earlier_copies_were_and_the_batch_by_its_weight(within: float) -> None:
+    method = with_golden_queue(doubled(simclr, memory=of_queue("each", within_batch=within)))
     raw, views = golden_views(2)
     queue = [(key, 1.0) for key in DOUBLE.given("queue")]
     expected = []
@@ -72,9 +75,9 @@ def test_with_a_queue_it_meets_what_earlier_views_were_and_the_batch_by_its_weig
         batch = [(unit(raw[w, j]), within) for w in range(2) for j in range(6) if j != i]
         positive = unit(raw[1 - v, i])[None, None]
         expected += oracle.info_nce(unit(raw[v, i])[None], positive, [queue + batch], temperature=0.1)
-    seen = Seen(views, [], IDS)
-    same_gradient(objective(method, seen), oracle.mean(expected), [raw])
-    method.update(seen, 0, 1)
+    embedded = Given(views)
+    same_gradient(objective(method, embedded), oracle.mean(expected), [raw])
+    update(method, embedded)
     assert torch.equal(queue_of(method).keys[:12], torch.cat(views))
     assert queue_of(method).ids[:12].tolist() == [*range(6), *range(6)]
 
@@ -89,20 +92,22 @@ def test_with_a_queue_it_meets_what_earlier_views_were_and_the_batch_by_its_weig
     ids=["dcl", "jcl", "repulsion"],
 )
 def test_another_loss_takes_its_place(loss: Any, oracle_of: Any) -> None:
-    method, (raw, views) = doubled(simclr, loss=loss, views=3), golden_views(3)
-    seen = Seen(views, [], IDS)
-    (triple,) = triples(method, seen)
-    same_gradient(objective(method, seen), oracle.mean(oracle_of(triple.query, triple.positives, met(triple))), [raw])
+    method, (raw, views) = doubled(simclr, loss=loss, copies=3), golden_views(3)
+    embedded = Given(views)
+    (triple,) = triples(method, embedded)
+    same_gradient(
+        objective(method, embedded), oracle.mean(oracle_of(triple.query, triple.positives, met(triple))), [raw]
+    )
 
 
-@pytest.mark.parametrize("views", [1, 0, -3])
-def test_one_view_is_refused(views: int) -> None:
-    with pytest.raises(ValueError, match=f"views: expected 2 or more.* got {views}$"):
-        simclr(plain(), views=views)
+@pytest.mark.parametrize("copies", [1, 0, -3])
+def test_one_copy_is_refused(copies: int) -> None:
+    with pytest.raises(ValueError, match=f"copies: expected 2 or more.* got {copies}$"):
+        simclr(plain(), copies=copies)
 
 
 def test_gradients_reach_every_parameter_of_the_encoder() -> None:
     method = doubled(simclr)
-    queries, _ = method(images(2), 0)
-    objective(method, Seen(queries, [], IDS)).backward()
+    queries, *_ = embed(method, images(2))
+    objective(method, Given(queries)).backward()
     assert all(each.grad is not None and each.grad.abs().max() > 0 for each in method.towers.trained())

@@ -93,7 +93,7 @@ def test_pictures_of_one_size_are_read_once(run: Run) -> None:
     assert isinstance(kept, Kept)
     sample = kept[3]
     assert torch.equal(sample.modalities["image"], kept.batch(torch.tensor([3]))["image"][0])
-    assert sample.label == int(kept.labels[3])  # type: ignore[index]
+    assert sample.targets["label"] == int(kept.labels[3])  # type: ignore[index]
     assert kept.name(3) == kept.dataset.name(3)
 
 

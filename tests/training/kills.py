@@ -32,10 +32,10 @@ from tests.patience import wait_until
 SCENES = {"data": "scenes", "data.count": "320"}
 SETTINGS = {
     "batch_size": "32", "epochs": "16", "lr": "0.05",
-    "encoder.options": "{widths: [8, 16], blocks: [1, 1]}", "knn_queries": "100", "knn_bank": "200", "knn_every": "4",
-    "checkpoint_steps": "4", "health_every": "1", "snapshots": "2,9", "device": "cpu",
+    "encoder.options": "{widths: [8, 16], blocks: [1, 1]}", "knn_queries": "100", "knn_bank": "200",
+    "evaluate_every": "4", "checkpoint_steps": "4", "health_every": "1", "snapshots": "2,9", "device": "cpu",
 }  # fmt: skip
-QUEUE = {"negatives.size": "128"}  # of methods that have one
+QUEUE = {"memory.size": "128"}  # of methods that have one
 TO_BE_KILLED = """
 import io, sys, time, torch
 from manyview.cli.main import main

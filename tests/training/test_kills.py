@@ -10,13 +10,14 @@ from tests.tiny import noise
 from tests.training import kills
 
 SHORT = {
-    "data": str(noise()), "batch_size": "8", "epochs": "4", "checkpoint_steps": "3", "snapshots": "1", "knn_every": "1",
+    "data": str(noise()), "batch_size": "8", "epochs": "4", "checkpoint_steps": "3", "snapshots": "1",
+    "evaluate_every": "1",
 }  # fmt: skip
 
 
 def test_a_run_that_is_killed_in_a_step_and_in_a_write_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
     kills.DRAW.seed(0)
-    found, unlike = kills.disturbed_and_not("moco_v2", 2, tmp_path, SHORT | {"negatives.size": "32"})
+    found, unlike = kills.disturbed_and_not("moco_v2", 2, tmp_path, SHORT | {"memory.size": "32"})
     assert [each.when for each in found] == ["in a step", "in a write"]
     assert all(each.step > each.began for each in found)
     assert unlike == []

@@ -45,7 +45,7 @@ class Photos(Dataset[tuple[Image.Image, int]]):
 
 
 def test_a_folder_from_python_gives_a_run(tmp_path: Path) -> None:
-    run = manyview.pretrain(data=noise(), method="jcl", negatives={"size": 16}, out=str(tmp_path), **TINY)
+    run = manyview.pretrain(data=noise(), method="jcl", memory={"size": 16}, out=str(tmp_path), **TINY)
     assert isinstance(run, manyview.Run)
     assert run.folder == tmp_path
     assert run.config.method["name"] == "jcl"

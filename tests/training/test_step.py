@@ -22,18 +22,18 @@ COUNT = 7  # images: no multiple of a micro-batch
 IDS = torch.tensor([0, 1, 2, 3, 4, 5, 1])  # one of them twice
 KINDS: dict[str, Callable[..., Method]] = {
     "simclr": partial(doubled, simclr),
-    "simclr of 3 views": partial(doubled, simclr, views=3),
+    "simclr of 3 views": partial(doubled, simclr, copies=3),
     "dcl": partial(doubled, dcl),
     "dclw": partial(doubled, dclw),
-    "simclr with a queue": partial(doubled, simclr, negatives=of_queue("each")),
-    "moco_v2": partial(doubled, moco_v2, negatives=of_queue("each")),
-    "symmetric": partial(doubled, moco_v2, symmetric=True, negatives=of_queue("each")),
-    "jcl": partial(doubled, jcl, keys=3, negatives=of_queue("mean")),
+    "simclr with a queue": partial(doubled, simclr, memory=of_queue("each")),
+    "moco_v2": partial(doubled, moco_v2, memory=of_queue("each")),
+    "symmetric": partial(doubled, moco_v2, symmetric=True, memory=of_queue("each")),
+    "jcl": partial(doubled, jcl, keys=3, memory=of_queue("mean")),
     "cacr": partial(doubled, cacr, positives=2),
-    "cacr_moco": partial(doubled, cacr_moco, positives=2, negatives=of_queue("last", within_batch=1.0)),
-    "keys with gradient": partial(doubled, multikey, keys=2, momentum=None, negatives=of_queue("mean")),
+    "cacr_moco": partial(doubled, cacr_moco, positives=2, memory=of_queue("last", within_batch=1.0)),
+    "keys with gradient": partial(doubled, multikey, keys=2, momentum=None, memory=of_queue("mean")),
     "keys that are not read": partial(
-        doubled, multikey, keys=2, momentum=None, negatives=of_queue("mean"), loss=partial(losses.repulsion, t_neg=1.0)
+        doubled, multikey, keys=2, momentum=None, memory=of_queue("mean"), loss=partial(losses.repulsion, t_neg=1.0)
     ),
 }
 
@@ -104,7 +104,7 @@ def test_the_whole_batch_is_embedding_objective_and_backward() -> None:
 def test_progress_reaches_the_ramp_in_both_ways() -> None:
     values = {}
     for progress in (0.25, 1.0):
-        ramped = [doubled(jcl, keys=3, ramp=True, negatives=of_queue("mean")) for _ in range(2)]
+        ramped = [doubled(jcl, keys=3, ramp=True, memory=of_queue("mean")) for _ in range(2)]
         whole, parts = at_once(ramped[0], progress=progress), in_parts(ramped[1], 3, progress=progress)
         torch.testing.assert_close(whole.loss, parts.loss, rtol=1e-12, atol=0)
         values[progress] = float(whole.loss.detach())
@@ -204,7 +204,7 @@ def test_momentum_keys_are_embedded_once() -> None:
 @pytest.mark.parametrize("step", [at_once, partial(in_parts, size=3)], ids=["whole", "parts"])
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_loss_that_is_no_number_is_told_and_changes_nothing(step: Callable[[Method], StepOutput], bad: float) -> None:
-    method = doubled(moco_v2, loss=partial(_broken, value=bad), negatives=of_queue("each"))
+    method = doubled(moco_v2, loss=partial(_broken, value=bad), memory=of_queue("each"))
     for each in method.towers.trained():
         each.grad = torch.ones_like(each)
     before = copy.deepcopy(method.state_dict())

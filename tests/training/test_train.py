@@ -76,8 +76,8 @@ def test_a_run_leaves_all_that_is_promised(whole: Path) -> None:
         "step-000000012.pt",
     ]
     settings = yaml.safe_load((whole / "config.yaml").read_text())
-    assert (settings["views"]["stack"], settings["views"]["size"]) == ("custom", 32)  # all is decided
-    assert settings["views"]["scale"] == [0.2, 1.0]
+    assert (settings["augmentation"]["name"], settings["augmentation"]["size"]) == ("custom", 32)  # all is decided
+    assert settings["augmentation"]["scale"] == [0.2, 1.0]
 
 
 def test_the_config_alone_runs_the_job_again(whole: Path, tmp_path: Path) -> None:
@@ -214,11 +214,11 @@ def test_images_that_no_longer_fit_into_memory_are_told(
 @pytest.mark.parametrize(
     ("settings", "leaks"),
     [
-        ({"negatives__size": 16}, True),
-        ({"negatives__size": 16, "method__splits": 2}, False),
-        ({"negatives__name": "batch"}, False),
-        ({"negatives__name": "batch", "micro_batch": 4}, True),
-        ({"negatives__name": "batch", "micro_batch": 4, "method__splits": 2}, False),
+        ({"memory__size": 16}, True),
+        ({"memory__size": 16, "method__bn_splits": 2}, False),
+        ({"memory__name": "batch"}, False),
+        ({"memory__name": "batch", "micro_batch": 4}, True),
+        ({"memory__name": "batch", "micro_batch": 4, "method__bn_splits": 2}, False),
     ],
 )
 def test_keys_that_share_statistics_with_their_queries_are_told(
@@ -575,7 +575,7 @@ def test_in_training_convolutions_on_small_maps_are_dense_layers(
         return dense(x, *given)
 
     monkeypatch.setattr(small_maps, "_dense", watched)
-    assert pretrain(tmp_path, views__size=8, max_steps=1) == 0
+    assert pretrain(tmp_path, augmentation__size=8, max_steps=1) == 0
     assert set(maps) == {(2, 2)}  # of the second stage's second convolution
 
 
@@ -631,7 +631,7 @@ def test_images_that_cannot_be_read_are_remembered_over_a_stop(tmp_path: Path, m
     "settings",
     [
         {"micro_batch": 4},
-        {"micro_batch": 4, "method": "moco_v2", "negatives__size": 32},
+        {"micro_batch": 4, "method": "moco_v2", "memory__size": 32},
         {"precision": "bf16"},
         {"clip": 0.1},
         {"optimizer__name": "lars"},
@@ -737,7 +737,7 @@ def test_a_healthy_run_is_called_healthy(tmp_path: Path) -> None:
             epochs=20,
             health_every=5,
             batch_size=32,
-            knn_every=0,
+            evaluate_every=0,
         )
         == 0
     )
@@ -747,7 +747,7 @@ def test_a_healthy_run_is_called_healthy(tmp_path: Path) -> None:
 
 def test_a_run_of_alignment_alone_is_called_collapsing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     alone = {"loss": "align_uniform", "loss__uniform_weight": 0, "head": "mlp"}
-    assert pretrain(tmp_path, epochs=5, health_every=3, lr=0.2, knn_every=0, **alone) == 0
+    assert pretrain(tmp_path, epochs=5, health_every=3, lr=0.2, evaluate_every=0, **alone) == 0
     assert health(tmp_path)[-1] == "collapsing"
     assert ": collapsing since step " in capsys.readouterr().err
     assert "warning: step " in (tmp_path / "train.log").read_text()
@@ -762,9 +762,15 @@ def test_pictures_of_one_colour_are_called_broken_data(tmp_path: Path, capsys: p
 def test_info_nce_on_an_easy_batch_of_four_is_called_saturated(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    same = {"views__stack": "custom", "views__scale": "1,1", "views__jitter_p": 0, "views__grey": 0, "views__flip": 0}
+    same = {
+        "augmentation__name": "custom",
+        "augmentation__scale": "1,1",
+        "augmentation__jitter_p": 0,
+        "augmentation__grey": 0,
+        "augmentation__flip": 0,
+    }
     easy = {"method": "simclr", "loss__temperature": 0.1, **same}  # both views are the same
-    assert pretrain(tmp_path, batch_size=4, health_every=3, knn_every=0, **easy) == 0
+    assert pretrain(tmp_path, batch_size=4, health_every=3, evaluate_every=0, **easy) == 0
     assert health(tmp_path)[-1] == "saturated"
     assert "with dcl, more negatives" in capsys.readouterr().err
 

@@ -30,7 +30,7 @@ STEPS = 3
 ALL = {
     "data.name": "(own)",
     "encoder.name": "timm/test_vit",  # layer norm, and no dropout
-    "views.size": 32,
+    "augmentation.size": 32,
     "head.name": "mlp",  # no batch norm
     "head.dim_out": 16,
     "batch_size": 12,
@@ -39,32 +39,32 @@ ALL = {
     "precision": "fp64",
     "optimizer.name": "sgd",  # which shows a gradient's length too, and does not magnify one that is 0 but for rounding
     "optimizer.lr": 0.5,
-    "knn_every": 0,
+    "evaluate_every": 0,
     "health_every": 1,
     "loggers": (),
     "quiet": True,
     "device": "cpu",
     "workers": 0,
 }
-QUEUE = {"negatives.size": 40}  # no multiple of the batch
+QUEUE = {"memory.size": 40}  # no multiple of the batch
 CASES: dict[str, dict[str, Any]] = {
     "simclr": {"method.name": "simclr"},
-    "moco_v2": {"method.name": "moco_v2", "method.momentum": 0.9, **QUEUE},
+    "moco_v2": {"method.name": "moco_v2", "momentum.start": 0.9, **QUEUE},
 }
 SLOW: dict[str, dict[str, Any]] = {
     "dcl in micro-batches": {"method.name": "dcl", "micro_batch": 4, "clip": 0.1},
-    "jcl": {"method.name": "jcl", "method.keys": 3, "method.ramp": True, "method.momentum": 0.9, **QUEUE},
-    "jcl in micro-batches": {"method.name": "jcl", "method.keys": 2, "method.momentum": 0.9, "micro_batch": 4, **QUEUE},
-    "cacr_moco": {"method.name": "cacr_moco", "method.positives": 2, "method.momentum": 0.9, **QUEUE},
-    "symmetric moco_v2": {"method.name": "moco_v2", "method.symmetric": True, "method.momentum": 0.9, **QUEUE},
+    "jcl": {"method.name": "jcl", "method.keys": 3, "method.ramp": True, "momentum.start": 0.9, **QUEUE},
+    "jcl in micro-batches": {"method.name": "jcl", "method.keys": 2, "momentum.start": 0.9, "micro_batch": 4, **QUEUE},
+    "cacr_moco": {"method.name": "cacr_moco", "method.positives": 2, "momentum.start": 0.9, **QUEUE},
+    "symmetric moco_v2": {"method.name": "moco_v2", "method.symmetric": True, "momentum.start": 0.9, **QUEUE},
     "keys with gradient": {
         "method.name": "multikey",
         "method.keys": 2,
-        "method.momentum": None,
-        "negatives.name": "batch",
+        "momentum": None,
+        "memory.name": "batch",
         "micro_batch": 4,
     },
-    "align_uniform_moco": {"method.name": "align_uniform_moco", "method.momentum": 0.9, **QUEUE},
+    "align_uniform_moco": {"method.name": "align_uniform_moco", "momentum.start": 0.9, **QUEUE},
 }
 Steps = list[dict[str, Tensor]]
 
@@ -164,7 +164,7 @@ def assert_two_are_one(cases: dict[str, dict[str, Any]], folder: Path) -> None:
         assert len(one[name]) == STEPS
         moved = [key for key, value in one[name][0].items() if not torch.equal(value, one[name][-1][key])]
         assert any(key.startswith("towers.query") for key in moved)
-        assert ("negatives.0.queue.keys" in moved) == ("negatives.size" in cases[name])
+        assert ("negatives.0.queue.keys" in moved) == ("memory.size" in cases[name])
         for each in two:
             for step, (expected, found) in enumerate(zip(one[name], each[name], strict=True), start=1):
                 assert expected.keys() == found.keys()
@@ -197,7 +197,7 @@ def refused(rank: int, folder: str, port: int) -> None:
         torch.save = full if case == "full" else at_once  # type: ignore[assignment]
         said = io.StringIO()
         with contextlib.redirect_stderr(said):
-            code = main(["pretrain", *flags(data=f"{folder}/data", out=out, max_steps=1, knn_every=0), "--quiet"])
+            code = main(["pretrain", *flags(data=f"{folder}/data", out=out, max_steps=1, evaluate_every=0), "--quiet"])
         told.append((code, said.getvalue()))
     torch.save = at_once
     leave(lambda path: Path(path).write_text(json.dumps(told)), f"{folder}/told-{{}}.json", rank, 2)
@@ -228,7 +228,7 @@ def torchrun(*program: str) -> tuple[int, str]:
 def test_torchrun_is_stopped_by_a_signal_to_one_process_and_goes_on_to_the_same_end(tmp_path: Path) -> None:
     out, stopped = tmp_path / "run", tmp_path / "stopped.py"
     stopped.write_text(STOPPED)
-    settings = flags(data=pictures(tmp_path / "data", 48), knn_every=0, health_every=1)
+    settings = flags(data=pictures(tmp_path / "data", 48), evaluate_every=0, health_every=1)
     _, said = torchrun(str(stopped), "pretrain", *settings, "--out", str(out))
     assert "and saved. To go on: torchrun --nproc-per-node 2 -m manyview pretrain --resume" in said
     assert not (out / "encoder.safetensors").exists()
@@ -242,7 +242,7 @@ def test_torchrun_is_stopped_by_a_signal_to_one_process_and_goes_on_to_the_same_
 
 def test_of_what_the_first_process_refuses_the_others_say_nothing(tmp_path: Path) -> None:
     data = pictures(tmp_path / "data", 32)
-    assert pretrain(tmp_path / "apart-0", "--quiet", data=data, max_steps=1, knn_every=0) == 0
+    assert pretrain(tmp_path / "apart-0", "--quiet", data=data, max_steps=1, evaluate_every=0) == 0
     (tmp_path / "apart-0" / "encoder.safetensors").unlink()  # so that it is not complete
     port = free_port()
     with locked(tmp_path / "locked"):

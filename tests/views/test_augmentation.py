@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 import torch
@@ -101,21 +99,21 @@ def test_sensors_that_share_the_geometric_key_share_box_and_flip_only() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"size": 0}, "size=0"),
-        ({"flip": 1.5}, "flip=1.5"),
-        ({"size": 32.5}, "size=32.5"),
-        ({"scale": 0.5}, "scale=0.5"),
-        ({"jitter": (0.4,)}, "jitter=(0.4,)"),
-        ({"scale": (0.5, 0.2)}, "scale=(0.5, 0.2)"),
-        ({"ratio": (0, 1)}, "ratio=(0, 1)"),
+        ({"size": 0}, "size: expected .*, got 0"),
+        ({"flip": 1.5}, "flip: expected .*, got 1\\.5"),
+        ({"size": 32.5}, "size: expected .*, got 32\\.5"),
+        ({"scale": 0.5}, "scale: expected .*, got 0\\.5"),
+        ({"jitter": (0.4,)}, "jitter: expected .*, got \\(0\\.4,\\)"),
+        ({"scale": (0.5, 0.2)}, "scale: expected .*, got \\(0\\.5, 0\\.2\\)"),
+        ({"ratio": (0, 1)}, "ratio: expected .*, got \\(0, 1\\)"),
         ({"jitter": (0.4, 0.4, 0.4, 0.6)}, "hue"),
-        ({"sigma": (0, 1)}, "sigma=(0, 1)"),
-        ({"kernel": 4}, "kernel=4"),
-        ({"resize": 40}, "resize=40"),
+        ({"sigma": (0, 1)}, "sigma: expected .*, got \\(0, 1\\)"),
+        ({"kernel": 4}, "kernel: expected .*, got 4"),
+        ({"resize": 40}, "resize: expected .*, got 40"),
     ],
 )
 def test_a_mistake_is_named(wrong: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(message)):
+    with pytest.raises(ValueError, match=message):
         Augmentation(**{"size": 32, **wrong})  # type: ignore[arg-type]
 
 

@@ -1,165 +1,96 @@
-"""A stack: one call makes all views, each as torchvision would with the same numbers."""
+"""A view pipeline: one call makes all views, each as torchvision would with the same numbers."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 import torch
 import torchvision.transforms.functional as tv
 from torch import Tensor
 
-from manyview.views import AUGMENTATIONS, CIFAR, IMAGENET, Augmentation, Modality, ViewPipeline
-from manyview.views.augmentation import AugmentationParams
-from manyview.views.colour import _TURNS
+from manyview.views import IMAGENET, SPACES, VIEWS, Augmentation, Modality, View, ViewPipeline
+from manyview.views.colour import coloured
+from manyview.views.pipeline import Geometry
+from tests.views.oracle import oracle, pictures
 
 EVERYTHING = Augmentation(
     24, (0.2, 1.0), jitter=(0.4, 0.4, 0.4, 0.2), jitter_p=0.8, grey=0.3, blur=0.5, kernel=5, solarise=0.3
 )
-OPERATIONS = (tv.adjust_brightness, tv.adjust_contrast, tv.adjust_saturation, tv.adjust_hue)
-
-
-def pictures(n: int = 12, height: int = 40, width: int = 36, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randint(256, (n, 3, height, width), generator=generator, dtype=torch.uint8)
-
-
-def oracle(image: Tensor, look: Augmentation, drawn: AugmentationParams, row: int) -> Tensor:
-    """One view of one picture by torchvision's functions on floats."""
-    view = image.float() / 255
-    if look.scale is not None:
-        view = tv.resized_crop(view, *drawn.box[row].tolist(), [look.size] * 2, antialias=True)
-    view = tv.hflip(view) if drawn.flip[row] else view
-    if look.grey_first and drawn.grey[row]:
-        view = tv.rgb_to_grayscale(view, 3)
-    for operation in _TURNS[drawn.order[row]].tolist():
-        if operation >= 0 and look.jitter[operation]:
-            view = OPERATIONS[operation](view, drawn.colour[row, operation].item())
-    if not look.grey_first and drawn.grey[row]:
-        view = tv.rgb_to_grayscale(view, 3)
-    if drawn.sigma[row] > 0:
-        view = tv.gaussian_blur(view, [look.blur_kernel] * 2, [drawn.sigma[row].item()] * 2)
-    if drawn.solarise[row]:
-        view = tv.solarize(view, 0.5)
-    normalised: Tensor = tv.normalize(view, *(list(each) for each in IMAGENET))
-    return normalised
 
 
 @pytest.mark.parametrize("grey_first", [False, True])
 def test_every_view_of_a_batch_is_torchvisions(grey_first: bool) -> None:
-    look = Augmentation(**{**EVERYTHING.__dict__, "grey_first": grey_first})
-    images, ids, stack = pictures(40), torch.arange(40) * 7, ViewPipeline([look] * 3)
-    views = stack({"image": images}, ids, seed=5, epoch=2)["image"]
+    augmentation = Augmentation(**{**EVERYTHING.__dict__, "grey_first": grey_first})
+    images, ids, pipeline = pictures(40), torch.arange(40) * 7, ViewPipeline([augmentation] * 3)
+    views = pipeline({"image": images}, ids, seed=5, epoch=2)["image"]
     assert len(views) == 3
     for k, view in enumerate(views):
-        numbers = stack._drawn("image", ids, k, 5, 2, images.shape[2:])
+        numbers = pipeline.params("image", ids, k, 5, 2, images.shape[2:])
         for row in range(40):
-            wanted = oracle(images[row], look, numbers, row)
+            wanted = oracle(images[row], augmentation, numbers, row)
             wrong = (view[row] - wanted).abs().amax(0) > 1e-4
             # a pixel at one half may be solarised on one side only
             assert wrong.sum() <= (2 if numbers.solarise[row] else 0)
 
 
-@pytest.mark.parametrize("name", AUGMENTATIONS)
-def test_a_named_stack_is_torchvisions_with_its_numbers(name: str) -> None:
-    stack = AUGMENTATIONS[name](32)
-    stack = ViewPipeline(stack.looks)  # ImageNet's mean and deviation, as the oracle has
-    images, ids = pictures(10, 48, 64), torch.arange(10)
-    views = stack({"image": images}, ids)["image"]
-    for k, (view, look) in enumerate(zip(views, stack.looks, strict=True)):
-        drawn = stack._drawn("image", ids, k, 0, 0, (48, 64))
-        assert view.shape == (10, 3, look.size, look.size)
-        if look.scale is None:
-            middle = tv.center_crop(tv.resize(images.float() / 255, [look.resize], antialias=True), [32, 32])
-            torch.testing.assert_close(view, tv.normalize(middle, *IMAGENET), atol=1e-4, rtol=0)
-            continue
-        for row in range(10):
-            off = (view[row] - oracle(images[row], look, drawn, row)).abs().amax(0) > 1e-4
-            assert off.sum() <= (2 if drawn.solarise[row] else 0)
-
-
-STATISTICS = {  # CACR's Algorithm 1, but the first
-    "imagenet": IMAGENET,
-    "cifar10": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
-    "cifar100": ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
-    "stl10": ((0.4409, 0.4279, 0.3868), (0.2683, 0.2610, 0.2687)),
-}
-
-
-@pytest.mark.parametrize("name", ["simclr", "cacr-cifar", "cacr-stl"])
-def test_pictures_are_normalised_with_the_statistics_asked_for(name: str) -> None:
-    images, ids = pictures(4), torch.arange(4)
-    plain = ViewPipeline(AUGMENTATIONS[name](24).looks, picture=Modality(colour=True))({"image": images}, ids)["image"]
-    for statistics, (mean, std) in STATISTICS.items():
-        views = AUGMENTATIONS[name](24, statistics=statistics)({"image": images}, ids)["image"]
-        for view, bare in zip(views, plain, strict=True):
-            torch.testing.assert_close(view, tv.normalize(bare, list(mean), list(std)), atol=1e-5, rtol=0)
-
-
-def test_statistics_that_are_not_there_are_named_and_without_any_a_stack_has_its_usual_ones() -> None:
-    usual = {"simclr": "imagenet", "cacr-cifar": "cifar10", "cacr-stl": "stl10"}
-    for name, statistics in usual.items():
-        picture = AUGMENTATIONS[name](24).picture
-        assert (picture.mean, picture.std) == STATISTICS[statistics]
-        with pytest.raises(ValueError, match="statistics: there are none named 'mnist'; give imagenet, cifar10, "):
-            AUGMENTATIONS[name](24, statistics="mnist")
-
-
 def test_a_view_depends_on_seed_epoch_and_id_only() -> None:
-    images, ids, stack = pictures(), torch.arange(100, 112), ViewPipeline([EVERYTHING] * 2)
-    whole = stack({"image": images}, ids, seed=1, epoch=3)["image"]
+    images, ids, pipeline = pictures(), torch.arange(100, 112), ViewPipeline([EVERYTHING] * 2)
+    whole = pipeline({"image": images}, ids, seed=1, epoch=3)["image"]
     some = torch.tensor([7, 2, 9])
-    again = stack({"image": images[some]}, ids[some], seed=1, epoch=3)["image"]
+    again = pipeline({"image": images[some]}, ids[some], seed=1, epoch=3)["image"]
     for a, b in zip(whole, again, strict=True):
         assert torch.equal(a[some], b)  # to the bit: one process and two see the same
     for change in ({"seed": 2, "epoch": 3}, {"seed": 1, "epoch": 4}):
-        assert not torch.allclose(whole[0], stack({"image": images}, ids, **change)["image"][0])
-    assert not torch.allclose(whole[0], stack({"image": images}, ids + 1, seed=1, epoch=3)["image"][0])
+        assert not torch.allclose(whole[0], pipeline({"image": images}, ids, **change)["image"][0])
+    assert not torch.allclose(whole[0], pipeline({"image": images}, ids + 1, seed=1, epoch=3)["image"][0])
     assert not torch.allclose(whole[0], whole[1])
 
 
 @pytest.mark.parametrize("late", [False, True])
 def test_a_worker_makes_the_views_that_a_batch_makes(late: bool) -> None:
     """To 2 of 255 steps for the rounding of the crop, more where colours stretch it."""
-    images, ids, stack = pictures(), torch.arange(12), ViewPipeline([EVERYTHING] * 2)
-    one_by_one = [stack.prepare({"image": images[i]}, i, colour=not late)["image"] for i in range(12)]
-    prepared = [torch.stack([looks[k] for looks in one_by_one]) for k in range(2)]
+    images, ids, pipeline = pictures(), torch.arange(12), ViewPipeline([EVERYTHING] * 2)
+    one_by_one = [pipeline.prepare({"image": images[i]}, i, colour=not late)["image"] for i in range(12)]
+    prepared = [torch.stack([copies[k] for copies in one_by_one]) for k in range(2)]
     assert all(crops.dtype == torch.uint8 for crops in prepared)
-    finished = stack.finish({"image": prepared}, ids, colour=late)["image"]
-    for a, b in zip(finished, stack({"image": images}, ids)["image"], strict=True):
+    finished = pipeline.finish({"image": prepared}, ids, colour=late)["image"]
+    for a, b in zip(finished, pipeline({"image": images}, ids)["image"], strict=True):
         off = (a - b).abs() * torch.tensor(IMAGENET[1]).view(3, 1, 1) * 255
         assert off.median() <= 1
         assert off.quantile(0.95) <= 6
 
 
 def test_large_pictures_are_cut_one_by_one_to_the_same_views() -> None:
-    look = Augmentation(64, (0.2, 1.0))
+    augmentation = Augmentation(64, (0.2, 1.0))
     images = pictures(4, 150, 200)
-    views = ViewPipeline([look])({"image": images}, torch.arange(4))["image"][0]
-    drawn = ViewPipeline([look])._drawn("image", torch.arange(4), 0, 0, 0, (150, 200))
+    views = ViewPipeline([augmentation])({"image": images}, torch.arange(4))["image"][0]
+    params = ViewPipeline([augmentation]).params("image", torch.arange(4), 0, 0, 0, (150, 200))
     for row in range(4):
-        off = (views[row] - oracle(images[row], look, drawn, row)).abs() * 255 * 0.229
+        off = (views[row] - oracle(images[row], augmentation, params, row)).abs() * 255 * 0.229
         assert off.max() <= 2
 
 
-def test_sensors_share_crop_and_flip_but_not_colour() -> None:
+def test_modalities_share_crop_and_flip_but_not_colour() -> None:
     base = pictures(8, 40, 40)
     position = torch.arange(1600.0).view(1, 1, 40, 40).expand(8, 1, 40, 40).contiguous()
     raw = {"rgb": base, "again": base, "depth": position, "labels": base[:, :1]}
     modalities = {"labels": Modality(nearest=True), "depth": Modality((800.0,), (400.0,))}
-    stack = ViewPipeline([EVERYTHING], modalities)
+    pipeline = ViewPipeline([EVERYTHING], modalities)
     ids = torch.arange(8)
-    views = {name: looks[0] for name, looks in stack(raw, ids).items()}
+    views = {name: copies[0] for name, copies in pipeline(raw, ids).items()}
     plain = ViewPipeline([Augmentation(24, (0.2, 1.0))], {name: Modality() for name in raw})(raw, ids)
     assert not torch.allclose(views["rgb"], views["again"])
     torch.testing.assert_close(plain["rgb"][0], plain["again"][0])
-    drawn = stack._drawn("rgb", ids, 0, 0, 0, (40, 40))
+    params = pipeline.params("rgb", ids, 0, 0, 0, (40, 40))
     for row in range(8):
-        wanted = tv.resized_crop(position[row], *drawn.box[row].tolist(), [24, 24], antialias=True)
-        wanted = tv.hflip(wanted) if drawn.flip[row] else wanted
+        wanted = tv.resized_crop(position[row], *params.box[row].tolist(), [24, 24], antialias=True)
+        wanted = tv.hflip(wanted) if params.flip[row] else wanted
         torch.testing.assert_close(views["depth"][row], (wanted - 800) / 400, atol=1e-4, rtol=0)
     assert set(views["labels"].unique().tolist()) <= set(base.unique().float().tolist())
 
 
-def test_a_sensor_of_another_resolution_shows_the_same_part() -> None:
+def test_a_modality_of_another_resolution_shows_the_same_part() -> None:
     fine = torch.linspace(0, 1, 80).view(1, 1, 1, 80).expand(6, 1, 80, 80).contiguous()
     coarse = torch.linspace(0, 1, 40).view(1, 1, 1, 40).expand(6, 1, 40, 40).contiguous()
     views = ViewPipeline([Augmentation(16, (0.3, 1.0))])({"a": fine, "b": coarse}, torch.arange(6))
@@ -175,29 +106,13 @@ def test_views_are_floats_and_the_raw_pictures_stay() -> None:
     assert torch.equal(images, before)
 
 
-def test_named_stacks_have_the_views_and_sizes_asked_for() -> None:
-    assert len(AUGMENTATIONS["moco-v2"](224, 6)) == 6
-    assert [look.size for look in AUGMENTATIONS["multicrop"](64, 5, small_size=32).looks] == [64, 64, 32, 32, 32]
-    assert [look.size for look in AUGMENTATIONS["custom"](32, 3).looks] == [32, 32, 32]
-    assert [look.size for look in AUGMENTATIONS["custom"](32, 3, small_size=16).looks] == [32, 16, 16]
-    assert [look.size for look in AUGMENTATIONS["custom"](32, 3, small_size=16, large=2).looks] == [32, 32, 16]
-    assert [look.blur for look in AUGMENTATIONS["moco-v3"](32).looks] == [1.0, 0.1]
-    assert AUGMENTATIONS["simclr-cifar"]().picture.mean == CIFAR[0]
-    assert AUGMENTATIONS["probe-test"](224).looks[0].resize == 256
-    assert AUGMENTATIONS["probe-test"](32).looks[0].resize == 32
-    with pytest.raises(ValueError, match="views=1"):
-        AUGMENTATIONS["multicrop"](views=1)
-    with pytest.raises(ValueError, match="large: expected at least one"):
-        AUGMENTATIONS["custom"](small_size=16, large=0)
-
-
-def test_a_view_that_is_called_a_mask_keeps_its_values() -> None:
+def test_a_modality_that_is_called_a_mask_keeps_its_values() -> None:
     raw = {"rgb": pictures(4), "labels13": torch.randint(13, (4, 1, 40, 36), dtype=torch.uint8)}
     view = ViewPipeline([Augmentation(24, (0.2, 1.0))])(raw, torch.arange(4))["labels13"][0]
     assert set(view.unique().tolist()) <= set(range(13))
 
 
-def test_a_hole_in_a_sensor_stays_a_hole() -> None:
+def test_a_hole_in_a_modality_stays_a_hole() -> None:
     depth = torch.rand(2, 1, 40, 40)
     depth[0, 0, 10, 10] = float("nan")
     view = ViewPipeline([Augmentation(32, (0.5, 1.0))])({"depth": depth}, torch.arange(2))["depth"][0]
@@ -207,9 +122,9 @@ def test_a_hole_in_a_sensor_stays_a_hole() -> None:
 
 def test_a_float_picture_in_colour_is_the_same_from_a_worker() -> None:
     picture = torch.rand(3, 20, 20)
-    stack = ViewPipeline([Augmentation(16, jitter=(0.4,) * 4)], {"image": Modality(colour=True)})
-    whole = stack({"image": picture[None]}, torch.tensor([3]))["image"][0]
-    worker = stack.finish({"image": [stack.prepare({"image": picture}, 3)["image"][0][None]]}, torch.tensor([3]))
+    pipeline = ViewPipeline([Augmentation(16, jitter=(0.4,) * 4)], {"image": Modality(colour=True)})
+    whole = pipeline({"image": picture[None]}, torch.tensor([3]))["image"][0]
+    worker = pipeline.finish({"image": [pipeline.prepare({"image": picture}, 3)["image"][0][None]]}, torch.tensor([3]))
     torch.testing.assert_close(worker["image"][0], whole, atol=1e-6, rtol=0)
 
 
@@ -225,7 +140,119 @@ def test_mistakes_are_named() -> None:
             {"image": pictures(2)}, torch.arange(2)
         )
     for wrong in ([], Augmentation(8), ["simclr"]):
-        with pytest.raises(ValueError, match="give a list of Look"):
+        with pytest.raises(ValueError, match="give a list of Augmentation"):
             ViewPipeline(wrong)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="std"):
-        Modality((0.5,), (0.0,))
+
+
+COLOURED = ViewPipeline([EVERYTHING] * 3)
+DERIVED = COLOURED.of({"L": 1, "ab": 3, "image": 2})
+
+
+@pytest.mark.parametrize("name", ["L", "ab", "Y", "DbDr"])
+def test_a_derived_view_is_the_same_crop_and_colour_in_its_space(name: str) -> None:
+    images, ids = pictures(), torch.arange(12)
+    unnormalised = ViewPipeline([EVERYTHING] * 2, picture=Modality(colour=True))
+    rgb = unnormalised({"image": images}, ids, seed=1, epoch=2)["image"]
+    view = VIEWS[name]
+    assert view.space is not None
+    mean, std = (torch.tensor(each).view(-1, 1, 1) for each in view.statistics(Modality()))
+    found = ViewPipeline([EVERYTHING] * 2).of({name: 2})({"image": images}, ids, seed=1, epoch=2)
+    assert list(found) == [name]
+    for k in range(2):
+        whole = SPACES[view.space].convert(rgb[k].transpose(0, 1)).transpose(0, 1)
+        wanted = (whole[:, list(view.channels or ())] - mean) / std
+        torch.testing.assert_close(found[name][k], wanted, atol=1e-4, rtol=1e-4)
+
+
+def test_views_come_in_the_order_and_number_asked_for_and_none_changes_another() -> None:
+    images, ids = pictures(), torch.arange(12)
+    views = DERIVED({"image": images}, ids)
+    assert {name: [tuple(copy.shape[1:]) for copy in copies] for name, copies in views.items()} == {
+        "L": [(1, 24, 24)],
+        "ab": [(2, 24, 24)] * 3,
+        "image": [(3, 24, 24)] * 2,
+    }
+    for name, copies in views.items():
+        alone = COLOURED.of({name: len(copies)})({"image": images}, ids)[name]
+        assert all(torch.equal(a, b) for a, b in zip(copies, alone, strict=True))
+    as_ever = COLOURED({"image": images}, ids)["image"]
+    assert all(torch.equal(a, b) for a, b in zip(views["image"], as_ever, strict=False))
+
+
+def test_views_of_one_modality_are_cut_and_coloured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def counted(planes: Tensor, *params: Any) -> Tensor:
+        calls.append(planes.shape[1])
+        return coloured(planes, *params)
+
+    monkeypatch.setattr("manyview.views.pipeline.coloured", counted)
+    DERIVED({"image": pictures()}, torch.arange(12))
+    assert sum(calls) == 3 * 12
+
+
+@pytest.mark.parametrize("geometry", ["shared", "own"])
+@pytest.mark.parametrize("late", [False, True])
+def test_a_worker_makes_the_derived_views_that_a_batch_makes(geometry: Geometry, late: bool) -> None:
+    images, ids = pictures(), torch.arange(12)
+    plain = ViewPipeline([Augmentation(24, (0.2, 1.0), jitter=(0.2, 0.2, 0.2, 0.0), grey=0.2)] * 2)
+    pipeline = plain.of({"L": 1, "ab": 2}, geometry=geometry)
+    prepared = collated(pipeline, {"image": images}, colour=not late)
+    assert list(prepared) == (["image"] if geometry == "shared" else ["L", "ab"])
+    finished, whole = pipeline.finish(prepared, ids, colour=late), pipeline({"image": images}, ids)
+    assert list(finished) == list(whole) == ["L", "ab"]
+    for name, copies in whole.items():
+        for a, b in zip(finished[name], copies, strict=True):
+            off = (a - b).abs()
+            assert off.median() <= 1 / 128
+            assert off.quantile(0.95) <= 6 / 128
+
+
+def collated(pipeline: ViewPipeline, raw: dict[str, Tensor], **options: Any) -> dict[str, list[Tensor]]:
+    count = len(next(iter(raw.values())))
+    ones = [pipeline.prepare({name: each[i] for name, each in raw.items()}, i, **options) for i in range(count)]
+    return {name: [torch.stack(copy) for copy in zip(*(one[name] for one in ones), strict=True)] for name in ones[0]}
+
+
+def test_views_share_the_crop_of_a_copy_or_draw_their_own() -> None:
+    position = torch.arange(1600.0).view(1, 1, 40, 40).expand(8, 1, 40, 40).contiguous()
+    raw, ids, plain = {"a": position, "b": position.clone()}, torch.arange(8), ViewPipeline([EVERYTHING] * 2)
+    shared = plain.of({"a": 2, "b": 1})(raw, ids)
+    assert torch.equal(shared["a"][0], shared["b"][0])
+    assert not torch.equal(shared["a"][1], shared["b"][0])
+    own = plain.of({"a": 2, "b": 1}, geometry="own")(raw, ids)
+    assert all(not torch.equal(a, b) for a, b in zip(own["a"][0], own["b"][0], strict=True))
+    twice = plain.of({"one": 1, "two": 1}, views={"one": View("a"), "two": View("a")}, geometry="own")(raw, ids)
+    assert not torch.equal(twice["one"][0], twice["two"][0])
+
+
+def test_a_modality_that_no_view_takes_is_left_alone() -> None:
+    raw = {"depth": torch.rand(4, 1, 80, 80), "image": pictures(4)}
+    pipeline, ids = COLOURED.of({"L": 1}), torch.arange(4)
+    assert torch.equal(pipeline(raw, ids)["L"][0], pipeline({"image": raw["image"]}, ids)["L"][0])
+    assert list(pipeline.prepare({name: each[0] for name, each in raw.items()}, 0)) == ["image"]
+
+
+def test_a_view_says_which_modality_it_is_made_of() -> None:
+    assert COLOURED.sources(("rgb", "depth")) == {"rgb": "rgb", "depth": "depth"}
+    derived = COLOURED.of({"L": 1, "depth": 1}, reference="rgb")
+    assert derived.sources(("rgb", "depth", "flow")) == {"L": "rgb", "depth": "depth"}
+    with pytest.raises(ValueError, match="views: 'L' is made of 'rgb', which the data lacks; it has depth, flow"):
+        derived.sources(("depth", "flow"))
+    with pytest.raises(ValueError, match="modalities: the data has no \\['thermal'\\]; it has image"):
+        ViewPipeline([EVERYTHING], {"thermal": Modality()}).sources(["image"])
+
+
+def test_channels_of_any_modality_are_a_view_with_its_statistics() -> None:
+    bands = torch.rand(5, 4, 30, 30)
+    pipeline = ViewPipeline([Augmentation(16)], {"bands": Modality((0.1, 0.2, 0.3, 0.4), (1.0, 2.0, 3.0, 4.0))})
+    whole = pipeline({"bands": bands}, torch.arange(5))["bands"][0]
+    some = pipeline.of({"infrared": 1}, views={"infrared": View("bands", channels=(3, 1))})
+    assert torch.equal(some({"bands": bands}, torch.arange(5))["infrared"][0], whole[:, [3, 1]])
+
+
+def test_copies_and_geometry_that_cannot_be_are_named() -> None:
+    with pytest.raises(ValueError, match="copies: 4 of view 'L' with 3 augmentations"):
+        COLOURED.of({"L": 4})
+    with pytest.raises(ValueError, match="geometry: 'apart': give one of shared, own"):
+        COLOURED.of({"L": 1}, geometry="apart")  # type: ignore[arg-type]

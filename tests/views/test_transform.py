@@ -18,7 +18,7 @@ def pictures(n: int = 5) -> Tensor:
 
 
 def test_a_torchvision_transform_gives_as_many_views_as_asked() -> None:
-    views = TransformPipeline(OWN, views=3)({"image": pictures()}, torch.arange(5))["image"]
+    views = TransformPipeline(OWN, copies=3)({"image": pictures()}, torch.arange(5))["image"]
     assert [tuple(view.shape) for view in views] == [(5, 3, 16, 16)] * 3
     assert not torch.equal(views[0], views[1])
 
@@ -52,9 +52,9 @@ def test_a_transform_that_gives_all_views_at_once_is_understood() -> None:
     def both(picture: object) -> list[Tensor]:
         return [OWN(picture), OWN(picture)]
 
-    assert len(TransformPipeline(both, views=2)({"image": pictures()}, torch.arange(5))["image"]) == 2
-    with pytest.raises(ValueError, match="pass views=4"):
-        TransformPipeline(both, views=3)({"image": pictures()}, torch.arange(5))
+    assert len(TransformPipeline(both, copies=2)({"image": pictures()}, torch.arange(5))["image"]) == 2
+    with pytest.raises(ValueError, match="pass copies=4"):
+        TransformPipeline(both, copies=3)({"image": pictures()}, torch.arange(5))
 
 
 def test_a_transform_that_gives_no_tensor_is_told_so() -> None:
@@ -63,5 +63,5 @@ def test_a_transform_that_gives_no_tensor_is_told_so() -> None:
 
 
 def test_a_transform_of_tensors_gets_tensors() -> None:
-    stack = TransformPipeline(lambda image: image.float() / 255, views=1, pillow=False)
+    stack = TransformPipeline(lambda image: image.float() / 255, copies=1, pillow=False)
     assert torch.equal(stack({"image": pictures()}, torch.arange(5))["image"][0], pictures().float() / 255)

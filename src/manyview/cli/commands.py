@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from manyview.config.config import SECTIONS, Config, read_flags, resolve, schema, to_yaml
+from manyview.config.config import PARTS, SECTIONS, Config, read_flags, resolve, schema, to_yaml
 from manyview.config.settings import REQUIRED, Flat, Key, choices, spoken, yes
 from manyview.core.errors import UserError
 from manyview.diagnose.health import AGAIN
@@ -142,7 +142,7 @@ def trained(run: Callable[[], Any]) -> int:
     """What went wrong in training is one line, and another code than wrong input."""
     import torch
 
-    from manyview.training.train import Diverged, Interrupted
+    from manyview.training.failures import Diverged, Interrupted
 
     try:
         run()
@@ -237,10 +237,11 @@ def _recipes() -> dict[str, str]:
 
 LISTS: dict[str, Callable[[], dict[str, str]]] = {
     "methods": lambda: _first_sentences(SECTIONS["method"].table),
-    "losses": lambda: _first_sentences(SECTIONS["loss"].table),
-    "negatives": lambda: _first_sentences(SECTIONS["negatives"].table),
-    "heads": lambda: _first_sentences(SECTIONS["head"].table),
-    "views": lambda: _first_sentences(SECTIONS["views"].table),
+    "losses": lambda: _first_sentences(PARTS["loss"].table),
+    "memories": lambda: _first_sentences(PARTS["memory"].table),
+    "heads": lambda: _first_sentences(PARTS["head"].table),
+    "momentum": lambda: _first_sentences(PARTS["momentum"].table),
+    "augmentations": lambda: _first_sentences(SECTIONS["augmentation"].table),
     "optimizers": lambda: _first_sentences(SECTIONS["optimizer"].table),
     "schedules": lambda: _first_sentences(SECTIONS["schedule"].table),
     "encoders": _encoders,

@@ -38,7 +38,7 @@ def command(arguments: list[str]) -> int:
                 given.what, data, protocols, settings=settings, size=given.size, weights=given.weights,
                 pretrained=given.pretrained, stem=given.stem, seed=given.seed, device=given.device,
                 workers=given.workers, batch_size=given.batch_size, out=_out(given), supervised=given.supervised,
-                again=given.again, store=None if given.no_cache else FeatureCache(given.cache), bar=True, say=_say,
+                again=given.recompute, store=None if given.no_cache else FeatureCache(given.cache), bar=True, say=_say,
             )  # fmt: skip
             print(report(results))
     print(f"\nwrote {_out(given) / FILE}")
@@ -114,7 +114,7 @@ def _parser() -> Parser:
     add("what", nargs="?", metavar="RUN|ENCODER", help="a run's folder, a file of weights, a name such as "
         "timm/resnet18, or VIEW=ONE,VIEW=ANOTHER for an encoder per view")  # fmt: skip
     add("--data", metavar="PATH|NAME", help="labelled images; of a run, without it, the run's own, as it divided them")
-    add("--on", metavar="PATH|NAME,...", help="judge on these data sets instead: transfer")
+    add("--transfer-to", metavar="PATH|NAME,...", help="judge on these data sets instead: transfer")
     add("--protocols", default=",".join(USUAL), help=f"{', '.join(PROTOCOLS)} (default {','.join(USUAL)})")
     add("--size", type=int, help="of the pictures, for an encoder by name")
     add("--weights", metavar="FILE", help="a safetensors file for an encoder by name")
@@ -126,7 +126,7 @@ def _parser() -> Parser:
     add("--workers", type=int, help="processes that read images")
     add("--batch-size", type=int, default=256, help="images that the encoder looks at at a time")
     add("--out", metavar="FOLDER", help=f"of {FILE}; by default the run's, or evaluations/ENCODER")
-    add("--again", action="store_true", help="compute what is there already")
+    add("--recompute", action="store_true", help="compute what is there already")
     add("--cache", metavar="FOLDER", help="of features; by default $MANYVIEW_CACHE or ~/.cache/manyview/features")
     add("--no-cache", action="store_true", help="keep no features on disk")
     return parser
@@ -172,9 +172,9 @@ def _settings(dotted: dict[str, Any], protocols: list[str]) -> tuple[dict[str, d
 
 def _data(given: argparse.Namespace, options: dict[str, Any]) -> list[Any]:
     """What to judge on, with options: those of the run's own, or as they were typed."""
-    if given.on and given.data:
-        raise UserError(None, "--on: is instead of --data; give one of them")
-    names = given.on.split(",") if given.on else [given.data] if given.data else []
+    if given.transfer_to and given.data:
+        raise UserError(None, "--transfer-to: is instead of --data; give one of them")
+    names = given.transfer_to.split(",") if given.transfer_to else [given.data] if given.data else []
     if not names and options:
         raise UserError(None, f"--data.{next(iter(options))}: give --data too")
     if not names:

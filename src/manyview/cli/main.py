@@ -17,7 +17,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "search": ("manyview.embeddings.search:command", "the images most like one, by their vectors"),
     "export": ("manyview.cli.commands:export", "a run's encoder for timm, torchvision, ONNX"),
     "check": ("manyview.data.check:command", "say what a data set holds: counts, sizes, labels, broken files"),
-    "list": ("manyview.cli.commands:listed", "what there is: methods, encoders, data, views, recipes, losses"),
+    "list": ("manyview.cli.commands:listed", "what there is: methods, encoders, data, augmentations, recipes, losses"),
     "show": ("manyview.cli.commands:show", "a recipe with all its settings"),
 }
 """name -> (where its function is, one line of help). The function takes the arguments and returns the exit code."""

@@ -111,7 +111,7 @@ def _check(given: Flat, jobs: int, minutes: float | None) -> None:
 
 
 def _check_labels(config: Config, images: build.Images) -> None:
-    if images.test is None or not config.knn_every:
+    if images.test is None or not (config.evaluators and config.evaluate_every):
         raise UserError("data", f"{config.data['name']} has no labels, or no kNN, so nothing says which is better")
 
 

@@ -12,16 +12,15 @@ import torch
 
 from manyview import encoders
 from manyview.config import recipes
-from manyview.config.config import ENCODER, MACHINE, PARTS, SECTIONS, Config, flat, part
+from manyview.config.config import ENCODER, MACHINE, SECTIONS, Config, component, components, flat
 from manyview.config.settings import Flat, spoken
 from manyview.core.errors import UserError
 from manyview.methods import Method
 from manyview.training.launch import configured
 
 VIEWS = 2  # of an image, for which a batch size is meant
-OWN = ("method", *PARTS)  # sections in which methods differ: that is what is compared
 EACH = ("batch_size", "seed", *MACHINE)  # what a comparison sets for each run, or what no score depends on
-SAME = ("data", "views", "encoder")  # sections on which a score depends as much as on the method
+SAME = ("data", "augmentation", "views", "encoder")  # sections on which a score depends as much as on the method
 
 Unlike = dict[str, dict[str, Any]]
 """{setting: {method: value}}, of settings in which methods differ and which are not their own."""
@@ -88,11 +87,15 @@ def unlike(runs: Sequence[Entry], *, but: Collection[str] = ()) -> Unlike:
     A published recipe may have its own optimiser and schedule. Other images, views or encoders are refused: they would
     be compared, and not the methods.
     """
-    settings = {entry.method: flat(vars(entry.config)) for entry in runs if entry.seed == runs[0].seed}
+    settings = {entry.method: entry.config.flat() for entry in runs if entry.seed == runs[0].seed}
+    own = {
+        "method",
+        *(part for entry in runs for part in entry.config.parts),
+    }  # in which methods differ: that is compared
     found: Unlike = {}
     for key in dict.fromkeys(key for each in settings.values() for key in each):
         section, values = key.partition(".")[0], {name: _plain(each.get(key)) for name, each in settings.items()}
-        if section in OWN or key in (*EACH, *but) or all(value == values[runs[0].method] for value in values.values()):
+        if section in own or key in (*EACH, *but) or all(value == values[runs[0].method] for value in values.values()):
             continue
         if section in SAME:
             raise UserError(None, _unfair(key, values))
@@ -115,9 +118,8 @@ def images_an_epoch(runs: Sequence[Entry], images: int) -> dict[str, int]:
 
 def looks(config: Config) -> int:
     """Views of an image that a step takes."""
-    parts = {name: part(config, name) for name in PARTS}
     with torch.device("meta"):
-        method: Method = part(config, "method")(encoders.create(ENCODER, size=32), **parts)
+        method: Method = component(config, "method")(encoders.create(ENCODER, size=32), **components(config))
     return method.looks
 
 
@@ -145,7 +147,7 @@ def _as_many_views(config: Config) -> Config:
     several = looks(config)
     if several == VIEWS:
         return config
-    splits = config.method.get("splits", 1)
+    splits = config.method.get("bn_splits", 1)
     batch = VIEWS * config.batch_size // several // splits * splits
     if batch < VIEWS:
         raise UserError(

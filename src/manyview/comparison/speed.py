@@ -31,7 +31,9 @@ def equal_time(runs: Sequence[Entry], minutes: float, run: Callable[[Config], No
 
 
 def _short(config: Config, folder: Path) -> Config:
-    return replace(config, out=str(folder), max_steps=STEPS, health_every=EVERY, knn_every=0, loggers=(), quiet=True)
+    return replace(
+        config, out=str(folder), max_steps=STEPS, health_every=EVERY, evaluate_every=0, loggers=(), quiet=True
+    )
 
 
 def _seconds_a_step(run: Run) -> float:

@@ -18,7 +18,7 @@ ABOUT = "about"  # the section that is for people
 SMOKE: Flat = {  # all that `--smoke` changes: data, image size, steps, batch and queue size, and no page
     "data.name": "scenes",
     "data.count": 256,
-    "views.size": 32,
+    "augmentation.size": 32,
     "max_steps": 2,
     "batch_size": 16,
     "micro_batch": None,
@@ -63,7 +63,7 @@ def smoke(recipe: Recipe, given: Flat) -> Flat:
         found = parameters(resolve(recipe.settings, {"data.name": SMOKE["data.name"]}))  # some leave the data to a flag
         if found != expected:
             raise UserError(None, f"{recipe.name}: its encoder has {found:,} parameters, the recipe says {expected:,}")
-    changed = {**SMOKE, "negatives.size": 64, **given}
+    changed = {**SMOKE, "memory.size": 64, **given}
     there = schema({**recipe.settings, "data.name": SMOKE["data.name"], **given})
     return {key: value for key, value in changed.items() if key in there or key in given}
 

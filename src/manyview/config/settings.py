@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -14,13 +13,13 @@ from typing import Any, Literal, NamedTuple
 
 import yaml
 from jsonargparse import ArgumentError, ArgumentParser
-from torch import Tensor
 
 from manyview.core.errors import UserError
 
 Flat = dict[str, Any]
 REQUIRED = inspect.Parameter.empty
-ELSEWHERE = {"learning_rate": "optimizer.lr", "queue_size": "negatives.size", "momentum": "optimizer.momentum, of sgd"}
+ELSEWHERE = {"learning_rate": "optimizer.lr", "queue_size": "memory.size", "momentum": "optimizer.momentum, of sgd"}
+PLAIN = (int, float, str, bool, type(None), Any, ...)  # types that a recipe can hold
 SWITCH = {"true": True, "yes": True, "false": False, "no": False}
 
 
@@ -43,24 +42,23 @@ def keys_of(
     """What a function can be given by keyword, but not what is hidden; the first positional ones are the run's."""
     hints, keys = typing.get_type_hints(function), {}
     for name, parameter in inspect.signature(function).parameters.items():
-        settable = parameter.kind is parameter.KEYWORD_ONLY or parameter.default is not REQUIRED
-        if settable and name not in hidden:
+        by_keyword = parameter.kind is parameter.KEYWORD_ONLY or parameter.default is not REQUIRED
+        hint = _settable(hints[name]) if by_keyword and name not in hidden else None
+        if hint is not None:
             default = (defaults or {}).get(name, parameter.default)
-            keys[f"{section}.{name}"] = Key(_settable(hints[name]), default, part)
+            keys[f"{section}.{name}"] = Key(hint, default, part)
     return keys
 
 
 def _settable(hint: Any) -> Any:
-    """A type without what a recipe cannot hold: a learnt temperature's tensor, a path's object."""
-    if typing.get_origin(hint) not in (typing.Union, types.UnionType):
-        return hint
-    kept = [each for each in typing.get_args(hint) if each is not Tensor and not _is_path(each)]
-    return typing.Union[tuple(kept)]  # noqa: UP007
-
-
-def _is_path(hint: Any) -> bool:
-    kind = typing.get_origin(hint) or hint
-    return isinstance(kind, type) and issubclass(kind, os.PathLike)
+    """A type without what a recipe cannot hold, such as a learnt temperature's tensor; None if nothing is left."""
+    origin, within = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        kept = [each for each in within if _settable(each) is not None]
+        return None if kept in ([], [type(None)]) else typing.Union[tuple(kept)]  # noqa: UP007
+    if origin in (tuple, list, dict, Sequence):
+        return hint if all(_settable(each) is not None for each in within) else None
+    return hint if origin is Literal or hint in PLAIN else None
 
 
 def unknown(key: str, keys: Mapping[str, Key]) -> str:

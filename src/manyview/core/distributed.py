@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -13,7 +13,7 @@ from torch import Tensor
 from manyview.core.errors import UserError
 
 Gather = Callable[[Tensor], Tensor]
-"""Joins the rows of all processes, with gradient; `alone` in one process."""
+"""Joins the rows of all processes, with gradient; `no_gather` in one process."""
 
 
 def no_gather(rows: Tensor) -> Tensor:
@@ -22,9 +22,9 @@ def no_gather(rows: Tensor) -> Tensor:
 
 
 class RemoteError(UserError):
-    """Another process has failed, and says why."""
+    """Another process has failed, and says why; nothing is left to say here."""
 
-    told, exit_code = True, 1  # for the command line: nothing is left to say
+    exit_code, told = 1, True
 
 
 def world_size() -> int:
@@ -46,63 +46,143 @@ def gather(rows: Tensor) -> Tensor:
     ask of a row, so each gradient is `world_size()` times the whole batch's: the average over processes that
     DistributedDataParallel takes makes it equal.
     """
-    return rows if world_size() == 1 else _Gather.apply(rows)
+    if world_size() == 1:
+        return rows
+    return gather_all([rows], [int(count) for (count,) in exchange([len(rows)])])[0]
 
 
-def any_of(here: bool, device: torch.device) -> bool:
-    """Whether it is so in any process. To be asked by all of them."""
-    return first_of(here, device) is not None
+def gather_all(tensors: Sequence[Tensor], counts: Sequence[int]) -> list[Tensor]:
+    """`gather` of several tensors of equally many rows, of any dtypes, in one collective forward and one backward.
+
+    counts  how many rows each process holds
+    """
+    if world_size() == 1 or not tensors:
+        return list(tensors)
+    return list(_GatherAll.apply(tuple(counts), *tensors))
 
 
-def first_of(here: bool, device: torch.device) -> int | None:
-    """The first process in which it is so. To be asked by all of them."""
-    world = world_size()
-    if world == 1:
-        return 0 if here else None
-    number = torch.tensor(rank() if here else world, device=device)
-    dist.all_reduce(number, dist.ReduceOp.MIN)
-    return int(number) if number < world else None
+def exchange(word: Sequence[float]) -> list[list[float]]:
+    """A few numbers of every process, in the order of their ranks. Waits for the processes, not for their GPUs."""
+    if world_size() == 1:
+        return [list(word)]
+    words = [torch.zeros(len(word), dtype=torch.float64) for _ in range(world_size())]
+    dist.all_gather(words, torch.tensor(word, dtype=torch.float64), group=_control_group())
+    return [each.tolist() for each in words]
+
+
+class Agreed(NamedTuple):
+    """What all processes know of one another at the beginning of a step."""
+
+    stop: bool  # whether any of them is to stop
+    save: bool  # whether any of them wants a checkpoint
+    counts: list[int]  # rows that each will embed
+
+
+class Agreement:
+    """One status word a step: whether something has failed or is to stop, and how many rows each process has.
+
+    What fails inside `attempt` waits for `settle`, at which all processes end: the first that failed with its own
+    error, the others with `RemoteError`. In one process errors pass as they come.
+    """
+
+    def __init__(self) -> None:
+        self._error: Exception | None = None
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            if world_size() == 1:
+                raise
+            self._error = self._error or error
+
+    @property
+    def failed(self) -> bool:
+        return self._error is not None
+
+    def settle(self, *, stop: bool = False, save: bool = False, rows: int = 0) -> Agreed:
+        """To be called by all processes at the same point."""
+        error, self._error = self._error, None
+        words = exchange([error is not None, stop, save, rows])
+        try:
+            failed = next((place for place, word in enumerate(words) if word[0]), None)
+            if error is not None and failed == rank():
+                raise error
+            if failed is not None:
+                raise RemoteError(None, f"process {failed} has failed and says why")
+        finally:
+            error = None  # which holds this frame: a loader's workers end only when nobody holds the loader any more
+        stops, saves = (any(bool(word[place]) for word in words) for place in (1, 2))
+        return Agreed(stops, saves, [int(word[3]) for word in words])
 
 
 @contextmanager
-def fail_together(device: torch.device) -> Iterator[None]:
+def fail_together() -> Iterator[None]:
     """Something that all processes do, or some of them, and that succeeds in all or ends all.
 
-    The first in which it fails raises its own error, the others `RemoteError`. To be entered by all of them; within, no
-    process may wait for another.
+    To be entered by all of them; within, no process may wait for another.
     """
-    error: Exception | None = None
-    try:
+    agreement = Agreement()
+    with agreement.attempt():
         yield
-    except Exception as caught:
-        error = caught
-    try:
-        failed = first_of(error is not None, device)
-        if error is not None and failed == rank():
-            raise error
-        if failed is not None:
-            raise RemoteError(None, f"process {failed} has failed and says why")
-    finally:
-        error = None  # which holds this frame: a loader's workers end only when nobody holds the loader any more
+    agreement.settle()
 
 
-class _Gather(torch.autograd.Function):
+def average(value: float) -> float:
+    """The mean of a number over all processes. To be asked by all of them."""
+    words = exchange([value])
+    return sum(word[0] for word in words) / len(words)
+
+
+_control: list[Any] = []
+
+
+def _control_group() -> Any:
+    """The group that status words go through: on CPUs, so that nobody waits for a GPU."""
+    if dist.get_backend() != "nccl":
+        return None
+    if not _control:
+        _control.append(dist.new_group(backend="gloo"))
+    return _control[0]
+
+
+class _GatherAll(torch.autograd.Function):
+    """Rows travel as bytes, so that ids, masks and embeddings of any precision share one collective."""
+
     @staticmethod
-    def forward(ctx: Any, rows: Tensor) -> Tensor:
-        lengths = [torch.zeros(1, dtype=torch.long, device=rows.device) for _ in range(world_size())]
-        dist.all_gather(lengths, torch.tensor([len(rows)], device=rows.device))
-        sizes = torch.cat(lengths).tolist()
-        padded = rows.new_zeros(max(sizes), *rows.shape[1:])
-        padded[: len(rows)] = rows
-        blocks = [torch.empty_like(padded) for _ in sizes]
+    def forward(ctx: Any, counts: tuple[int, ...], *tensors: Tensor) -> tuple[Tensor, ...]:
+        rows = [_bytes(each) for each in tensors]
+        packed = torch.cat(rows, 1)
+        padded = packed.new_zeros(max(counts), packed.shape[1])
+        padded[: len(packed)] = packed
+        blocks = [torch.empty_like(padded) for _ in counts]
         dist.all_gather(blocks, padded)
-        start = sum(sizes[: dist.get_rank()])
-        ctx.mine = slice(start, start + len(rows))
-        return torch.cat([block[:size] for block, size in zip(blocks, sizes, strict=True)])
+        joined = torch.cat([block[:count] for block, count in zip(blocks, counts, strict=True)])
+        pieces = joined.split([each.shape[1] for each in rows], 1)
+        made = tuple(
+            piece.clone(memory_format=torch.contiguous_format).view(each.dtype).reshape(len(joined), *each.shape[1:])
+            for piece, each in zip(pieces, tensors, strict=True)
+        )
+        start = sum(counts[: dist.get_rank()])
+        ctx.mine = slice(start, start + counts[dist.get_rank()])
+        fixed = [each for each, needed in zip(made, ctx.needs_input_grad[1:], strict=True) if not needed]
+        ctx.mark_non_differentiable(*fixed)  # a loss does less for keys without gradient
+        return made
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:
-        total = grads[0].contiguous().clone()
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        wanted = [place for place, needed in enumerate(ctx.needs_input_grad[1:]) if needed]
+        total = torch.cat([grads[place].flatten(1) for place in wanted], 1)
         dist.all_reduce(total)
-        mine: slice = ctx.mine
-        return total[mine]
+        pieces = total[ctx.mine].split([grads[place][:1].numel() for place in wanted], 1)
+        found: list[Tensor | None] = [None] * len(grads)
+        for place, piece in zip(wanted, pieces, strict=True):
+            found[place] = piece.reshape(-1, *grads[place].shape[1:]).to(grads[place].dtype)
+        return None, *found
+
+
+def _bytes(rows: Tensor) -> Tensor:
+    """(n, bytes a row)."""
+    flat = rows[:, None] if rows.dim() == 1 else rows.flatten(1)
+    return flat.contiguous().view(torch.uint8)

@@ -76,6 +76,7 @@ class Triple(NamedTuple):
     negatives: Negatives
     present: Tensor | None = None  # (N, K), which positives exist
     weight: float = 1.0
+    total: int | None = None  # queries of all processes
 
 
 def _check(source: Source) -> None:

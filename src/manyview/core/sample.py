@@ -1,27 +1,52 @@
-"""A sample as the data set has it, and the views that are made of a batch of samples."""
+"""One sample of a data set, and a batch of samples with the views that are made of them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """One thing in the data: its modalities by name, and its label.
+    """One thing in the data: its modalities and its targets by name.
 
-    id     what it is, the same for ever and in every selection of the data
-    index  where it is: its row in this data set, 0 to n - 1
+    id          what it is, the same for ever and in every selection of the data
+    index       where it is: its row in this data set, 0 to n - 1
     modalities  (C, H, W) each: uint8 for pictures, float32 in its own unit for others; a missing one is not there
-    label  -1 where there is none
+    targets     what is known of it beyond its modalities, as far as the data has it: "label" is the number of its
+                class; others are "caption", "boxes", "keypoints", "mask"
     """
 
     id: int
     index: int
     modalities: dict[str, Tensor]
-    label: int = -1
+    targets: dict[str, Any] = field(default_factory=dict)
 
 
 Views = dict[str, list[Tensor]]
-"""Per raw view its looks, each (N, C, size, size): {"image": [look 1, look 2]}."""
+"""The augmented copies of each view, (N, C, size, size) each: {"image": [copy 0, copy 1]}."""
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """N samples of one process; all tensors are on the loader's device.
+
+    ids, index, labels  (N,) int64; a label is -1 where there is none
+    present             (N,) bool per view: False where a sample lacks its modality, and the view is made of zeros
+    """
+
+    ids: Tensor
+    index: Tensor
+    labels: Tensor
+    present: dict[str, Tensor]
+    make: Callable[[slice], Views]
+
+    def views(self, rows: slice = slice(None)) -> Views:
+        """Makes the views of some rows; asked again, it makes the same ones again."""
+        return self.make(rows)
+
+    def __len__(self) -> int:
+        return len(self.ids)

@@ -1,10 +1,11 @@
 """WHERE IMAGES COME FROM: folders, named sets, paired views, procedural scenes; and the loader that batches them."""
 
+from manyview.core.sample import Batch
 from manyview.data.dataset import Dataset, Unreadable, id_of
 from manyview.data.factory import open_data
 from manyview.data.folder import Folder
 from manyview.data.imbalance import imbalanced
-from manyview.data.loader import Batch, Loader, TooManyUnreadable
+from manyview.data.loader import Loader, TooManyUnreadable
 from manyview.data.named import NAMED, open_named
 from manyview.data.paired import Paired
 from manyview.data.scenes.dataset import Scenes

@@ -28,10 +28,10 @@ _SCENES = 1000  # scenes are made as they are looked at; so many show what they 
 
 
 def command(arguments: list[str]) -> int:
-    """0 if all is well, 1 if too much is broken. Bad input raises ValueError or OSError with one line."""
+    """Surveys a data set and prints what it holds; returns 0, or 1 if too much is unreadable."""
     given = _parser().parse_args(arguments)
-    if not 0 <= given.max_broken <= 1:
-        raise UserError(None, f"--max-broken: expected a share from 0 to 1, got {given.max_broken}")
+    if not 0 <= given.max_unreadable <= 1:
+        raise UserError(None, f"--max-unreadable: expected a share from 0 to 1, got {given.max_unreadable}")
     if given.threads < 0:
         raise UserError(None, f"--threads: expected 1 or more, or 0 for one per core, got {given.threads}")
     warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the sizes are in the report
@@ -43,10 +43,10 @@ def command(arguments: list[str]) -> int:
         print(json.dumps(as_json(given.data, result, missing), indent=2))
     else:
         print(as_text(given.data, result, missing))
-    if result.broken_share <= given.max_broken:
+    if result.unreadable_share <= given.max_unreadable:
         return 0
-    share = f"{result.broken_share:.1%} of the samples cannot be read"
-    print(f"manyview check: {share}, more than --max-broken {given.max_broken:.1%}", file=sys.stderr)
+    share = f"{result.unreadable_share:.1%} of the samples cannot be read"
+    print(f"manyview check: {share}, more than --max-unreadable {given.max_unreadable:.1%}", file=sys.stderr)
     return 1
 
 
@@ -72,7 +72,7 @@ def open_splits(
 def as_json(data: str, result: Survey, missing: dict[str, str]) -> dict[str, object]:
     """Everything, for programs. Names are escaped as in the text."""
     limit = default_limit()
-    extra = {"broken_share": result.broken_share, "memory": limit, "fits_in_memory": result.decoded <= limit}
+    extra = {"unreadable_share": result.unreadable_share, "memory": limit, "fits_in_memory": result.decoded <= limit}
     return {"data": printable(data), **asdict(result), **extra, "missing_splits": missing}
 
 
@@ -85,7 +85,7 @@ def as_text(data: str, result: Survey, missing: dict[str, str]) -> str:
     lines += [f"  no split    {split}: {why}" for split, why in missing.items()]
     for split, classes in result.labels.items():
         lines += _class_lines(split, classes)
-    lines += _listed("cannot be read", [f"{name}: {why}" for name, why in result.broken])
+    lines += _listed("cannot be read", [f"{name}: {why}" for name, why in result.unreadable])
     lines += _listed("duplicates, the same bytes", [", ".join(_few(group)) for group in result.duplicates])
     lines += _listed("folders that may not be read", [printable(folder) for folder in result.closed])
     return "\n".join(lines)
@@ -101,8 +101,8 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> _Parser:
     parser = _Parser(
         prog="manyview check",
-        description="Looks at every image of DATA and says what is there: counts, sizes, labels, what is broken.",
-        epilog="Exit code: 0 all well, 1 too many broken files, 2 DATA cannot be opened.",
+        description="Looks at every image of DATA and says what is there: counts, sizes, labels, what is unreadable.",
+        epilog="Exit code: 0 all well, 1 too many unreadable files, 2 DATA cannot be opened.",
     )
     add = parser.add_argument
     add("data", metavar="DATA", help=f"a folder, {SCENES}, or a name: {', '.join(NAMED)}")
@@ -110,10 +110,10 @@ def _parser() -> _Parser:
     add("--root", help="where named sets lie; by default $MANYVIEW_DATA or ~/.cache/manyview")
     add("--download", action="store_true", help="fetch a named set that is not there")
     add("--labels", choices=_LABELS, default="auto", help="whether folders are classes (%(default)s)")
-    add("--fast", action="store_true", help="read only the headers: no broken pixels, no duplicates")
+    add("--fast", action="store_true", help="read only the headers: no damaged pixels, no duplicates")
     add("--json", action="store_true", help="print JSON")
     add("--threads", type=int, default=0, metavar="N", help="one per core by default")
-    add("--max-broken", type=float, default=0.05, metavar="SHARE", help="exit 1 above this share (%(default)s)")
+    add("--max-unreadable", type=float, default=0.05, metavar="SHARE", help="exit 1 above this share (%(default)s)")
     return parser
 
 
@@ -130,15 +130,15 @@ def _split_names(data: str) -> list[str]:
 
 
 def _facts(result: Survey) -> list[tuple[str, str]]:
-    several = len(result.views) > 1
+    several = len(result.modalities) > 1
     facts = [("samples" if several else "images", _counts(result.splits) if len(result.splits) > 1 else _split(result))]
     if several:
-        missing = {view: result.samples - n for view, n in result.views.items()}
-        facts.append(("views", ", ".join(f"{v} {n}{_lacking(missing[v])}" for v, n in result.views.items())))
+        each = [f"{name} {n}{_lacking(result.samples - n)}" for name, n in result.modalities.items()]
+        facts.append(("modalities", ", ".join(each)))
     facts += [("labels", _labels(result)), ("sizes", _sizes(result)), ("modes", _plain(result.modes))]
     facts += [("formats", _plain(result.formats))] if result.formats else []
     facts.append(("memory", _in_memory(result)))
-    facts.append(("broken", f"{len(result.broken)}" if result.broken else "none"))
+    facts.append(("unreadable", f"{len(result.unreadable)}" if result.unreadable else "none"))
     facts.append(("duplicates", _duplicates(result)))
     facts += [("ignored", _ignored(result))] if result.ignored or result.hidden or result.twice else []
     return facts

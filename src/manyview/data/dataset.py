@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -46,6 +46,11 @@ class Batched(Protocol):
 
 class Unreadable(Exception):
     """A sample that cannot be read; the message is the reason in one line. The loader goes on with another."""
+
+
+def label_target(labels: Tensor | None, index: int) -> dict[str, Any]:
+    """The targets of a sample of which at most the class is known."""
+    return {} if labels is None or labels[index] < 0 else {"label": int(labels[index])}
 
 
 def id_of(text: str) -> int:

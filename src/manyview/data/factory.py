@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from difflib import get_close_matches
 
+from manyview.core.errors import UserError
 from manyview.data.dataset import Dataset
 from manyview.data.folder import Folder
 from manyview.data.named import NAMED, open_named
-from manyview.data.paired import open_if_paired
+from manyview.data.paired import Paired, open_if_paired
 from manyview.data.splits import Labels, check_folder
 
 SCENES = "scenes"
@@ -24,22 +25,27 @@ def open_data(
     count: int = 20_000,
     size: int = 32,
     seed: int = 0,
+    modalities: tuple[str, ...] | None = None,
 ) -> Dataset:
     """A named set of `NAMED` (cifar10, stl10, ...), `scenes`, or else a folder.
 
-    A folder that holds one folder per view, one of them called rgb, image or images, opens as `Paired`, any other as
-    `Folder`. Names win over paths: write ./cifar10 for a folder of that name. `root` and `download` are for named sets,
-    `count`, `size` and `seed` for scenes.
+    A folder that holds one folder per modality, one of them called rgb, image or images, opens as `Paired`, any other
+    as `Folder`. Names win over paths: write ./cifar10 for a folder of that name. `root` and `download` are for named
+    sets, `count`, `size` and `seed` for scenes; `modalities` are those of `Scenes` and `Paired`, the reference first.
     """
     text = os.fspath(data)
     if text == SCENES:
         from manyview.data.scenes.dataset import Scenes
 
-        return Scenes(count, size=size, seed=seed, split=split or "train")
+        return Scenes(count, size=size, seed=seed, split=split or "train", modalities=modalities or ("image",))
     if text in NAMED:
+        if modalities not in (None, ("image",)):
+            raise UserError("modalities", f"{text} has pictures alone; leave it out, got {', '.join(modalities)}")
         return open_named(text, root=root, split=split or "train", download=download)
     if not os.path.exists(text):
         raise FileNotFoundError(_unknown(text))
+    if modalities is not None:
+        return Paired(text, modalities=modalities, split=split, labels=labels)
     paired = open_if_paired(text, split, labels)
     return Folder(text, split=split, labels=labels) if paired is None else paired
 

@@ -9,7 +9,7 @@ import torch
 from manyview.core.errors import UserError
 from manyview.core.sample import Sample
 from manyview.core.text import printable
-from manyview.data.dataset import id_of
+from manyview.data.dataset import id_of, label_target
 from manyview.data.files import Found, scan
 from manyview.data.image import EXTENSIONS, decode
 from manyview.data.splits import Labels, check_folder, class_labels, pick_split, sibling_classes
@@ -52,8 +52,8 @@ class Folder:
 
     def __getitem__(self, index: int) -> Sample:
         index = range(len(self))[index]
-        label = -1 if self.labels is None else int(self.labels[index])
-        return Sample(int(self.ids[index]), index, {"image": decode(self.path(index))}, label)
+        image = decode(self.path(index))
+        return Sample(int(self.ids[index]), index, {"image": image}, label_target(self.labels, index))
 
     def name(self, index: int) -> str:
         """The path relative to the root, safe to print."""

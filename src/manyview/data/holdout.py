@@ -1,113 +1,65 @@
-"""What training must not see: images kept aside to score the encoder on."""
+"""Images that are not trained on, so that the encoder can be scored on them: a test split, or some held out."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor
 
+from manyview.core.errors import UserError
 from manyview.core.rng import key, order
-from manyview.core.sample import Sample
-from manyview.data.dataset import Batched, Dataset
+from manyview.data.dataset import Dataset
 from manyview.data.factory import open_data
 from manyview.data.imbalance import imbalanced
-from manyview.data.paired import Paired
-from manyview.data.selection import Subset, subset
+from manyview.data.selection import subset
 
-SHARE, MOST = 0.1, 1000  # of the images, and how many, that are kept aside where there is no test split
-ASIDE = 0x5C0DE  # keeps this draw apart from others with the same seed
+HELD_OUT_SHARE, MAX_HELD_OUT = 0.1, 1000  # of the images, and how many at most, where there is no test split
+HOLDOUT = 0x5C0DE  # keeps this draw apart from others with the same seed
 
 
 @dataclass(frozen=True, eq=False)
 class Divided:
-    """Images to learn from, and labelled images to score on.
+    """Training images, and labelled images to score on.
 
-    test   None where there are no labels
-    aside  whether those were kept aside, and are no test split
-    why    why the test split is not used, where there is one
+    test         None where there are no labels
+    held_out     whether those were held out of the training images, and are no test split
+    test_unused  why the test split is not used, where there is one
     """
 
     train: Dataset
     test: Dataset | None
-    aside: bool = False
-    why: str | None = None
+    held_out: bool = False
+    test_unused: str | None = None
 
 
 def divided(data: Dataset | str, *, imbalance: Any = None, **options: Any) -> Divided:
-    """The training images of a data set and its test split; without one, a tenth of the labelled images is kept aside.
+    """The training images of a data set and its test split; without one, a tenth of the labelled images is held out.
 
-    So it is where the test split is of no use, which `why` then says. At most `MOST` are kept aside.
-    `options` are those of `open_data`. Which images are kept aside depends on their ids alone.
+    So it is where the test split is of no use, which `test_unused` then says. At most `MAX_HELD_OUT` are held out.
+    `options` are those of `open_data`. Which images are held out depends on their ids alone.
     """
     train = open_data(data, **options) if isinstance(data, str) else data
     train = train if imbalance is None else imbalanced(train, imbalance)
     if not _labelled(train):
         return Divided(train, None)
     if not isinstance(data, str):
-        return _aside(train, None)
+        return _hold_out(train, None)
     reasons = []
     for split in ("test", "val"):  # a test split may be published without its labels
-        test, why = _split(data, split, options, train)
+        test, unused = _split(data, split, options, train)
         if test is not None:
             return Divided(train, test)
-        reasons.append(why)
-    return _aside(train, next(filter(None, reasons), None))
+        reasons.append(unused)
+    return _hold_out(train, next(filter(None, reasons), None))
 
 
 def some(dataset: Dataset, count: int) -> Dataset:
     """At most `count` labelled samples, chosen by their ids alone."""
     assert dataset.labels is not None
     labelled = (dataset.labels >= 0).nonzero()[:, 0]
-    chosen = labelled[order(key(ASIDE, dataset.ids[labelled]))[:count]]
+    chosen = labelled[order(key(HOLDOUT, dataset.ids[labelled]))[:count]]
     return dataset if len(chosen) == len(dataset) else subset(dataset, chosen.sort().values)
-
-
-def only_view(dataset: Dataset, view: str) -> Dataset:
-    """A data set of one of its raw views, without the samples that lack it."""
-    if dataset.modalities == (view,):
-        return dataset
-    rows = [row for row in range(len(dataset)) if _has(dataset, view, row)]
-    dataset = dataset if len(rows) == len(dataset) else subset(dataset, rows)
-    return (BatchedOneView if isinstance(dataset, Batched) else OneView)(dataset, view)
-
-
-def _has(dataset: Dataset, view: str, row: int) -> bool:
-    """Whether a sample has a view, as far as that is known without reading it."""
-    while isinstance(dataset, Subset):
-        row = int(dataset.rows[row])
-        dataset = dataset.dataset
-    return not isinstance(dataset, Paired) or view in dataset.paths(row)
-
-
-class OneView:
-    """Built by `only_view`."""
-
-    def __init__(self, dataset: Dataset, view: str) -> None:
-        self.dataset, self.modalities = dataset, (view,)
-        self.ids, self.labels, self.classes = dataset.ids, dataset.labels, dataset.classes
-        self.threads = getattr(dataset, "threads", False)  # may be read by several at once
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def __getitem__(self, index: int) -> Sample:
-        sample = self.dataset[index]
-        return replace(
-            sample, modalities={name: sample.modalities[name] for name in self.modalities if name in sample.modalities}
-        )
-
-    def name(self, index: int) -> str:
-        return self.dataset.name(index)
-
-
-class BatchedOneView(OneView):
-    """One view of a data set that makes many samples at once."""
-
-    def batch(self, index: Tensor) -> dict[str, Tensor]:
-        made = cast(Batched, self.dataset).batch(index)
-        return {name: made[name] for name in self.modalities}
 
 
 def _split(
@@ -117,10 +69,10 @@ def _split(
     try:
         found = open_data(data, **{**options, "split": split})
     except (ValueError, OSError) as error:
-        there_is_none = str(error).startswith("split: ")  # as in most folders
+        there_is_none = isinstance(error, UserError) and error.setting == "split"  # as in most folders
         return None, None if there_is_none else f"it cannot be opened: {error}"
-    why = _useless(found, train)
-    return (found, None) if why is None else (None, why)
+    useless = _useless(found, train)
+    return (found, None) if useless is None else (None, useless)
 
 
 def _labelled(dataset: Dataset) -> bool:
@@ -131,23 +83,23 @@ def _labelled(dataset: Dataset) -> bool:
 def _useless(test: Dataset, train: Dataset) -> str | None:
     """Why a test split cannot be scored on: it needs labels that training has too, and none of its images.
 
-    The images are the same where a person learns from the test split itself, or from all splits of a folder.
+    The images are the same where a person trains on the test split itself, or from all splits of a folder.
     """
     assert train.labels is not None
     if test.labels is None or not _labelled(test):
         return "it has no labels, or one only"
     known = torch.isin(test.labels[test.labels >= 0], train.labels)
     if test.classes != train.classes or not bool(known.any()):
-        return "it has other classes than the images to learn from"
-    return "some of its images are learnt from" if bool(torch.isin(train.ids, test.ids).any()) else None
+        return "it has other classes than the training images"
+    return "some of its images are training images" if bool(torch.isin(train.ids, test.ids).any()) else None
 
 
-def _aside(dataset: Dataset, why: str | None) -> Divided:
+def _hold_out(dataset: Dataset, test_unused: str | None) -> Divided:
     assert dataset.labels is not None
     labelled = (dataset.labels >= 0).nonzero()[:, 0]
-    count = min(MOST, int(SHARE * len(labelled)))
+    count = min(MAX_HELD_OUT, int(HELD_OUT_SHARE * len(labelled)))
     if not count:
-        return Divided(dataset, None, why=why)
+        return Divided(dataset, None, test_unused=test_unused)
     chosen = torch.zeros(len(dataset), dtype=torch.bool)
-    chosen[labelled[order(key(ASIDE, dataset.ids[labelled]))[:count]]] = True
-    return Divided(subset(dataset, ~chosen), subset(dataset, chosen), aside=True, why=why)
+    chosen[labelled[order(key(HOLDOUT, dataset.ids[labelled]))[:count]]] = True
+    return Divided(subset(dataset, ~chosen), subset(dataset, chosen), held_out=True, test_unused=test_unused)

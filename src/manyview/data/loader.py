@@ -8,49 +8,24 @@ processes that decode each file once for all its views. Between these two ways, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from manyview.core.errors import UserError
 from manyview.core.rng import key, order
-from manyview.core.sample import Views
+from manyview.core.sample import Batch, Views
 from manyview.data.dataset import Dataset
 from manyview.data.memory import Resident, decode
-from manyview.data.workers import Collated, Maker, Reader, Rows, start_workers
+from manyview.data.workers import Collated, Pipeline, Reader, Rows, start_workers
 
 SHUFFLE = 0x5EED  # keeps the order of an epoch apart from what the views draw
-
-
-@dataclass(frozen=True, eq=False)
-class Batch:
-    """N samples of one process.
-
-    ids, index, labels  (N,) int64; a label is -1 where there is none
-    present             (N,) bool per raw view: False where a sample lacks it, and its view is made of zeros
-
-    All on the loader's device.
-    """
-
-    ids: Tensor
-    index: Tensor
-    labels: Tensor
-    present: dict[str, Tensor]
-    make: Callable[[slice], Views]
-
-    def views(self, rows: slice = slice(None)) -> Views:
-        """{raw view: [look, ...]}, each (N, C, size, size). Asked again, it makes the same views again."""
-        return self.make(rows)
-
-    def __len__(self) -> int:
-        return len(self.ids)
 
 
 class Loader:
     """Epochs of batches.
 
-    >>> loader = Loader(dataset, stack, batch_size=256)
+    >>> loader = Loader(dataset, pipeline, batch_size=256)
     >>> for batch in loader.epoch(0):
     ...     first, second = batch.views()["image"]
 
@@ -68,7 +43,7 @@ class Loader:
     def __init__(
         self,
         dataset: Dataset,
-        views: Maker,
+        pipeline: Pipeline,
         batch_size: int,
         *,
         seed: int = 0,
@@ -81,8 +56,8 @@ class Loader:
         memory: int | None = None,
         max_broken: float = 0.05,
     ) -> None:
-        _check_kinds(dataset, views)
-        self.dataset, self.maker, self.batch_size = dataset, views, batch_size
+        _check_kinds(dataset, pipeline)
+        self.dataset, self.pipeline, self.batch_size = dataset, pipeline, batch_size
         self.seed, self.shuffle, self.drop_last = seed, shuffle, drop_last
         self.rank, self.world, self.device, self.max_broken = rank, world, torch.device(device), max_broken
         self.broken: dict[int, str] = {}
@@ -93,7 +68,7 @@ class Loader:
         self._stands_in = _next_readable(len(dataset), self.broken)
         self._told, self._begun = Rows(), 0
         source = Resident(dataset, self._decoded) if self._decoded else dataset
-        reader = Reader(source, views, seed, colour=self.device.type == "cpu")
+        reader = Reader(source, pipeline, seed, colour=self.device.type == "cpu")
         pinned = self.device.type == "cuda"
         self.at_once = self._at_once()
         self._stream = None if self.at_once else start_workers(reader, self._told, workers, pinned=pinned)
@@ -139,17 +114,19 @@ class Loader:
     def _at_once(self) -> bool:
         if self._decoded is None:
             return False
-        empty = (views[:0].to(self.device) for views in self._decoded.views.values())
-        return all(self.maker.at_once(images) for images in empty)
+        return all(
+            self.pipeline.at_once(self._decoded.views[name][:0].to(self.device))
+            for name in self.pipeline.sources(self._decoded.views).values()
+        )
 
     def _from_memory(self, epoch: int, rows: Tensor) -> Batch:
         assert self._decoded is not None
         decoded, index = self._decoded, self._stands_in[rows]
-        ids = self.dataset.ids[index]
+        ids, used = self.dataset.ids[index], set(self.pipeline.sources(self._decoded.views).values())
 
         def make(rows: slice) -> Views:
-            raw = {name: views[index[rows]].to(self.device) for name, views in decoded.views.items()}
-            return self.maker(raw, ids[rows], seed=self.seed, epoch=epoch)
+            raw = {name: all[index[rows]].to(self.device) for name, all in decoded.views.items() if name in used}
+            return self.pipeline(raw, ids[rows], seed=self.seed, epoch=epoch)
 
         return self._batch(ids, index, {name: there[index] for name, there in decoded.present.items()}, make)
 
@@ -158,15 +135,15 @@ class Loader:
 
         def make(rows: slice) -> Views:
             here = {
-                name: [look[rows].to(self.device, non_blocking=True) for look in looks]
-                for name, looks in collated.views.items()
+                name: [copy[rows].to(self.device, non_blocking=True) for copy in copies]
+                for name, copies in collated.views.items()
             }
-            return self.maker.finish(here, ids[rows], seed=self.seed, epoch=epoch, colour=late)
+            return self.pipeline.finish(here, ids[rows], seed=self.seed, epoch=epoch, colour=late)
 
         return self._batch(ids, collated.rows, collated.present, make)
 
     def _batch(self, ids: Tensor, index: Tensor, present: dict[str, Tensor], make: Callable[[slice], Views]) -> Batch:
-        there = {name: mask.to(self.device) for name, mask in present.items()}
+        there = {view: present[name].to(self.device) for view, name in self.pipeline.sources(present).items()}
         return Batch(ids.to(self.device), index.to(self.device), self.labels[index].to(self.device), there, make)
 
     def _note(self, broken: dict[int, str]) -> None:
@@ -216,11 +193,7 @@ def _check(loader: Loader) -> None:
         raise UserError(None, "the data set is empty: give one with samples")
     if len(loader) == 0:
         raise UserError(None, _too_few(loader))
-    unknown = set(getattr(loader.maker, "modalities", ())) - set(loader.dataset.modalities)
-    if unknown:
-        raise UserError(
-            "sensors", f"the data has no view {sorted(unknown)}; it has {', '.join(loader.dataset.modalities)}"
-        )
+    loader.pipeline.sources(loader.dataset.modalities)  # refuses what the data does not have
 
 
 def _too_few(loader: Loader) -> str:
@@ -230,14 +203,15 @@ def _too_few(loader: Loader) -> str:
     return f"batch_size={loader.batch_size} is more than the {count} samples: give {count} or less (--batch-size)"
 
 
-def _check_kinds(dataset: object, views: object) -> None:
+def _check_kinds(dataset: object, pipeline: object) -> None:
     if not isinstance(dataset, Dataset):
         raise UserError(
             "dataset", f"{type(dataset).__name__} is none; open_data(name) makes one, Own(dataset) wraps one of torch's"
         )
-    if not hasattr(views, "prepare"):
+    if not hasattr(pipeline, "prepare"):
         raise UserError(
-            "views", f"{type(views).__name__} is no stack; give AUGMENTATIONS[name](size), or TransformStack(transform)"
+            "pipeline",
+            f"{type(pipeline).__name__} is none; give AUGMENTATIONS[name](size), or TransformPipeline(transform)",
         )
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from manyview.core.parallel import available
 from manyview.core.sample import Sample
-from manyview.data.dataset import Batched, Dataset, Unreadable
+from manyview.data.dataset import Batched, Dataset, Unreadable, label_target
 
 CHUNK = 1024
 PROBES = 16
@@ -45,8 +45,7 @@ class Resident:
         if index in self.decoded.broken:
             raise Unreadable(self.decoded.broken[index])
         there = {name: views[index] for name, views in self.decoded.views.items() if self.decoded.present[name][index]}
-        label = -1 if self.dataset.labels is None else int(self.dataset.labels[index])
-        return Sample(int(self.dataset.ids[index]), index, there, label)
+        return Sample(int(self.dataset.ids[index]), index, there, label_target(self.dataset.labels, index))
 
     @property
     def modalities(self) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from torch import Tensor
 from manyview.core.errors import UserError
 from manyview.core.sample import Sample
 from manyview.core.text import printable
-from manyview.data.dataset import Unreadable, id_of
+from manyview.data.dataset import Unreadable, id_of, label_target
 from manyview.data.idx import find_idx, read_idx
 from manyview.data.image import reason, to_rgb
 from manyview.data.imagenet100 import WNIDS
@@ -135,8 +135,8 @@ class Named:
 
     def __getitem__(self, index: int) -> Sample:
         index = range(len(self))[index]
-        label = -1 if self.labels is None else int(self.labels[index])
-        return Sample(int(self.ids[index]), index, {"image": self._image(int(self._rows[index]))}, label)
+        image = self._image(int(self._rows[index]))
+        return Sample(int(self.ids[index]), index, {"image": image}, label_target(self.labels, index))
 
     def name(self, index: int) -> str:
         """The set, its split and the position there."""

@@ -1,4 +1,4 @@
-"""The same things seen in several ways: one folder per view, matched by file name."""
+"""Samples of several modalities: one folder for each, matched by file name."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from torch import Tensor
 from manyview.core.errors import UserError
 from manyview.core.sample import Sample
 from manyview.core.text import printable
-from manyview.data.dataset import Unreadable, id_of
+from manyview.data.dataset import Unreadable, id_of, label_target
 from manyview.data.files import Files, Found, scan
 from manyview.data.image import EXTENSIONS, Source, decode_array, decode_own
 from manyview.data.splits import Labels, check_folder, class_labels, folders_in, pick_split, sibling_classes
 
 REFERENCE = ("rgb", "image", "images")
-"""Views that come first if a root has one of them."""
+"""Names of modalities of which one comes first if a root has it."""
 
-LOOKED_AT = 15  # files that say what a view is
+LOOKED_AT = 15  # files that say what a modality is
 _READ = (*EXTENSIONS, ".npy")
 
 Path = str | os.PathLike[str]
 
 
 class Form(NamedTuple):
-    """What all files of a view have in common, and the file that says so."""
+    """What all files of a modality have in common, and the file that says so."""
 
     channels: int
     dtype: torch.dtype
@@ -38,17 +38,17 @@ class Form(NamedTuple):
 
 
 class Paired:
-    """Samples with a view from each folder, matched by relative path without extension: `rgb/a/1.jpg`, `depth/a/1.npy`.
+    """Samples with a modality from each folder, matched by path without extension: `rgb/a/1.jpg`, `depth/a/1.npy`.
 
-    root           a folder with one folder per view, or {view: folder}. The first view given is the reference view; of
-                   a root it is `rgb`, `image` or `images`, else the first by name
-    views          which folders of a root to use, the reference view first; all that hold images or arrays by default
-    complete_only  leave out samples that lack a view. Without it a sample has the views that are there
-    split, labels  as in `Folder`; a split folder of a root holds the folders of the views
+    root           a folder with one folder per modality, or {modality: folder}. The first one given is the reference;
+                   of a root it is `rgb`, `image` or `images`, else the first by name
+    modalities     which folders of a root to use, the reference first; all that hold images or arrays by default
+    complete_only  leave out samples that lack a modality. Without it a sample has those that are there
+    split, labels  as in `Folder`; a split folder of a root holds the folders of the modalities
 
     Pictures of 8 bits are uint8, (3, H, W) or (1, H, W); one channel of 16 or 32 bits, float TIFF and `.npy` are
     float32 (C, H, W) in their own unit: depth in millimetres stays in millimetres. See `decode_own` and `decode_array`.
-    The first files of a view say how many channels it has, and of what type: what most of them have. Grey among RGB
+    The first files of a modality say how many channels it has, and of what type: what most of them have. Grey among RGB
     becomes RGB; other files that differ count as unreadable.
 
     An id is a hash of the relative path without extension, with the split folder of a root in front.
@@ -62,17 +62,17 @@ class Paired:
         self,
         root: Path | Mapping[str, Path],
         *,
-        views: Sequence[str] | None = None,
+        modalities: Sequence[str] | None = None,
         complete_only: bool = False,
         split: str | None = "train",
         labels: Labels = "auto",
     ) -> None:
-        self._prefix, self._folders = _view_folders(root, views, split)
-        self.found: dict[str, Found] = {view: scan(folder, _READ) for view, folder in self._folders.items()}
-        if not isinstance(root, Mapping) and views is None:
-            self.found = {view: found for view, found in self.found.items() if len(found.files)}
-        _check_views(self.found, self._folders)
-        self._files = {view: found.files for view, found in self.found.items()}
+        self._prefix, self._folders = _folders(root, modalities, split)
+        self.found: dict[str, Found] = {name: scan(folder, _READ) for name, folder in self._folders.items()}
+        if not isinstance(root, Mapping) and modalities is None:
+            self.found = {name: found for name, found in self.found.items() if len(found.files)}
+        _check_folders(self.found, self._folders)
+        self._files = {name: found.files for name, found in self.found.items()}
         self._stems, self._rows = _match(self._files, complete_only)
         self._label(root, labels)
         self._forms: dict[str, Form | None] = {}
@@ -84,33 +84,32 @@ class Paired:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many samples have each view."""
-        return {view: int(n) for view, n in zip(self._files, (self._rows >= 0).sum(0), strict=True)}
+        """How many samples have each modality."""
+        return {name: int(n) for name, n in zip(self._files, (self._rows >= 0).sum(0), strict=True)}
 
     def __len__(self) -> int:
         return len(self._stems)
 
     def __getitem__(self, index: int) -> Sample:
         index = range(len(self))[index]
-        views = {view: self._view(view, path) for view, path in self.paths(index).items()}
-        label = -1 if self.labels is None else int(self.labels[index])
-        return Sample(int(self.ids[index]), index, views, label)
+        modalities = {name: self._read(name, path) for name, path in self.paths(index).items()}
+        return Sample(int(self.ids[index]), index, modalities, label_target(self.labels, index))
 
-    def decode(self, view: str, source: Source) -> Tensor:
-        """A file of a view, or its bytes, with the channels and the type that the view has."""
+    def decode(self, name: str, source: Source) -> Tensor:
+        """A file of a modality, or its bytes, with the channels and the type that the modality has."""
         tensor = _decode(source)
-        if view not in self._forms:
-            self._forms[view] = _usual_form(self._folders[view], self._files[view])
-        return _fitted(tensor, self._forms[view])
+        if name not in self._forms:
+            self._forms[name] = _usual_form(self._folders[name], self._files[name])
+        return _fitted(tensor, self._forms[name])
 
     def name(self, index: int) -> str:
-        """The relative path that the views share, safe to print."""
+        """The relative path that the modalities share, safe to print."""
         return printable(self._prefix + self._stems[index])
 
     def paths(self, index: int) -> dict[str, str]:
-        """Where the views of a sample are, those that it has."""
+        """Where the files of a sample are, for the modalities that it has."""
         rows = zip(self._files.items(), self._rows[index].tolist(), strict=True)
-        return {view: os.path.join(self._folders[view], files[row]) for (view, files), row in rows if row >= 0}
+        return {name: os.path.join(self._folders[name], files[row]) for (name, files), row in rows if row >= 0}
 
     def __repr__(self) -> str:
         return f"Paired({len(self)} samples, {', '.join(f'{n} {v}' for v, n in self.counts.items())})"
@@ -121,18 +120,18 @@ class Paired:
         )
         self.labels, self.classes = class_labels(self._stems, labels, others)
 
-    def _view(self, view: str, path: str) -> Tensor:
+    def _read(self, name: str, path: str) -> Tensor:
         try:
-            return self.decode(view, path)
+            return self.decode(name, path)
         except Unreadable as error:
-            raise Unreadable(f"{view}: {error}") from error
+            raise Unreadable(f"{name}: {error}") from error
 
 
 def open_if_paired(root: str, split: str | None = "train", labels: Labels = "auto") -> Paired | None:
     """The folder as `Paired` if one folder in it is called rgb, image or images, and shares names with another."""
     try:
-        views = folders_in(os.path.join(root, pick_split(root, split)))
-        if len(views) < 2 or not any(view in REFERENCE for view in views):
+        folders = folders_in(os.path.join(root, pick_split(root, split)))
+        if len(folders) < 2 or not any(folder in REFERENCE for folder in folders):
             return None
         paired = Paired(root, split=split, labels=False)
     except (ValueError, OSError):
@@ -167,49 +166,49 @@ def _fitted(tensor: Tensor, form: Form | None) -> Tensor:
         return tensor.repeat(3, 1, 1)
     channels = f"{len(tensor)} channel{'s' if len(tensor) > 1 else ''} of {_short(tensor.dtype)}"
     usual = f"others, such as {printable(form.file)!r}, have {form.channels} of {_short(form.dtype)}"
-    raise Unreadable(f"{channels}, but {usual}; all files of a view must be alike")
+    raise Unreadable(f"{channels}, but {usual}; all files of a modality must be alike")
 
 
 def _short(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _view_folders(
-    root: Path | Mapping[str, Path], views: Sequence[str] | None, split: str | None
+def _folders(
+    root: Path | Mapping[str, Path], modalities: Sequence[str] | None, split: str | None
 ) -> tuple[str, dict[str, str]]:
-    """What goes before a sample's name, and the folder of each view, the reference view first."""
+    """What goes before a sample's name, and the folder of each modality, the reference first."""
     if isinstance(root, Mapping):
-        folders = {view: os.fspath(folder) for view, folder in root.items()}
-        for view, folder in folders.items():
-            check_folder(folder, f"view {view!r}")
-        return "", folders if views is None else {view: _known(folders, view) for view in views}
+        folders = {name: os.fspath(folder) for name, folder in root.items()}
+        for name, folder in folders.items():
+            check_folder(folder, f"modality {name!r}")
+        return "", folders if modalities is None else {name: _known(folders, name) for name in modalities}
     check_folder(os.fspath(root))
     part = pick_split(os.fspath(root), split)
     home = os.path.join(os.fspath(root), part)
-    there = {view: os.path.join(home, view) for view in sorted(folders_in(home), key=_reference_first)}
+    there = {name: os.path.join(home, name) for name in sorted(folders_in(home), key=_reference_first)}
     prefix = part + "/" if part else ""
-    return prefix, there if views is None else {view: _known(there, view) for view in views}
+    return prefix, there if modalities is None else {name: _known(there, name) for name in modalities}
 
 
-def _reference_first(view: str) -> tuple[int, str]:
-    return (REFERENCE.index(view) if view in REFERENCE else len(REFERENCE), view)
+def _reference_first(name: str) -> tuple[int, str]:
+    return (REFERENCE.index(name) if name in REFERENCE else len(REFERENCE), name)
 
 
-def _known(folders: dict[str, str], view: str) -> str:
-    if view not in folders:
+def _known(folders: dict[str, str], name: str) -> str:
+    if name not in folders:
         raise UserError(
-            "views", f"there is no {view!r}; there are {', '.join(map(printable, folders)) or 'no folders'}"
+            "modalities", f"there is no {name!r}; there are {', '.join(map(printable, folders)) or 'no folders'}"
         )
-    return folders[view]
+    return folders[name]
 
 
-def _check_views(found: dict[str, Found], folders: dict[str, str]) -> None:
-    empty = [view for view, what in found.items() if not len(what.files)]
+def _check_folders(found: dict[str, Found], folders: dict[str, str]) -> None:
+    empty = [name for name, what in found.items() if not len(what.files)]
     if empty:
-        raise UserError(None, f"view {empty[0]!r}: no images or .npy files below {printable(folders[empty[0]])!r}")
+        raise UserError(None, f"modality {empty[0]!r}: no images or .npy files below {printable(folders[empty[0]])!r}")
     if len(found) < 2:
         raise UserError(
-            "views",
+            "modalities",
             f"expected at least two folders with images, found {', '.join(map(printable, found)) or 'none'}; "
             f"for a single folder of images use Folder",
         )
@@ -218,13 +217,13 @@ def _check_views(found: dict[str, Found], folders: dict[str, str]) -> None:
 def _match(
     files: dict[str, Files], complete_only: bool
 ) -> tuple[Files, np.ndarray[tuple[int, int], np.dtype[np.int64]]]:
-    """The samples' names, and (n, views) the place of each sample's file in each view's list, -1 where it has none."""
-    places = [_by_stem(view, listed) for view, listed in files.items()]
+    """The samples' names, and (n, modalities) the place of each sample's file in each list, -1 where it has none."""
+    places = [_by_stem(name, listed) for name, listed in files.items()]
     shared = _shared(places, len(places) if complete_only else 1)
     if not _shared(places, 2) or not shared:
-        examples = ", ".join(f"{view} has {printable(listed[0])!r}" for view, listed in files.items())
-        what = "no file has all views" if _shared(places, 2) else "no file name is in two views"
-        raise UserError("views", f"{what}; {examples}; the paths must be the same but for the extension")
+        examples = ", ".join(f"{name} has {printable(listed[0])!r}" for name, listed in files.items())
+        what = "no file has all modalities" if _shared(places, 2) else "no file name is in two modalities"
+        raise UserError("modalities", f"{what}; {examples}; the paths must be the same but for the extension")
     stems = Files(shared)
     rows = [[place.get(stems.raw(i), -1) for place in places] for i in range(len(stems))]
     return stems, np.array(rows, dtype=np.int64)
@@ -234,12 +233,12 @@ def _shared(places: list[dict[bytes, int]], least: int) -> list[bytes]:
     return [stem for stem in set().union(*places) if sum(stem in place for place in places) >= least]
 
 
-def _by_stem(view: str, files: Files) -> dict[bytes, int]:
+def _by_stem(name: str, files: Files) -> dict[bytes, int]:
     places: dict[bytes, int] = {}
     for row in range(len(files)):
         stem = os.path.splitext(files.raw(row))[0]
         if stem in places:
             both = f"{printable(files[places[stem]])!r} and {printable(files[row])!r}"
-            raise UserError(None, f"view {view!r}: {both} differ only in their extension; keep one")
+            raise UserError(None, f"modality {name!r}: {both} differ only in their extension; keep one")
         places[stem] = row
     return places

@@ -1,4 +1,4 @@
-"""Some samples of a data set, as a data set."""
+"""Some samples of a data set, or some of their modalities, as a data set."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch import Tensor
 from manyview.core.errors import UserError
 from manyview.core.sample import Sample
 from manyview.data.dataset import Batched, Dataset
+from manyview.data.paired import Paired
 
 
 def subset(dataset: Dataset, index: Tensor | Sequence[int]) -> Dataset:
@@ -29,11 +30,29 @@ def subset(dataset: Dataset, index: Tensor | Sequence[int]) -> Dataset:
     return kind(dataset, rows.long())
 
 
-class Subset:
-    """Built and checked by `subset`. `rows` (n,) are the places of its samples in `dataset`."""
+def only_modalities(dataset: Dataset, modalities: Sequence[str]) -> Dataset:
+    """The data set with these modalities alone, without the samples that have none of them."""
+    if dataset.modalities == tuple(modalities):
+        return dataset
+    rows = [row for row in range(len(dataset)) if _has_one(dataset, modalities, row)]
+    kind = BatchedSubset if isinstance(dataset, Batched) else Subset
+    return kind(dataset, torch.tensor(rows, dtype=torch.int64), modalities)
 
-    def __init__(self, dataset: Dataset, rows: Tensor) -> None:
+
+def _has_one(dataset: Dataset, modalities: Sequence[str], row: int) -> bool:
+    """Whether a sample has one of the modalities, as far as that is known without reading it."""
+    while isinstance(dataset, Subset):
+        row = int(dataset.rows[row])
+        dataset = dataset.dataset
+    return not isinstance(dataset, Paired) or any(name in dataset.paths(row) for name in modalities)
+
+
+class Subset:
+    """Part of a data set, built by `subset` or `only_modalities`; `rows` (n,) are the places of its samples there."""
+
+    def __init__(self, dataset: Dataset, rows: Tensor, modalities: Sequence[str] | None = None) -> None:
         self.dataset, self.rows = dataset, rows
+        self.modalities = dataset.modalities if modalities is None else tuple(modalities)
         self.ids = dataset.ids[rows]
         self.labels = None if dataset.labels is None else dataset.labels[rows]
         self.threads: bool = getattr(dataset, "threads", False)  # may be read by several at once
@@ -42,26 +61,25 @@ class Subset:
     def classes(self) -> tuple[str, ...]:
         return self.dataset.classes
 
-    @property
-    def modalities(self) -> tuple[str, ...]:
-        return self.dataset.modalities
-
     def __len__(self) -> int:
         return len(self.rows)
 
     def __getitem__(self, index: int) -> Sample:
         index = range(len(self))[index]
-        return replace(self.dataset[int(self.rows[index])], index=index)
+        sample = self.dataset[int(self.rows[index])]
+        kept = {name: sample.modalities[name] for name in self.modalities if name in sample.modalities}
+        return replace(sample, index=index, modalities=kept)
 
     def name(self, index: int) -> str:
         return self.dataset.name(int(self.rows[index]))
 
 
 class BatchedSubset(Subset):
-    """A subset of a data set that makes many samples at once."""
+    """Part of a data set that makes many samples at once."""
 
     def batch(self, index: Tensor) -> dict[str, Tensor]:
-        return cast(Batched, self.dataset).batch(self.rows[index])
+        made = cast(Batched, self.dataset).batch(self.rows[index])
+        return {name: made[name] for name in self.modalities}
 
 
 def _check_rows(rows: Tensor, count: int) -> None:

@@ -1,4 +1,4 @@
-"""Looks at every sample of a data set and counts what it meets."""
+"""Examines every sample of a data set and counts what it meets."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass
-class Augmentation:
-    """What one view of one sample turned out to be; `problem` says why it is none."""
+class Finding:
+    """What one modality of one sample turned out to be; `problem` says why it cannot be read."""
 
-    view: str
+    modality: str
     format: str = ""
     mode: str = ""
     width: int = 0
@@ -49,7 +49,7 @@ class Survey:
     exact: bool
     splits: dict[str, int] = field(default_factory=dict)
     samples: int = 0
-    views: dict[str, int] = field(default_factory=dict)  # samples that have each view
+    modalities: dict[str, int] = field(default_factory=dict)  # samples that have each
     widths: list[int] = field(default_factory=list)  # lowest, median, highest
     heights: list[int] = field(default_factory=list)
     small: int = 0
@@ -57,7 +57,7 @@ class Survey:
     modes: dict[str, int] = field(default_factory=dict)
     labels: dict[str, dict[str, int]] = field(default_factory=dict)  # split -> class -> samples
     unlabelled: int = 0
-    broken: list[tuple[str, str]] = field(default_factory=list)  # name, reason
+    unreadable: list[tuple[str, str]] = field(default_factory=list)  # name, reason
     duplicates: list[list[str]] = field(default_factory=list)  # names of files with the same content
     across_splits: int = 0  # groups of duplicates that are in more than one split
     ignored: dict[str, int] = field(default_factory=dict)
@@ -68,8 +68,8 @@ class Survey:
     decoded: int = 0
 
     @property
-    def broken_share(self) -> float:
-        return len({name for name, _ in self.broken}) / max(self.samples, 1)
+    def unreadable_share(self) -> float:
+        return len({name for name, _ in self.unreadable}) / max(self.samples, 1)
 
 
 def survey(
@@ -81,8 +81,8 @@ def survey(
     total, done = sum(map(len, splits.values())), 0
     for split, dataset in splits.items():
         _describe(result, split, dataset)
-        for index, looks in _look_at_all(dataset, fast, threads or available()):
-            tally.add(split, dataset, index, looks)
+        for index, findings in _examine_all(dataset, fast, threads or available()):
+            tally.add(split, dataset, index, findings)
             done += 1
             if progress and (done % _CHUNK == 0 or done == total):
                 progress(done, total)
@@ -109,54 +109,54 @@ def _describe(result: Survey, split: str, dataset: Dataset) -> None:
         result.closed += one.closed
 
 
-def _look_at_all(dataset: Dataset, fast: bool, threads: int) -> Iterator[tuple[int, list[Augmentation]]]:
-    """(index, looks) in order."""
+def _examine_all(dataset: Dataset, fast: bool, threads: int) -> Iterator[tuple[int, list[Finding]]]:
+    """(index, findings) in order."""
     chunks = [range(start, min(start + _CHUNK, len(dataset))) for start in range(0, len(dataset), _CHUNK)]
     pool = ThreadPoolExecutor(threads)
     try:
-        for chunk, looks in zip(
-            chunks, pool.map(lambda c: [_look_at(dataset, i, fast) for i in c], chunks), strict=True
-        ):
-            yield from zip(chunk, looks, strict=True)
+        found = pool.map(lambda chunk: [_examine(dataset, index, fast) for index in chunk], chunks)
+        for chunk, findings in zip(chunks, found, strict=True):
+            yield from zip(chunk, findings, strict=True)
     finally:  # also when somebody interrupts: what has not begun is dropped
         pool.shutdown(cancel_futures=True)
 
 
-def _look_at(dataset: Dataset, index: int, fast: bool) -> list[Augmentation]:
+def _examine(dataset: Dataset, index: int, fast: bool) -> list[Finding]:
     if isinstance(dataset, Folder):
-        return [_look_at_file("image", dataset.path(index), fast, decode)]
+        return [_examine_file("image", dataset.path(index), fast, decode)]
     if isinstance(dataset, Paired):
-        return [_look_at_file(v, path, fast, partial(dataset.decode, v)) for v, path in dataset.paths(index).items()]
+        paths = dataset.paths(index).items()
+        return [_examine_file(name, path, fast, partial(dataset.decode, name)) for name, path in paths]
     try:
-        return [_look_at_tensor(view, tensor) for view, tensor in dataset[index].modalities.items()]
+        return [_examine_tensor(modality, tensor) for modality, tensor in dataset[index].modalities.items()]
     except Unreadable as error:
-        return [Augmentation(dataset.modalities[0], problem=str(error))]
+        return [Finding(dataset.modalities[0], problem=str(error))]
 
 
-def _look_at_file(view: str, path: str, fast: bool, decoder: Callable[[Source], Tensor]) -> Augmentation:
+def _examine_file(modality: str, path: str, fast: bool, decoder: Callable[[Source], Tensor]) -> Finding:
     try:
         if path.lower().endswith(".npy"):
-            look = _look_at_tensor(view, decoder(path))
-            look.format, look.stored = "NPY", os.path.getsize(path)
-            return look
+            finding = _examine_tensor(modality, decoder(path))
+            finding.format, finding.stored = "NPY", os.path.getsize(path)
+            return finding
         if fast:
             kind, mode, width, height = read_header(path)
-            return Augmentation(view, kind, mode, width, height, os.path.getsize(path), width * height * 3)
+            return Finding(modality, kind, mode, width, height, os.path.getsize(path), width * height * 3)
         with open(path, "rb") as file:
             data = file.read()
         kind, mode, width, height = read_header(data)
         tensor = decoder(data)
         height, width = tensor.shape[1:]
-        return Augmentation(view, kind, mode, width, height, len(data), tensor.nbytes, _digest(data))
+        return Finding(modality, kind, mode, width, height, len(data), tensor.nbytes, _digest(data))
     except (Unreadable, OSError) as error:
-        return Augmentation(view, problem=reason(error))
+        return Finding(modality, problem=reason(error))
 
 
-def _look_at_tensor(view: str, tensor: Tensor) -> Augmentation:
+def _examine_tensor(modality: str, tensor: Tensor) -> Finding:
     channels, height, width = tensor.shape
     kind = str(tensor.dtype).removeprefix("torch.")
     mode = "RGB" if (kind, channels) == ("uint8", 3) else f"{channels} x {kind}"
-    return Augmentation(view, "", mode, width, height, 0, tensor.nbytes, _digest(tensor.contiguous().numpy().tobytes()))
+    return Finding(modality, "", mode, width, height, 0, tensor.nbytes, _digest(tensor.contiguous().numpy().tobytes()))
 
 
 def _digest(data: bytes) -> bytes:
@@ -164,7 +164,7 @@ def _digest(data: bytes) -> bytes:
 
 
 class _Tally:
-    """Sums up looks. Of each image it keeps its size, its digest and its place, and no name."""
+    """Sums up findings. Of each image it keeps its size, its digest and its place, and no name."""
 
     def __init__(self, result: Survey) -> None:
         self.result = result
@@ -176,28 +176,28 @@ class _Tally:
         self.first: dict[bytes, tuple[str, int]] = {}  # digest -> split and index of the first with it
         self.groups: dict[bytes, list[tuple[str, int]]] = {}
 
-    def add(self, split: str, dataset: Dataset, index: int, looks: list[Augmentation]) -> None:
+    def add(self, split: str, dataset: Dataset, index: int, findings: list[Finding]) -> None:
         self.splits[split] = dataset
         several = len(dataset.modalities) > 1
-        for look in looks:
-            self.modalities[look.view] += 1
-            if look.problem:
-                why = f"{look.view}: {look.problem}" if several else look.problem
-                self.result.broken.append((dataset.name(index), why))
+        for finding in findings:
+            self.modalities[finding.modality] += 1
+            if finding.problem:
+                problem = f"{finding.modality}: {finding.problem}" if several else finding.problem
+                self.result.unreadable.append((dataset.name(index), problem))
                 continue
-            self._measure(look, f"{look.view}: {look.mode}" if several else look.mode)
-            if look.digest and look.view == dataset.modalities[0]:
-                self._compare(look.digest, split, index)
+            self._measure(finding, f"{finding.modality}: {finding.mode}" if several else finding.mode)
+            if finding.digest and finding.modality == dataset.modalities[0]:
+                self._compare(finding.digest, split, index)
 
-    def _measure(self, look: Augmentation, mode: str) -> None:
-        self.widths.append(look.width)
-        self.heights.append(look.height)
+    def _measure(self, finding: Finding, mode: str) -> None:
+        self.widths.append(finding.width)
+        self.heights.append(finding.height)
         self.modes[mode] += 1
-        if look.format:
-            self.formats[look.format] += 1
-        self.result.small += min(look.width, look.height) < SMALL
-        self.result.stored += look.stored
-        self.result.decoded += look.decoded
+        if finding.format:
+            self.formats[finding.format] += 1
+        self.result.small += min(finding.width, finding.height) < SMALL
+        self.result.stored += finding.stored
+        self.result.decoded += finding.decoded
 
     def _compare(self, digest: bytes, split: str, index: int) -> None:
         first = self.first.setdefault(digest, (split, index))
@@ -208,7 +208,7 @@ class _Tally:
         result = self.result
         result.widths, result.heights = _spread(self.widths), _spread(self.heights)
         result.formats, result.modes = dict(self.formats.most_common()), dict(self.modes.most_common())
-        result.views = dict(self.modalities)
+        result.modalities = dict(self.modalities)
         result.duplicates = [[self.splits[s].name(i) for s, i in group] for group in self.groups.values()]
         result.across_splits = sum(len({split for split, _ in group}) > 1 for group in self.groups.values())
 

@@ -11,7 +11,7 @@ from torch.utils.data import Subset, TensorDataset
 
 from manyview.core.errors import UserError
 from manyview.core.sample import Sample
-from manyview.data.dataset import Dataset, Unreadable
+from manyview.data.dataset import Dataset, Unreadable, label_target
 from manyview.data.image import own_of, reason, to_rgb
 
 
@@ -56,8 +56,7 @@ class TorchDataset:
             raise Unreadable(reason(error)) from error
         named = got if isinstance(got, dict) else {"image": got[0] if isinstance(got, list | tuple) else got}
         views = {name: _raw(name, view) for name, view in named.items() if name != "label"}
-        label = -1 if self.labels is None else int(self.labels[index])
-        return Sample(int(self.ids[index]), index, views, label)
+        return Sample(int(self.ids[index]), index, views, label_target(self.labels, index))
 
     def name(self, index: int) -> str:
         return str(index)

@@ -6,7 +6,7 @@ import os
 import signal
 import traceback
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -24,12 +24,13 @@ GRACE = 600  # seconds that a worker goes on after it was told to end: longer th
 IN_A_ROW = 100  # so many unreadable samples in a row are no accident
 
 
-class Maker(Protocol):
-    """What the loader asks of a stack of views (`manyview.views.Stack`, or one's own)."""
+class Pipeline(Protocol):
+    """What the loader asks of a view pipeline (`manyview.views.ViewPipeline`, or one's own)."""
 
+    def sources(self, modalities: Iterable[str]) -> dict[str, str]: ...
     def at_once(self, images: Tensor) -> bool: ...
     def __call__(self, raw: Mapping[str, Tensor], ids: Tensor, *, seed: int, epoch: int) -> Views: ...
-    def prepare(self, views: Mapping[str, Tensor], id: int, *, seed: int, epoch: int, colour: bool) -> Views: ...
+    def prepare(self, raw: Mapping[str, Tensor], id: int, *, seed: int, epoch: int, colour: bool) -> Views: ...
     def finish(self, prepared: Views, ids: Tensor, *, seed: int, epoch: int, colour: bool) -> Views: ...
 
 
@@ -77,6 +78,7 @@ def _outlive(over: Any, _: int) -> None:
 class Prepared(NamedTuple):
     id: int
     row: int
+    modalities: frozenset[str]  # those that the sample has
     views: Views
     broken: dict[int, str]  # what was tried before
 
@@ -84,8 +86,10 @@ class Prepared(NamedTuple):
 class Reader(torch.utils.data.Dataset[Prepared]):
     """What a worker does with one sample: read it, or the next one that can be read, and prepare its views."""
 
-    def __init__(self, dataset: Dataset | Resident, maker: Maker, seed: int, colour: bool) -> None:
-        self.dataset, self.maker, self.seed, self.colour = dataset, maker, seed, colour
+    def __init__(self, dataset: Dataset | Resident, pipeline: Pipeline, seed: int, colour: bool) -> None:
+        self.dataset, self.pipeline, self.seed, self.colour = dataset, pipeline, seed, colour
+        used = set(pipeline.sources(dataset.modalities).values())
+        self.modalities = tuple(name for name in dataset.modalities if name in used)
 
     def __getitem__(self, where: tuple[int, int]) -> Prepared:
         epoch, row = where
@@ -97,12 +101,13 @@ class Reader(torch.utils.data.Dataset[Prepared]):
             except Unreadable as error:
                 broken[index] = str(error)
                 continue
-            return Prepared(sample.id, sample.index, self.prepared(sample, epoch), broken)
-        return Prepared(0, row, {}, broken)
+            views = self.prepared(sample, epoch)
+            return Prepared(sample.id, sample.index, frozenset(sample.modalities), views, broken)
+        return Prepared(0, -1, frozenset(), {}, broken)
 
     def prepared(self, sample: Sample, epoch: int) -> Views:
-        there = {name: sample.modalities[name] for name in self.dataset.modalities if name in sample.modalities}
-        return self.maker.prepare(there, sample.id, seed=self.seed, epoch=epoch, colour=self.colour)
+        there = {name: sample.modalities[name] for name in self.modalities if name in sample.modalities}
+        return self.pipeline.prepare(there, sample.id, seed=self.seed, epoch=epoch, colour=self.colour)
 
 
 class Rows:
@@ -130,30 +135,37 @@ class Collated(NamedTuple):
 
 
 class Collate:
-    """Joins samples. A view that a sample lacks is zero, whether or not another sample of the batch has it."""
+    """Joins samples. What a sample lacks is zero, whether or not another sample of the batch has it."""
 
     def __init__(self, reader: Reader) -> None:
+        self.modalities: tuple[str, ...] = ()
         self.zeros: Views = {}
         for sample in some_samples(reader.dataset):
-            if sample.modalities.keys() - self.zeros.keys():
+            if sample.modalities.keys() - set(self.modalities):
+                self.modalities = (*self.modalities, *sample.modalities)
                 made = reader.prepared(sample, epoch=0)
-                self.zeros |= {name: [torch.zeros_like(look) for look in looks] for name, looks in made.items()}
-        self.zeros = {name: self.zeros[name] for name in reader.dataset.modalities if name in self.zeros}
+                self.zeros |= {name: [torch.zeros_like(copy) for copy in copies] for name, copies in made.items()}
+        self.modalities = tuple(name for name in reader.dataset.modalities if name in self.modalities)
+        ordered = dict.fromkeys((*self.modalities, *self.zeros))
+        self.zeros = {name: self.zeros[name] for name in ordered if name in self.zeros}
 
     def __call__(self, samples: Sequence[Prepared]) -> Collated:
         """No sample is left if one of them, and all after it, could not be read."""
         broken = {index: why for sample in samples for index, why in sample.broken.items()}
-        samples = samples if all(sample.views for sample in samples) else []
+        samples = samples if all(sample.row >= 0 for sample in samples) else []
         ids, rows = (
             torch.tensor([getattr(sample, which) for sample in samples], dtype=torch.int64) for which in ("id", "row")
         )
         views = {
-            name: [self._joined(samples, name, k) for k in range(len(looks))] for name, looks in self.zeros.items()
+            name: [self._joined(samples, name, k) for k in range(len(copies))] for name, copies in self.zeros.items()
         }
-        present = {name: torch.tensor([name in s.views for s in samples], dtype=torch.bool) for name in self.zeros}
+        present = {
+            name: torch.tensor([name in sample.modalities for sample in samples], dtype=torch.bool)
+            for name in self.modalities
+        }
         return Collated(ids, rows, views, present, broken)
 
-    def _joined(self, samples: Sequence[Prepared], name: str, look: int) -> Tensor:
-        zero = self.zeros[name][look]
-        rows = [sample.views[name][look] if name in sample.views else zero for sample in samples]
+    def _joined(self, samples: Sequence[Prepared], name: str, copy: int) -> Tensor:
+        zero = self.zeros[name][copy]
+        rows = [sample.views[name][copy] if name in sample.views else zero for sample in samples]
         return torch.stack(rows) if rows else zero[None][:0]

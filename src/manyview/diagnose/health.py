@@ -162,7 +162,7 @@ class Health:
 
     def _diverging(self) -> Iterator[Sign]:
         first, last = self.first["loss"], self.recent[-1]["loss"]
-        advice = f"{AGAIN} with a lower --lr, or with --clip 1"
+        advice = f"{AGAIN} with a lower --lr, or with --grad-clip 1"
         if not math.isfinite(last):
             yield Sign("bad", "diverging", f"the loss is {last}, which is no number", advice)
         elif len(self.recent) > 2 and not any(math.isfinite(record["gradient"]) for record in self.recent[-3:]):

@@ -1,58 +1,58 @@
-"""How the loss would find images that it does not learn from: the measures of a step, of a batch kept aside."""
+"""How the loss would find images that it does not learn from: the measures of a step, of a held-out batch."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from manyview.core.negatives import Triple
+from manyview.core.sample import Batch, Views
 from manyview.diagnose.entropy import T_NEG, entropies
 from manyview.diagnose.measures import measure
 from manyview.features.embedding_pass import still
-from manyview.methods import Method, Seen, Term
+from manyview.methods import BatchOutputs, Contrast, Method
 
 PREFIX = "validation_"
 
 
 @torch.no_grad()
-def validation(method: Method, views: Sequence[Tensor], ids: Tensor, *, progress: float = 1.0) -> dict[str, float]:
-    """`seen_by_loss` of images (N,) of which training knows nothing, under names that begin with `PREFIX`.
+def validation(method: Method, views: Views, batch: Batch, *, progress: float = 1.0) -> dict[str, float]:
+    """`batch_measures` of held-out images, under names that begin with `PREFIX`.
 
-    views (N, C, H, W) each, as many as `method.looks`, made as training makes them. Embedded in eval mode and without
-    gradient: weights, running statistics, the momentum tower, the queue and all random numbers stay what they are, and
-    so does the mode. Nothing is said of fewer than two images.
+    views  {name: [copy, ...]}, as many copies as the method takes, made as training makes them
+
+    Embedded in eval mode and without gradient: weights, running statistics, the momentum tower, the memories and all
+    random numbers stay what they are, and so does the mode. Nothing is said of fewer than two images.
     """
-    if len(ids.unique()) < 2:
+    if len(batch.ids.unique()) < 2:
         return {}
+    ready = {name: [_ready(copy, method) for copy in copies] for name, copies in views.items()}
     with still(method):
-        queries, keys = method([_ready(view, method) for view in views], 0)
-    return {PREFIX + name: value for name, value in seen_by_loss(method, queries, keys, ids, progress=progress).items()}
+        present = batch.present if len(batch.present) > 1 else {}
+        found = BatchOutputs(method(ready), batch.ids, batch.index, present, progress=progress)
+        return {PREFIX + name: value for name, value in batch_measures(method, found).items()}
 
 
 @torch.no_grad()
-def seen_by_loss(
-    method: Method, queries: Sequence[Tensor], keys: Sequence[Tensor], ids: Tensor, *, progress: float = 1.0
-) -> dict[str, float]:
-    """The loss of an embedded batch, what `measured_of` tells of it, and its entropy within the batch.
+def batch_measures(method: Method, batch: BatchOutputs) -> dict[str, float]:
+    """The loss of an embedded batch, what `measured_of` tells of its first contrast, and its entropy within the batch.
 
-    loss                               as training would compute it, of which the share `progress` is done
+    loss                               as training would compute it
     entropy, coupling, and so on       `measure`, against the method's own negatives, a queue for instance
-    batch_entropy, batch_entropy_limit `entropies` of the first look, at t_neg = 2 against the batch's other images
+    batch_entropy, batch_entropy_limit `entropies` of the first query, at t_neg = 2 against the batch's other images
                                        alone: the same for every method, and so what CACR's Fig. 3 compares
     """
-    triples = method.triples(Seen(list(queries), list(keys), ids))
-    within = entropies(queries[0], ids, batch=len(ids))
-    return {
-        "loss": float(method.objective(triples, progress=progress)),
-        **measured_of(*triples[0]),
-        "batch_entropy": within.mean,
-        "batch_entropy_limit": within.limit,
-    }
+    objective = method.objective(batch)
+    found = {"loss": float(objective.loss)}
+    for term in method.terms:
+        if isinstance(term, Contrast) and (triples := objective.terms[term.name].triples):
+            within = entropies(batch.outputs[term.queries[0]], batch.ids, batch=len(batch.ids))
+            entropy = {"batch_entropy": within.mean, "batch_entropy_limit": within.limit}
+            return {**found, **measured_of(term, triples[0]), **entropy}
+    return found
 
 
-def measured_of(term: Term, triple: Triple) -> dict[str, float]:
+def measured_of(term: Contrast, triple: Triple) -> dict[str, float]:
     """`measure` of what a term contrasts, at the loss's own temperature and t_neg, or else at CACR's t_neg."""
     temperature, t_neg = term.option("temperature"), term.option("t_neg")
     return measure(

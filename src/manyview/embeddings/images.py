@@ -16,9 +16,8 @@ from manyview.core.errors import UserError
 from manyview.core.text import printable
 from manyview.data import NAMED, Dataset, Folder, Paired
 from manyview.data.factory import SCENES, open_data
-from manyview.data.holdout import OneView, only_view
 from manyview.data.memory import some_samples
-from manyview.data.selection import Subset
+from manyview.data.selection import Subset, only_modalities
 from manyview.data.splits import Labels, find_splits
 from manyview.embeddings.model_source import REFERENCE
 
@@ -74,7 +73,7 @@ def one_view(found: Images, view: str) -> Images:
     dataset = found.dataset
     if view != REFERENCE and view not in dataset.modalities:
         raise UserError("view", f"the data has no {view!r}; it has {', '.join(dataset.modalities)}")
-    chosen = only_view(dataset, view or dataset.modalities[0])
+    chosen = only_modalities(dataset, (view or dataset.modalities[0],))
     return replace(found, dataset=chosen, labels=found.labels[torch.isin(dataset.ids, chosen.ids)])
 
 
@@ -111,8 +110,8 @@ def path_of(images: Images, row: int) -> bytes:
 
 def _origin(dataset: Dataset, row: int) -> tuple[Dataset, int]:
     """The data set that a part of it was taken of, and the row there."""
-    while isinstance(dataset, Subset | OneView):
-        row = int(dataset.rows[row]) if isinstance(dataset, Subset) else row
+    while isinstance(dataset, Subset):
+        row = int(dataset.rows[row])
         dataset = dataset.dataset
     return dataset, row
 

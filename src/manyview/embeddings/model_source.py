@@ -84,7 +84,7 @@ class ModelSource:
         view: for data of this view alone.
         """
         modalities = {name: each for name, each in self.modalities.items() if view in (None, name)}
-        return ViewPipeline(AUGMENTATIONS[kind](self.size, **options).looks, modalities, picture=self.picture)
+        return ViewPipeline(AUGMENTATIONS[kind](self.size, **options).augmentations, modalities, picture=self.picture)
 
     def untrained(self) -> ModelSource:
         """The same networks as they are before any training: those of a run as it began, those of a seed again.

@@ -210,7 +210,7 @@ def _parser() -> Parser:
     encoder_arguments(parser)
     add = parser.add_argument
     add("image", metavar="IMAGE", help="a file; if it was embedded itself, it is left out of what is found")
-    add("--in", dest="embeddings", required=True, metavar="FILE", help="what `manyview embed` wrote")
+    add("--embeddings", required=True, metavar="FILE", help="what `manyview embed` wrote")
     add("--top", type=int, default=10, metavar="N", help="how many (%(default)s)")
     add("--picture", metavar="FILE", help="where the picture goes; nearest-IMAGE.png by default")
     add("--no-picture", action="store_true", help="only the list")

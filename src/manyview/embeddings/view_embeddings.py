@@ -20,8 +20,7 @@ from manyview.config.config import Config
 from manyview.core.errors import UserError
 from manyview.core.rng import key, order
 from manyview.data import Dataset, Loader
-from manyview.data.holdout import only_view
-from manyview.data.selection import subset
+from manyview.data.selection import only_modalities, subset
 from manyview.diagnose.validation import seen_by_loss
 from manyview.features.embedding_pass import still
 from manyview.methods import Method
@@ -128,7 +127,7 @@ def of_subject(
         raise UserError(
             "data", f"has no view {view!r}, which {subject.name} looks at; it has {', '.join(data.modalities)}"
         )
-    data = _some(only_view(data, view), images, seed)
+    data = _some(only_modalities(data, (view,)), images, seed)
     loader = _loader(data, _usual_stack(subject, looks), seed, device, workers)
     encoder = subject.encoder.to(device)
     with still(encoder):
@@ -219,7 +218,9 @@ def _some(data: Dataset, count: int, seed: int) -> Dataset:
 def _training_stack(config: Config, method: Method, count: int) -> ViewPipeline:
     """Training's looks, over and over until there are enough."""
     own = build.stack(config, method.looks)
-    return ViewPipeline([own.looks[number % len(own)] for number in range(count)], own.modalities, picture=own.picture)
+    return ViewPipeline(
+        [own.augmentations[number % len(own)] for number in range(count)], own.modalities, picture=own.picture
+    )
 
 
 def _usual_stack(subject: ModelSource, count: int) -> ViewPipeline:
@@ -227,7 +228,7 @@ def _usual_stack(subject: ModelSource, count: int) -> ViewPipeline:
         own = build.stack(subject.run.config, max(2, count))
     else:
         own = AUGMENTATIONS["custom" if subject.size <= build.SMALL else "moco-v2"](subject.size, count)
-    return ViewPipeline(own.looks[:count], subject.modalities, picture=subject.picture)
+    return ViewPipeline(own.augmentations[:count], subject.modalities, picture=subject.picture)
 
 
 def _loader(data: Dataset, stack: ViewPipeline, seed: int, device: str | torch.device, workers: int | None) -> Loader:
@@ -238,7 +239,7 @@ def _loader(data: Dataset, stack: ViewPipeline, seed: int, device: str | torch.d
 
 def _at_a_time(images: int, stack: ViewPipeline) -> int:
     """So many that all their looks fit into memory."""
-    numbers = sum(3 * look.size**2 for look in stack.looks)
+    numbers = sum(3 * look.size**2 for look in stack.augmentations)
     return max(1, min(images, PICTURES, NUMBERS // numbers))
 
 
@@ -270,7 +271,7 @@ def _once(rows: Tensor) -> Tensor:
 
 
 def _looks(loader: Loader, vectors: list[Tensor], which: Which, held_out: bool) -> ViewEmbeddings:
-    stack = loader.maker
+    stack = loader.pipeline
     assert isinstance(stack, ViewPipeline)
     ids, labels, index = (each.cpu() for each in which)
     return ViewEmbeddings(

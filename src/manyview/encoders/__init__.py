@@ -3,13 +3,16 @@
 from manyview.encoders.dense_conv import dense_convolutions
 from manyview.encoders.encoder import Encoder, create, known
 from manyview.encoders.heads import HEADS, projection
+from manyview.encoders.momentum import MOMENTUM
 from manyview.encoders.norm import shuffled, split_batch_norm, sync_batch_norm
-from manyview.encoders.towers import Towers
+from manyview.encoders.towers import Slot, Towers
 from manyview.encoders.weights import load, load_into, save
 
 __all__ = [
     "HEADS",
+    "MOMENTUM",
     "Encoder",
+    "Slot",
     "Towers",
     "create",
     "dense_convolutions",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
@@ -49,12 +49,22 @@ class Encoder(nn.Module):
         embedded: Tensor = self.network(self._checked(x))
         return embedded
 
-    def layers(self, x: Tensor) -> Maps:
-        """The feature map of every stage by its name, in order; the last is the one before pooling.
+    def embed_with_maps(self, x: Tensor, names: Collection[str] | None = None) -> tuple[Tensor, Maps]:
+        """The embedding (B, dim) and the feature maps of the named stages, from one pass through the network.
 
-        (B, C, H, W) each, but (B, features) after a fully connected layer.
+        Without names, the maps of all stages, in order; the last is the one before pooling. A map is (B, C, H, W), but
+        (B, features) after a fully connected layer.
         """
-        return self._read(self.network, self._checked(x))
+        embedded, maps = self._read(self.network, self._checked(x), names)
+        missing = [] if names is None else [name for name in names if name not in maps]
+        if missing:
+            stages = ", ".join(self.layers(x))
+            raise UserError("layer", f"{self.name} has none named {', '.join(missing)}; there are {stages}")
+        return embedded, maps
+
+    def layers(self, x: Tensor) -> Maps:
+        """The feature map of every stage by its name, in order; see `embed_with_maps`."""
+        return self.embed_with_maps(x)[1]
 
     def forward(self, x: Tensor) -> Tensor:
         return self.embed(x)

@@ -1,33 +1,35 @@
-"""The feature maps of a network's stages, read while it computes."""
+"""The feature maps of a network's stages, read while it computes its embedding."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from math import isqrt
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from torch import Tensor, nn
 
 Maps = dict[str, Tensor]
-Reader = Callable[[nn.Module, Tensor], Maps]
+Layout = Callable[[Tensor], Tensor]
+
+
+class MapReader(Protocol):
+    """Runs a network once; gives its embedding and the feature maps of the named stages, or of all for None."""
+
+    def __call__(self, network: nn.Module, x: Tensor, names: Collection[str] | None) -> tuple[Tensor, Maps]: ...
 
 
 class Backbone(NamedTuple):
-    """What a family of networks hands to `create`.
+    """A network without its classifier, as the builders of a library's networks give it to `create`.
 
-    network  images (B, C, H, W) to vectors (B, dim)
-    read     its stages' feature maps
-    removed  names that a plain state dict may have more: the classifier that was taken off
+    network  images (B, C, H, W) to embeddings (B, dim)
+    read     runs it and reads its stages' feature maps
+    removed  prefixes of the classifier's names, which a state dict of the library still has
     """
 
     network: nn.Module
-    read: Reader
+    read: MapReader
     removed: tuple[str, ...] = ()
-
-
-def as_it_is(output: Tensor) -> Tensor:
-    return output
 
 
 def channels_first(output: Tensor) -> Tensor:
@@ -41,21 +43,23 @@ def grid_of_tokens(output: Tensor) -> Tensor:
     return patches.reshape(*patches.shape[:2], isqrt(patches.shape[2]), -1)
 
 
-def hooked(modules: Sequence[str], layout: Callable[[Tensor], Tensor] = as_it_is) -> Reader:
-    """Reads the outputs of named submodules."""
-    return partial(_read_hooked, tuple(modules), layout)
+def module_outputs(modules: Sequence[str], layout: Layout | None = None) -> MapReader:
+    """A reader for stages that are submodules: their outputs, by the submodules' names, brought into a layout."""
+    return partial(_with_hooks, tuple(modules), layout)
 
 
-def _read_hooked(modules: tuple[str, ...], layout: Callable[[Tensor], Tensor], network: nn.Module, x: Tensor) -> Maps:
+def _with_hooks(
+    modules: tuple[str, ...], layout: Layout | None, network: nn.Module, x: Tensor, names: Collection[str] | None
+) -> tuple[Tensor, Maps]:
     maps: Maps = {}
 
     def keep(name: str, module: nn.Module, given: object, output: Tensor) -> None:
-        maps[name] = layout(output).clone()  # what follows may work in place
+        maps[name] = (output if layout is None else layout(output)).clone()  # what follows may work in place
 
-    hooks = [network.get_submodule(name).register_forward_hook(partial(keep, name)) for name in modules]
+    wanted = [name for name in modules if names is None or name in names]
+    hooks = [network.get_submodule(name).register_forward_hook(partial(keep, name)) for name in wanted]
     try:
-        network(x)
+        return network(x), maps
     finally:
         for hook in hooks:
             hook.remove()
-    return maps

@@ -15,7 +15,8 @@ Schedule = Callable[[int, int], float]
 
 def constant(step: int, total: int, *, start: float = 0.999) -> float:
     """MoCo v1, v2 and JCL: the same at every step."""
-    return _checked(start)
+    check("start", start)
+    return start
 
 
 def cosine(step: float, total: float, *, start: float = 0.99) -> float:
@@ -25,7 +26,13 @@ def cosine(step: float, total: float, *, start: float = 0.99) -> float:
     """
     if not 0 <= step <= total or total <= 0:
         raise UserError("step and total", f"expected 0 <= step <= total and a total above 0, got {step} of {total}")
-    return 1 - (1 - _checked(start)) * (math.cos(math.pi * step / total) + 1) / 2
+    check("start", start)
+    return 1 - (1 - start) * (math.cos(math.pi * step / total) + 1) / 2
+
+
+def check(name: str, momentum: float) -> None:
+    if not 0 <= momentum <= 1:
+        raise UserError(name, f"expected a number from 0 to 1, got {momentum}")
 
 
 @torch.no_grad()
@@ -34,10 +41,8 @@ def average_(keys: Iterable[Tensor], queries: Iterable[Tensor], momentum: float)
 
     Keep these in float32: in bfloat16 a step of 1 - 0.999 is below the last digit, and nothing would ever move.
     """
-    torch._foreach_lerp_(list(keys), list(queries), 1 - _checked(momentum))
+    check("momentum", momentum)
+    torch._foreach_lerp_(list(keys), list(queries), 1 - momentum)
 
 
-def _checked(momentum: float) -> float:
-    if not 0 <= momentum <= 1:
-        raise UserError("momentum", f"expected a number from 0 to 1, got {momentum}")
-    return momentum
+MOMENTUM: dict[str, Callable[..., float]] = {"constant": constant, "cosine": cosine}

@@ -108,11 +108,12 @@ def sync_batch_norm(module: nn.Module) -> nn.Module:
     return converted
 
 
-def shuffled(forward: Callable[[Tensor], Tensor], x: Tensor, *, seed: int, step: int) -> Tensor:
+def shuffled(forward: Callable[[Tensor], dict[str, Tensor]], x: Tensor, *, seed: int, step: int) -> dict[str, Tensor]:
     """forward(x) with the rows in another order on the way: MoCo's shuffling of keys (Sec. 3.3).
 
-    The order is a function of seed and step alone, so a resumed run draws the same. Row n of the result belongs to row
+    The order is a function of seed and step alone, so a resumed run draws the same. Row n of each result belongs to row
     n of x.
     """
-    there = order(key(seed, step, torch.arange(len(x)))).to(x.device)
-    return forward(x[there])[there.argsort()]
+    there = order(key(seed, step, torch.arange(len(x), device=x.device)))
+    back = there.argsort()
+    return {name: rows[back] for name, rows in forward(x[there]).items()}

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyview.core.errors import UserError
-from manyview.encoders.feature_maps import Backbone, hooked
+from manyview.encoders.feature_maps import Backbone, module_outputs
 from manyview.encoders.pretrained import refuse_what_only_libraries_have
 
 WIDTHS = (32, 64, 128, 256)
@@ -70,7 +70,7 @@ def build(
     if len(widths) != len(blocks) or min((*widths, *blocks), default=0) < 1:
         raise UserError("widths and blocks", f"expected a number of at least 1 per stage, got {widths} and {blocks}")
     network = PatchNet(channels, widths, blocks)
-    return Backbone(network, hooked([name for name, _ in network.named_children()]))
+    return Backbone(network, module_outputs([name for name, _ in network.named_children()]))
 
 
 def _shortcut(channels: int, width: int, stride: int) -> nn.Sequential:

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from manyview.core.errors import UserError
-from manyview.encoders.feature_maps import Backbone, hooked
+from manyview.encoders.feature_maps import Backbone, module_outputs
 from manyview.encoders.pretrained import refuse_what_only_libraries_have
 
 WIDTHS = (96, 192, 384, 384, 192)
@@ -60,7 +60,7 @@ def build(
 ) -> Backbone:
     refuse_what_only_libraries_have(model, stem, pretrained, options, takes=("out_dim",))
     network = SmallAlexNet(channels, size, options.get("out_dim"))
-    return Backbone(network, hooked([name for name, _ in network.named_children() if name != "flatten"]))
+    return Backbone(network, module_outputs([name for name, _ in network.named_children() if name != "flatten"]))
 
 
 def _convolution(channels: int, width: int, pooled: bool) -> nn.Sequential:

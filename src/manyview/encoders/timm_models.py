@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import timm
@@ -9,7 +10,7 @@ from timm.models.resnet import ResNet
 from torch import Tensor
 
 from manyview.core.errors import UserError
-from manyview.encoders.feature_maps import Backbone, Maps, hooked
+from manyview.encoders.feature_maps import Backbone, Maps, module_outputs
 from manyview.encoders.pretrained import HUB, refuse_if_unreachable, unavailable
 from manyview.encoders.stem import cifar_stem
 
@@ -37,7 +38,7 @@ def build(
     removed = (classifier,) if isinstance(classifier, str) else tuple(classifier)
     if hasattr(network, "forward_intermediates"):
         return Backbone(network, _intermediates, removed)
-    return Backbone(network, hooked(_stages(network)), removed)
+    return Backbone(network, module_outputs(_stages(network)), removed)
 
 
 def _network(model: str, channels: int, size: int, pretrained: bool, options: dict[str, Any]) -> Any:
@@ -63,7 +64,7 @@ def _stages(network: Any) -> list[str]:
     return [str(each["module"]) for each in (info if isinstance(info, list) else info.info)]
 
 
-def _intermediates(network: Any, x: Tensor) -> Maps:
+def _intermediates(network: Any, x: Tensor, names: Collection[str] | None) -> tuple[Tensor, Maps]:
     last, maps = network.forward_intermediates(x)
     stages = _stages(network)
     if len(stages) != len(maps):
@@ -71,7 +72,8 @@ def _intermediates(network: Any, x: Tensor) -> Maps:
     found = dict(zip(stages, maps, strict=True))
     if last.dim() == 4 and last.shape[1] == network.num_features and last.shape != maps[-1].shape:
         found["features"] = last  # a last convolution that timm does not count as a stage
-    return found
+    wanted = {name: each for name, each in found.items() if names is None or name in names}
+    return network.forward_head(last), wanted
 
 
 def _check_weights(model: str) -> None:

@@ -10,7 +10,7 @@ import torchvision.models as zoo
 from torch import nn
 
 from manyview.core.errors import UserError
-from manyview.encoders.feature_maps import Backbone, Reader, channels_first, grid_of_tokens, hooked
+from manyview.encoders.feature_maps import Backbone, MapReader, channels_first, grid_of_tokens, module_outputs
 from manyview.encoders.pretrained import refuse_if_unreachable, unavailable
 from manyview.encoders.stem import cifar_stem, look_at_channels
 
@@ -109,13 +109,13 @@ def _without_classifier(network: nn.Module) -> tuple[str, ...]:
     return (path, "AuxLogits", "aux1", "aux2") if isinstance(network, SIDE_CLASSIFIED) else (path,)
 
 
-def _reader(network: nn.Module) -> Reader:
+def _reader(network: nn.Module) -> MapReader:
     if isinstance(network, zoo.VisionTransformer):
         blocks = network.encoder.layers
-        return hooked([f"encoder.layers.{name}" for name, _ in blocks.named_children()], grid_of_tokens)
+        return module_outputs([f"encoder.layers.{name}" for name, _ in blocks.named_children()], grid_of_tokens)
     if isinstance(network, zoo.SwinTransformer):
-        return hooked([f"features.{name}" for name, _ in network.features.named_children()], channels_first)
-    return hooked(_stages(network))
+        return module_outputs([f"features.{name}" for name, _ in network.features.named_children()], channels_first)
+    return module_outputs(_stages(network))
 
 
 def _stages(network: nn.Module) -> list[str]:

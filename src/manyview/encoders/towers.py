@@ -1,109 +1,168 @@
-"""Towers: encoder and head of the query branch, and their slowly following copy that makes the keys."""
+"""Towers: which network sees which view; a query branch and, with momentum, a key branch; heads by name."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyview.core.errors import UserError
+from manyview.core.sample import Views
 from manyview.encoders.encoder import Encoder
-from manyview.encoders.momentum import Schedule, average_, constant
-from manyview.encoders.norm import shuffled
+from manyview.encoders.momentum import Schedule, average_, check, constant
+from manyview.encoders.norm import shuffled, split_batch_norm
 
-SHARED = "shared"
-Encoders = Encoder | Mapping[str, Encoder] | Callable[[str], Encoder]
+SHARED = "shared"  # the name of a tower that all views go through
+MAPS = "maps."  # what the names of feature maps begin with
+NAMES = ("embedding", "projection", "features")  # the outputs of every tower
+Branch = Literal["query", "key", "input"]
 Head = Callable[[int], nn.Module]
 
 
+class Slot(NamedTuple):
+    """The place of one output: which branch made it, of which view and copy, and what it is.
+
+    name  "embedding": through head and, for queries, predictor, at unit length; "projection": through the head alone;
+          "features": as the encoder gives them; "maps.LAYER": a feature map; or the name of another head. The branch
+          "input" gives the view itself, under the name "view"
+    """
+
+    branch: Branch
+    view: str
+    copy: int
+    name: str = "embedding"
+
+
+Outputs = dict[Slot, Tensor]
+"""What towers answer: tensors with a row for each image of the batch."""
+
+
 class Tower(nn.Module):
-    """An encoder with its head."""
+    """An encoder with its heads."""
 
-    def __init__(self, encoder: Encoder, head: nn.Module) -> None:
+    def __init__(self, encoder: Encoder, head: nn.Module, heads: Mapping[str, nn.Module]) -> None:
         super().__init__()
-        self.encoder, self.head = encoder, head
+        self.encoder, self.head, self.heads = encoder, head, nn.ModuleDict(dict(heads))
 
-    def forward(self, x: Tensor) -> Tensor:
-        embedded: Tensor = self.head(self.encoder(x))
-        return embedded
+    def forward(self, x: Tensor, names: tuple[str, ...] = ("projection",)) -> dict[str, Tensor]:
+        """(B, C, H, W) to what is asked for, by name, in one pass through the encoder."""
+        layers = [name.removeprefix(MAPS) for name in names if name.startswith(MAPS)]
+        features, maps = self.encoder.embed_with_maps(x, layers) if layers else (self.encoder(x), {})
+        found = {MAPS + layer: maps[layer] for layer in layers}
+        if "features" in names:
+            found["features"] = features
+        if "projection" in names:
+            found["projection"] = self.head(features)
+        found |= {name: head(features) for name, head in self.heads.items() if name in names}
+        missing = [name for name in names if name not in found]
+        if missing:
+            known = ", ".join([*NAMES, *self.heads, f"{MAPS}LAYER"])
+            raise UserError("name", f"no output is called {missing[0]!r}; there are {known}")
+        return found
 
 
 class Towers(nn.Module):
-    """The networks of a method: one tower for all views, or one per view; a query and a key branch.
+    """The networks of a method: one tower for all views, or one a view; a query and a key branch.
 
-    encoder    one, or with `views` one for each: a dict, or a function of the view's name
-    head       makes a head for an encoder's dim, such as partial(projection, "mlp", dim_out=128); None for none
-    predictor  makes a second head, for queries alone, from the vectors' length; it has no momentum copy
+    encoder    one for all views, or one for each by the view's name
+    head       makes a head for an encoder's dim, such as partial(heads.mlp, dim_out=128); None for none
+    heads      makes further heads by name, such as a decoder or a second projection
+    predictor  makes a second head, for queries alone, from the embeddings' length; it has no momentum copy
     momentum   a number, or a function of (step, total) such as partial(cosine, start=0.99). With it, keys come from a
                copy without gradient; without, from the query tower, with gradient
-    views      the names of the views that have a tower each
-    shuffle    seed: keys go through their tower in another order (see `shuffled`; wants `split_batch_norm`)
-    normalize  vectors come out at length 1
+    shuffle    seed: keys go through their tower in another order (see `shuffled`)
+    bn_splits  groups of the batch with batch norm of their own (see `split_batch_norm`), between which keys are
+               shuffled
+    joint      copies of a view that have one size go through a tower in one batch, so that batch norm sees them
+               together; else one after the other
+    normalize  embeddings come out at length 1
 
     The copy averages parameters only, as MoCo does: the running statistics of its batch norms follow its own forward
     passes, in train mode like the query tower's. No parameter of it requires a gradient.
 
-    Under Fabric's DDP mark both as forward methods after setup: `fabric_module.mark_forward_method("queries")`, "keys".
-
-    >>> towers = Towers(create("patchnet", size=32), partial(projection, "mlp", dim_out=128), momentum=0.99)
-    >>> q, k = towers.queries(x1), towers.keys(x2)
+    >>> towers = Towers(create("patchnet", size=32), partial(heads.mlp, dim_out=128), momentum=0.99)
+    >>> outputs = towers({"image": [x1, x2]}, [Slot("query", "image", 0), Slot("key", "image", 1)], step=0)
     >>> loss.backward(); optimizer.step(); towers.update(step, total)     # in this order
     """
 
     def __init__(
         self,
-        encoder: Encoders,
+        encoder: Encoder | Mapping[str, Encoder],
         head: Head | None,
         *,
+        heads: Mapping[str, Head] | None = None,
         predictor: Head | None = None,
         momentum: float | Schedule | None = None,
-        views: Sequence[str] | None = None,
         shuffle: int | None = None,
+        bn_splits: int = 1,
+        joint: bool = True,
         normalize: bool = True,
     ) -> None:
         super().__init__()
-        encoders = _one_each(encoder, views)
-        self.query = nn.ModuleDict({view: Tower(each, _made(head, each.dim)) for view, each in encoders.items()})
-        dims = {view: _length(tower) for view, tower in self.query.items()}
-        self.predictor = nn.ModuleDict({} if predictor is None else {v: predictor(dim) for v, dim in dims.items()})
+        encoders = _by_view(encoder)
+        more = _checked_names(heads or {})
+        self.query = nn.ModuleDict(
+            {
+                view: Tower(each, _made(head, each.dim), {name: make(each.dim) for name, make in more.items()})
+                for view, each in encoders.items()
+            }
+        )
+        self.dims = {view: _length(tower) for view, tower in self.query.items()}
+        self.predictor = nn.ModuleDict({} if predictor is None else {v: predictor(dim) for v, dim in self.dims.items()})
         self.momentum = _schedule(momentum)
         self.key = None if self.momentum is None else copy.deepcopy(self.query).requires_grad_(False)
-        self.dim = next(iter(dims.values()))  # of the vectors that are contrasted
-        self.shuffle, self.normalize = shuffle, normalize
+        self.shuffle, self.bn_splits, self.joint, self.normalize = shuffle, bn_splits, joint, normalize
         self.momentum_at(0, 1)
+        if bn_splits > 1:
+            split_batch_norm(self, bn_splits)
 
     @property
-    def views(self) -> tuple[str, ...] | None:
-        """The views that have a tower each; None if all share one."""
-        names = tuple(self.query)
-        return None if names == (SHARED,) else names
+    def dim(self) -> int:
+        """The length of the embeddings."""
+        return next(iter(self.dims.values()))
+
+    @property
+    def encoders(self) -> dict[str, Encoder]:
+        """The query branch's encoders by view: what training is for. One that all views share is named "shared"."""
+        found = {view: tower.encoder for view, tower in self.query.items()}
+        return {view: each for view, each in found.items() if isinstance(each, Encoder)}
 
     def encoder(self, view: str | None = None) -> Encoder:
-        """The query branch's encoder: what training is for."""
-        found = self._tower(self.query, view).encoder
-        assert isinstance(found, Encoder)
-        return found
+        """The query branch's encoder of a view; without a name, the one that all share, or else the first view's."""
+        encoders = self.encoders
+        return encoders[next(iter(encoders)) if view is None else self._name(view)]
+
+    def has_gradient(self, slot: Slot) -> bool:
+        """Whether an output passes a gradient on to the networks."""
+        return slot.branch == "query" or (slot.branch == "key" and self.key is None)
+
+    def forward(self, views: Views, slots: Iterable[Slot], *, step: int = 0) -> Outputs:
+        """What the slots ask for, of views {name: [copy, ...]}, (N, C, H, W) each: queries first, then keys.
+
+        step  the number of the training step, which the shuffling of keys draws its order from
+        """
+        slots = list(slots)
+        found: Outputs = {slot: views[slot.view][slot.copy] for slot in slots if slot.branch == "input"}
+        for branch in ("query", "key"):
+            for view in dict.fromkeys(slot.view for slot in slots if slot.branch == branch):
+                wanted = [slot for slot in slots if (slot.branch, slot.view) == (branch, view)]
+                found |= self._through(wanted, views[view], step)
+        return {slot: found[slot] for slot in slots}
 
     def queries(self, x: Tensor, view: str | None = None) -> Tensor:
-        """(B, C, H, W) to (B, d), with gradient, through the predictor if there is one."""
-        embedded = self._tower(self.query, view)(x)
-        if len(self.predictor):
-            embedded = self._tower(self.predictor, view)(embedded)
-        return self._finished(embedded)
+        """(B, C, H, W) to embeddings (B, d), with gradient, through the predictor if there is one."""
+        slot = Slot("query", self._name(view), 0)
+        return self.forward({slot.view: [x]}, [slot])[slot]
 
-    def keys(self, x: Tensor, view: str | None = None, *, step: int | None = None) -> Tensor:
-        """(B, C, H, W) to (B, d), not through the predictor. With momentum, from the copy and without gradient.
-
-        step: the number of the training step, which shuffling draws its order from.
-        """
-        if self.key is None:
-            return self._finished(self._through(self._tower(self.query, view), x, step))
-        with torch.no_grad():
-            return self._finished(self._through(self._tower(self.key, view), x, step))
+    def keys(self, x: Tensor, view: str | None = None, *, step: int = 0) -> Tensor:
+        """(B, C, H, W) to embeddings (B, d), not through the predictor. With momentum, from the copy, no gradient."""
+        slot = Slot("key", self._name(view), 0)
+        return self.forward({slot.view: [x]}, [slot], step=step)[slot]
 
     def momentum_at(self, step: int, total: int) -> float | None:
         return None if self.momentum is None else self.momentum(step, total)
@@ -118,61 +177,98 @@ class Towers(nn.Module):
         """What an optimiser is given: everything but the key towers and what is frozen."""
         return (each for each in self.parameters() if each.requires_grad)
 
-    def _through(self, tower: nn.Module, x: Tensor, step: int | None) -> Tensor:
+    def _through(self, slots: list[Slot], copies: list[Tensor], step: int) -> Outputs:
+        """All copies that the slots of one branch and view ask for: those of one size in one batch, if `joint`."""
+        numbers = sorted({slot.copy for slot in slots})
+        alike = [[number] for number in numbers]
+        if self.joint:
+            shapes = dict.fromkeys(copies[number].shape for number in numbers)
+            alike = [[number for number in numbers if copies[number].shape == shape] for shape in shapes]
+        names = tuple(dict.fromkeys(slot.name for slot in slots))
+        found: Outputs = {}
+        for group in alike:
+            x = torch.cat([copies[number] for number in group]) if len(group) > 1 else copies[group[0]]
+            made = self._outputs(slots[0], x, names, step)
+            for name, rows in made.items():
+                found |= {
+                    slots[0]._replace(copy=number, name=name): part
+                    for number, part in zip(group, rows.chunk(len(group)), strict=True)
+                }
+        return found
+
+    def _outputs(self, slot: Slot, x: Tensor, names: tuple[str, ...], step: int) -> dict[str, Tensor]:
+        """The named outputs of one pass through the tower of a slot's branch and view."""
+        of_tower = tuple(dict.fromkeys("projection" if name == "embedding" else name for name in names))
+        if slot.branch == "query":
+            made = self._tower(self.query, slot.view)(x, of_tower)
+        elif self.key is None:
+            made = self._shuffled(partial(self._tower(self.query, slot.view), names=of_tower), x, step)
+        else:
+            with torch.no_grad():
+                made = self._shuffled(partial(self._tower(self.key, slot.view), names=of_tower), x, step)
+        if "embedding" in names:
+            embedded = made["projection"]
+            if slot.branch == "query" and len(self.predictor):
+                embedded = self._tower(self.predictor, slot.view)(embedded)
+            made["embedding"] = self._finished(embedded)
+        if "projection" in names:
+            made["projection"] = self._finished(made["projection"])
+        return {name: made[name] for name in names}
+
+    def _shuffled(self, tower: Callable[[Tensor], dict[str, Tensor]], x: Tensor, step: int) -> dict[str, Tensor]:
         if self.shuffle is None or not self.training:
-            embedded: Tensor = tower(x)
-            return embedded
-        if step is None:
-            raise UserError(
-                "step", "shuffled keys draw their order from the step's number; give keys(x, view, step=...)"
-            )
+            return tower(x)
         return shuffled(tower, x, seed=self.shuffle, step=step)
 
     def _finished(self, embedded: Tensor) -> Tensor:
         precise = embedded.to(torch.promote_types(embedded.dtype, torch.float32))  # after autocast
         return F.normalize(precise, dim=1) if self.normalize else precise
 
-    def _tower(self, towers: nn.ModuleDict, view: str | None) -> nn.Module:
-        name = SHARED if self.views is None else view
-        if name is None or name not in towers:
-            raise UserError("view", f"expected one of {', '.join(towers)}, got {view!r}")
-        return towers[name]
+    def _name(self, view: str | None) -> str:
+        if tuple(self.query) == (SHARED,):
+            return SHARED
+        if view is None or view not in self.query:
+            raise UserError("view", f"expected one of {', '.join(self.query)}, got {view!r}")
+        return view
+
+    def _tower(self, towers: nn.ModuleDict, view: str) -> nn.Module:
+        return towers[self._name(view)]
 
 
-def _one_each(encoder: Encoders, views: Sequence[str] | None) -> dict[str, Encoder]:
-    if views is None:
-        if not isinstance(encoder, Encoder):
-            raise UserError("encoder", "without views it is one Encoder; for a dict or a function name the views")
-        return {SHARED: encoder}
-    taken = [view for view in views if "." in view or view in ("", SHARED) or hasattr(nn.ModuleDict, view)]
-    if not views or taken or len(set(views)) < len(views):
-        raise UserError(
-            "views", f"expected different names, got {tuple(views)}; not possible: {taken or 'twice the same'}"
-        )
-    if isinstance(encoder, Mapping):
-        if set(encoder) != set(views):
-            raise UserError("encoder", f"expected one for each view {tuple(views)}, got {tuple(encoder)}")
-        return {view: encoder[view] for view in views}
+def _by_view(encoder: Encoder | Mapping[str, Encoder]) -> dict[str, Encoder]:
     if isinstance(encoder, Encoder):
-        raise UserError("encoder", "a tower per view wants an encoder per view: give a dict or a function of the name")
-    return {view: encoder(view) for view in views}
+        return {SHARED: encoder}
+    if not isinstance(encoder, Mapping) or not encoder:
+        raise UserError("encoder", f"expected one Encoder, or one for each view by name, got {type(encoder).__name__}")
+    taken = [view for view in encoder if "." in view or view in ("", SHARED) or hasattr(nn.ModuleDict, view)]
+    if taken:
+        raise UserError("encoder", f"a view cannot be named {taken[0]!r}; give another name")
+    return dict(encoder)
+
+
+def _checked_names(heads: Mapping[str, Head]) -> Mapping[str, Head]:
+    taken = [name for name in heads if name in NAMES or name.startswith(MAPS)]
+    if taken:
+        raise UserError("heads", f"{taken[0]!r} is already the name of an output; give another name")
+    return heads
 
 
 def _made(head: Head | None, dim: int) -> nn.Module:
     if isinstance(head, nn.Module):
-        raise UserError(
-            "head", "give what makes it from the encoder's dim, such as partial(projection, 'mlp', dim_out=128)"
-        )
+        raise UserError("head", "give what makes it from the encoder's dim, such as partial(heads.mlp, dim_out=128)")
     return nn.Identity() if head is None else head(dim)
 
 
 def _schedule(momentum: float | Schedule | None) -> Schedule | None:
-    return partial(constant, start=momentum) if isinstance(momentum, int | float) else momentum
+    if not isinstance(momentum, int | float):
+        return momentum
+    check("momentum", momentum)
+    return partial(constant, start=momentum)
 
 
 @torch.no_grad()
 def _length(tower: nn.Module) -> int:
-    """Of the vectors that leave a tower."""
+    """The length of the vectors that leave a tower's head."""
     encoder, head = tower.encoder, tower.head
     assert isinstance(encoder, Encoder)
     assert isinstance(head, nn.Module)

@@ -119,7 +119,7 @@ def known(protocols: Iterable[str]) -> list[str]:
         raise UserError("protocols", f"none is named; there are {', '.join(PROTOCOLS)}")
     for name in names:
         if name == "transfer":
-            raise UserError("protocols", "transfer is any of the others on other data than the run's: give --on DATA")
+            raise UserError("protocols", "transfer is any other on other data than the run's: give --transfer-to DATA")
         if name not in PROTOCOLS:
             near = get_close_matches(name, PROTOCOLS, n=1, cutoff=0.5)
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(PROTOCOLS)}"
@@ -196,7 +196,7 @@ class Judge:
         fresh = _blank(task, name, settings)
         there = find(self.place, fresh) if self.place is not None and not self.again else None
         if there is not None:
-            self.say(f"{name}: computed on {there.when[:10]}, from {self.place}; --again computes it anew")
+            self.say(f"{name}: computed on {there.when[:10]}, from {self.place}; --recompute computes it anew")
             return replace(there, data=fresh.data, subject=fresh.subject)  # they may have other names now
         if self.place is not None:
             check_folder_for("out", self.place, self.place)

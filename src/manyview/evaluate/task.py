@@ -18,7 +18,8 @@ from manyview import __version__
 from manyview.core.errors import UserError
 from manyview.core.progress import bar
 from manyview.data import Dataset, Loader, TorchDataset, Unreadable, subset
-from manyview.data.holdout import Divided, divided, only_view
+from manyview.data.holdout import Divided, divided
+from manyview.data.selection import only_modalities
 from manyview.data.torch_dataset import as_dataset
 from manyview.embeddings.model_source import (
     ALL,
@@ -173,7 +174,7 @@ class Task:
     def _of_view(self, split: Split, view: str, name: str, read: Read) -> Made:
         """Rows of the data and what is seen of them: from memory, from disk, or from the pictures."""
         if (split, view, name) not in self._seen:
-            data = only_view(self.split(split), view or self.train.modalities[0])
+            data = only_modalities(self.split(split), (view or self.train.modalities[0],))
             make = self._maker(split, view, data, read)
             if self.store is None:
                 found = without(len(data), make)
@@ -196,7 +197,7 @@ class Task:
 
     def _key(self, split: Split, view: str, data: Dataset, name: str) -> str:
         stack = self.subject.stack(view=data.modalities[0])
-        look = [repr(stack.looks), repr(stack.picture), repr(stack.modalities), data.modalities[0]]
+        look = [repr(stack.augmentations), repr(stack.picture), repr(stack.modalities), data.modalities[0]]
         return digest([__version__, self.marks[split], look, self.subject.marks[view], name])
 
     def _in_order(self, split: Split, view: str, data: Dataset, rows: Tensor) -> Loader:
@@ -248,7 +249,7 @@ def prepare(
     views = [view or found.train.modalities[0] for view in judged.encoders]
     train, test = (_usable(each, views, name) for each in (found.train, found.test))
     return Task(
-        judged, train, test, name, seed, place, workers, batch_size, store, bar, found.aside, found.why
+        judged, train, test, name, seed, place, workers, batch_size, store, bar, found.held_out, found.test_unused
     )  # fmt: skip
 
 
@@ -309,14 +310,14 @@ def _usable(data: Dataset, views: list[str], name: str) -> Dataset:
     if unknown:
         raise UserError("data", f"{name} has no view {unknown[0]!r}; it has {', '.join(data.modalities)}")
     usable = torch.ones(len(data), dtype=torch.bool) if data.labels is None else data.labels >= 0
-    narrow = [only_view(data, view) for view in views]
+    narrow = [only_modalities(data, (view,)) for view in views]
     for each in narrow:
         usable &= torch.isin(data.ids, each.ids)
     if not usable.any():
         raise UserError("data", f"{name} has no labelled image with {' and '.join(views)}")
     only = narrow[0] if len(views) == 1 and len(narrow[0]) == len(data) else data
     chosen = only if usable.all() else subset(only, usable)
-    return only_view(chosen, views[0]) if len(views) == 1 else chosen
+    return only_modalities(chosen, views) if len(views) == 1 else chosen
 
 
 def _check_labels(data: Dataset, what: str) -> None:

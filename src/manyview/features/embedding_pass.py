@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from manyview.data import Dataset, Loader
-from manyview.data.workers import Maker
+from manyview.data.workers import Pipeline
 from manyview.encoders import Encoder
 from manyview.views import AUGMENTATIONS
 
@@ -17,7 +17,7 @@ from manyview.views import AUGMENTATIONS
 def features(
     encoder: Encoder,
     dataset: Dataset,
-    views: Maker | None = None,
+    views: Pipeline | None = None,
     *,
     batch_size: int = 256,
     device: str | torch.device = "cpu",
@@ -39,12 +39,12 @@ def features(
 
 
 @torch.no_grad()
-def embed(encoder: nn.Module, loader: Loader) -> tuple[Tensor, Tensor]:
+def embed(encoder: nn.Module, loader: Loader, view: str | None = None) -> tuple[Tensor, Tensor]:
     """`features` of what a loader gives: of the data's reference view, the first look."""
     embedded, labels = [], []
     with still(encoder):
         for batch in loader.epoch(0):
-            x = batch.views()[loader.dataset.modalities[0]][0]
+            x = batch.views()[view or loader.dataset.modalities[0]][0]
             x = x.to(next(encoder.parameters(), x).dtype)
             x = x.contiguous(memory_format=torch.channels_last) if x.device.type == "cpu" else x
             embedded.append(encoder(x).float().cpu())

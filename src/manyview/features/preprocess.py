@@ -29,11 +29,14 @@ class Preprocess:
 
     def __init__(self, size: int, channels: int = 3, picture: Modality = PICTURE) -> None:
         self.size, self.channels, self.picture = size, channels, picture
-        self._stack = ViewPipeline(AUGMENTATIONS["probe-test"](size).looks, picture=picture)
+        self._stack = ViewPipeline(AUGMENTATIONS["probe-test"](size).augmentations, picture=picture)
 
     def __repr__(self) -> str:
         """What somebody who has the weights alone must do to a picture."""
-        (look,), modality = self._stack.looks, self._stack.modality("image", torch.empty(self.channels, 1, 1).byte())
+        (look,), modality = (
+            self._stack.augmentations,
+            self._stack.modality("image", torch.empty(self.channels, 1, 1).byte()),
+        )
         values = "x / 255" if modality.mean == (0.0,) else f"(x / 255 - {modality.mean}) / {modality.std}"
         return f"short side to {look.resize} px, the middle {self.size} x {self.size} of it, {values}"
 

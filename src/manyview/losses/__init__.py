@@ -1,6 +1,6 @@
 """How bad: pure functions of a query, its positives and its negatives, one file a paper.
 
-Every loss is `loss(query, positives, negatives, *, ..., present=None, reduction="mean", gather=alone)` of a query
+Every loss is `loss(query, positives, negatives, *, ..., present=None, reduction="mean", gather=no_gather)` of a query
 (N, d), positives (N, K, d) and `Negatives`; `LOSSES` names them.
 """
 
@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
+from manyview.losses.about import is_coupled, is_pooled, option
 from manyview.losses.align_uniform import align_uniform, alignment, uniformity
 from manyview.losses.cacr import attraction, cacr, repulsion
 from manyview.losses.dcl import dcl
@@ -43,9 +44,12 @@ __all__ = [
     "dcl",
     "hard_negative",
     "info_nce",
+    "is_coupled",
+    "is_pooled",
     "jcl",
     "nce",
     "nce_partition",
+    "option",
     "repulsion",
     "uniformity",
 ]

@@ -50,11 +50,13 @@ def nce(
     given = check_inputs(query, positives, present, reduction)
     temperature = check_temperature(temperature, given.query)
     check_positive("population", population)
-    if not number(partition) > 0:
+    on_gpu = isinstance(partition, Tensor) and partition.device.type != "cpu"  # it would have to wait for the answer
+    if not on_gpu and not number(partition) > 0:
         raise UserError("partition", f"expected a positive number, got {number(partition)}; nce_partition estimates it")
     check_choice("noise", noise, ("sum", "mean"))
     stream = Stream(query, negatives)
-    shift = math.log(population) - math.log(number(partition)) - stream.count.log()  # (N,)
+    log_partition = partition.log() if isinstance(partition, Tensor) else math.log(partition)
+    shift = math.log(population) - log_partition - stream.count.log()  # (N,)
     data = -F.logsigmoid(given.similarities() / temperature + shift[:, None])
     mistaken = stream.softplus(1 / temperature, shift)
     if noise == "mean":

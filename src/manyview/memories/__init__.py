@@ -1,8 +1,23 @@
-"""Against whom: where negatives come from. In your own loop, in-batch negatives are `Negatives(z, ids, ids)`."""
+"""AGAINST WHOM: the batch, a queue or a bank. In your own loop, in-batch negatives are `Negatives(z, ids, ids)`."""
+
+from collections.abc import Callable
 
 from manyview.core.negatives import Negatives
-from manyview.memories.bank import MemoryBank
-from manyview.memories.memory import MEMORIES, Memory
-from manyview.memories.queue import Queue
+from manyview.memories.bank import BankMemory, MemoryBank, bank
+from manyview.memories.memory import Memory, batch
+from manyview.memories.queue import Queue, QueueMemory, queue
 
-__all__ = ["MEMORIES", "Memory", "MemoryBank", "Negatives", "Queue"]
+MEMORIES: dict[str, Callable[..., Memory]] = {"batch": batch, "queue": queue, "bank": bank}
+
+__all__ = [
+    "MEMORIES",
+    "BankMemory",
+    "Memory",
+    "MemoryBank",
+    "Negatives",
+    "Queue",
+    "QueueMemory",
+    "bank",
+    "batch",
+    "queue",
+]

@@ -1,6 +1,9 @@
-"""The memory bank of CMC and instance discrimination: one vector per image."""
+"""The memory bank of CMC and instance discrimination: one vector per image, on its own and as the memory of a term."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -8,6 +11,8 @@ from torch import Tensor, nn
 
 from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives
+from manyview.core.rng import key, uniform
+from manyview.memories.memory import Memory
 
 
 class MemoryBank(nn.Module):
@@ -45,6 +50,7 @@ class MemoryBank(nn.Module):
         self.register_buffer("vectors", F.normalize(start, dim=1).to(dtype))
         # ln Z of NCE, since Z itself has no room in float16; -inf before the first estimate
         self.register_buffer("log_partition", torch.tensor(-torch.inf, dtype=torch.float64))
+        self._estimated = False  # whether that is known to be over, so that nobody waits for a GPU to tell
 
     def extra_repr(self) -> str:
         instances, dim = self.vectors.shape
@@ -54,6 +60,12 @@ class MemoryBank(nn.Module):
     def partition(self) -> Tensor:
         """NCE's Z, a float64 number; 0 before the first estimate."""
         return self.log_partition.double().exp()
+
+    @property
+    def has_partition(self) -> bool:
+        """Whether Z has been estimated."""
+        self._estimated = self._estimated or bool(self.log_partition > -torch.inf)
+        return self._estimated
 
     def read(self, index: Tensor) -> Tensor:
         """The vectors (N, dim) of images (N,)."""
@@ -105,7 +117,7 @@ class MemoryBank(nn.Module):
         Estimates come from `manyview.losses.nce_partition`. A constant Z goes stale when the bank is no longer noise
         (CMC issue 23): decay=0.99 follows it.
         """
-        if self.log_partition == -torch.inf:
+        if not self.has_partition:
             self.log_partition.copy_(estimate.double().log())
         elif decay is not None:
             self.log_partition.copy_((decay * self.partition + (1 - decay) * estimate).log())
@@ -114,8 +126,71 @@ class MemoryBank(nn.Module):
     def _checked(self, index: Tensor) -> Tensor:
         if index.dim() != 1 or index.dtype != torch.long:
             raise UserError("index", f"expected int64 (N,), got {index.dtype} {tuple(index.shape)}")
-        if len(index) and not 0 <= int(index.min()) <= int(index.max()) < len(self.vectors):
-            raise UserError(
-                "index", f"expected 0 to {len(self.vectors) - 1}, got {int(index.min())} to {int(index.max())}"
-            )
+        if index.device.type == "cpu" and len(index):  # a GPU would have to wait for the answer
+            low, high = int(index.min()), int(index.max())
+            if low < 0 or high >= len(self.vectors):
+                raise UserError("index", f"expected 0 to {len(self.vectors) - 1}, got {low} to {high}")
         return index
+
+
+class BankMemory(Memory):
+    """A memory bank of one view: negatives are m drawn images, positives the image's own vector or the step's key.
+
+    m       negatives that each query draws, by the step and the image alone
+    stored  positives come from the bank, as in CMC's code, which is steadier (CMC issue 13); else they are the step's
+            keys, as Eq. 2 prints
+    decay   of NCE's partition: None keeps the first batch's estimate, as published; 0.99 follows it
+
+    The bank has a vector for each image of the data: `start` makes it.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        m: int,
+        momentum: float = 0.5,
+        stored: bool = True,
+        decay: float | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(within_batch=0.0)
+        if m < 1:
+            raise UserError("m", f"expected at least 1 negative, got {m}")
+        self.dim, self.m, self.momentum, self.stored, self.decay = dim, m, momentum, stored, decay
+        self._generator = generator
+
+    def start(self, instances: int) -> None:
+        self.bank = MemoryBank(instances, self.dim, self.momentum, generator=self._generator)
+
+    def negatives(self, ids: Tensor, index: Tensor, *, step: int) -> Negatives:
+        vectors = self.bank.vectors
+        drawn = uniform(key(step, index), self.m).mul_(len(vectors) - 1).long()
+        return Negatives(vectors, index=drawn.add_(drawn >= index[:, None]))  # skips the own vector
+
+    def positives(self, index: Tensor) -> Tensor | None:
+        return self.bank.read(index)[:, None] if self.stored else None
+
+    def partition(self, estimate: Callable[[int], Tensor]) -> dict[str, Any]:
+        population = len(self.bank.vectors)
+        if self.bank.has_partition and (self.decay is None or not self.training):
+            return {"population": population, "partition": self.bank.partition}
+        found = estimate(population)
+        found = self.bank.update_partition(found, decay=self.decay) if self.training else found
+        return {"population": population, "partition": found}
+
+    def update(self, keys: Sequence[Tensor], ids: Tensor, index: Tensor) -> None:
+        self.bank.update(index, torch.stack(list(keys)).mean(0))
+
+
+def bank(
+    dim: int,
+    *,
+    m: int = 4096,
+    momentum: float = 0.5,
+    stored: bool = True,
+    decay: float | None = None,
+    generator: torch.Generator | None = None,
+) -> Memory:
+    """One vector for each image of the data, as in instance discrimination and CMC; `m` of them are drawn a query."""
+    return BankMemory(dim, m=m, momentum=momentum, stored=stored, decay=decay, generator=generator)

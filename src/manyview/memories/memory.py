@@ -1,84 +1,60 @@
-"""Whom a term of a method contrasts with: the batch's other images, a queue, or both. `NEGATIVES` names them."""
+"""What a term contrasts with besides its positives: the batch's other images, and keys kept from earlier steps."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives
-from manyview.memories.queue import Queue
-
-Enqueue = Literal["mean", "last", "each"]
 
 
 class Memory(nn.Module):
-    """The batch's other images alone.
+    """Keeps keys between steps; this one keeps none, so that the batch's other images are the only negatives.
 
-    within_batch  how often each of them counts; 0 leaves them out
+    within_batch  how often each of the batch's other images counts beside what is kept; 0 leaves them out
+
+    A step reads the memory, computes the loss, steps the optimiser, and only then updates the memory.
     """
 
     def __init__(self, within_batch: float = 1.0) -> None:
         super().__init__()
-        if not 0 <= within_batch < math.inf:
+        if not 0 <= within_batch < float("inf"):
             raise UserError("within_batch", f"expected a weight of at least 0, got {within_batch}")
         self.within_batch = within_batch
 
-    def outside(self, ids: Tensor) -> Negatives | None:
-        """What queries of these images (N,) meet besides the batch."""
+    @property
+    def size(self) -> int | None:
+        """How many keys it holds; None where it holds none, or one for each image of the data."""
         return None
 
-    def update(self, keys: Sequence[Tensor], ids: Tensor) -> None:
-        """Takes in the step's keys, V views of (N, d) of all processes, once nobody reads any more."""
+    def start(self, instances: int) -> None:
+        """Makes room for this many images of the data, once, before the first step."""
+
+    def negatives(self, ids: Tensor, index: Tensor, *, step: int) -> Negatives | None:
+        """Returns what queries of these images meet besides the batch.
+
+        ids (N,), their rows in the data (N,), and the number of the step, which draws depend on.
+        """
+        return None
+
+    def positives(self, index: Tensor) -> Tensor | None:
+        """Returns kept positives (N, 1, d) of these images, where the memory has them instead of the step's keys."""
+        return None
+
+    def partition(self, estimate: Callable[[int], Tensor]) -> dict[str, Any]:
+        """Returns what NCE wants to know of the noise: `population` and `partition`; a bank keeps both.
+
+        estimate  NCE's Z by this batch, given the population
+        """
+        raise UserError("memory", "nce contrasts with images drawn from a memory bank; choose bank")
+
+    def update(self, keys: Sequence[Tensor], ids: Tensor, index: Tensor) -> None:
+        """Takes in the step's keys, K copies of (N, d), of all processes."""
 
 
-class QueueMemory(Memory):
-    """A queue, and the batch's other images as well if `within_batch` is not 0.
-
-    enqueue  what goes into it of an image with several keys: their "mean" as it is, not made unit length again (JCL
-             Algorithm 1), the "last" one (CACR Algorithm 3), or "each" (MoCo with a symmetric loss)
-    """
-
-    def __init__(self, queue: Queue, enqueue: Enqueue, within_batch: float) -> None:
-        super().__init__(within_batch)
-        self.queue = queue
-        self._chosen = _CHOSEN[enqueue]
-
-    def outside(self, ids: Tensor) -> Negatives:
-        return self.queue.negatives(ids)
-
-    def update(self, keys: Sequence[Tensor], ids: Tensor) -> None:
-        chosen = self._chosen(torch.stack(list(keys)))  # (1 or V, N, d)
-        self.queue.enqueue(chosen.flatten(0, 1), ids.repeat(len(chosen)))
-
-
-def batch(dim: int, *, generator: torch.Generator | None = None) -> Memory:
+def batch(dim: int) -> Memory:
     """The other images of the batch, of all processes."""
     return Memory()
-
-
-def queue(
-    dim: int,
-    *,
-    size: int = 65536,
-    enqueue: Enqueue = "mean",
-    within_batch: float = 0.0,
-    generator: torch.Generator | None = None,
-) -> Memory:
-    """The `size` newest keys, as in MoCo; beside them the batch's other images, each counted `within_batch` times."""
-    if enqueue not in _CHOSEN:
-        raise UserError("enqueue", f"expected one of {', '.join(_CHOSEN)}, got {enqueue!r}")
-    return QueueMemory(Queue(size, dim, generator=generator), enqueue, within_batch)
-
-
-_CHOSEN: dict[str, Callable[[Tensor], Tensor]] = {
-    "mean": lambda keys: keys.mean(0, keepdim=True),
-    "last": lambda keys: keys[-1:],
-    "each": lambda keys: keys,
-}
-
-MEMORIES: dict[str, Callable[..., Memory]] = {"batch": batch, "queue": queue}

@@ -1,7 +1,8 @@
-"""The queue of MoCo: the keys of the last batches."""
+"""The queue of MoCo: the keys of the last batches, on its own and as the memory of a term."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import torch
@@ -10,6 +11,9 @@ from torch import Tensor, nn
 
 from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives
+from manyview.memories.memory import Memory
+
+Enqueue = Literal["mean", "last", "each"]
 
 NO_ID = torch.iinfo(torch.int64).min  # of a key that shows no image, or none that was named
 
@@ -48,6 +52,7 @@ class Queue(nn.Module):
         self.register_buffer("ids", torch.full((size,), NO_ID))
         self.register_buffer("pointer", torch.zeros((), dtype=torch.long))
         self.register_buffer("filled", torch.tensor(size if noise else 0))
+        self._always_ready = noise  # so that nobody waits for a GPU to tell
 
     def extra_repr(self) -> str:
         size, dim = self.keys.shape
@@ -55,7 +60,7 @@ class Queue(nn.Module):
 
     @property
     def ready(self) -> bool:
-        return int(self.filled) == len(self.keys)
+        return self._always_ready or int(self.filled) == len(self.keys)
 
     def negatives(self, query_ids: Tensor | None = None, *, weight: float = 1.0) -> Negatives:
         """All keys, not copied; with ids (N,), keys enqueued under a query's own id do not count for it."""
@@ -77,8 +82,52 @@ class Queue(nn.Module):
         if ids is not None and ids.shape != (len(keys),):
             raise UserError("ids", f"expected ({len(keys)},) for keys {tuple(keys.shape)}, got {tuple(ids.shape)}")
         new = keys[-size:]  # of a batch larger than the queue, the newest
-        where = (int(self.pointer) + len(keys) - len(new) + torch.arange(len(new), device=keys.device)) % size
+        where = (self.pointer + len(keys) - len(new) + torch.arange(len(new), device=keys.device)) % size
         self.keys[where] = new.to(self.keys.dtype)
         self.ids[where] = NO_ID if ids is None else ids[-size:]
         self.pointer.add_(len(keys)).remainder_(size)
         self.filled.add_(len(keys)).clamp_(max=size)
+
+
+class QueueMemory(Memory):
+    """A queue, and the batch's other images as well if `within_batch` is not 0.
+
+    enqueue  what goes into it of an image with several keys: their "mean" as it is, not made unit length again (JCL
+             Algorithm 1), the "last" one (CACR Algorithm 3), or "each" (MoCo with a symmetric loss)
+    """
+
+    def __init__(self, queue: Queue, enqueue: Enqueue = "each", within_batch: float = 0.0) -> None:
+        super().__init__(within_batch)
+        if enqueue not in _CHOSEN:
+            raise UserError("enqueue", f"expected one of {', '.join(_CHOSEN)}, got {enqueue!r}")
+        self.queue, self._chosen = queue, _CHOSEN[enqueue]
+
+    @property
+    def size(self) -> int:
+        return len(self.queue.keys)
+
+    def negatives(self, ids: Tensor, index: Tensor, *, step: int) -> Negatives:
+        return self.queue.negatives(ids)
+
+    def update(self, keys: Sequence[Tensor], ids: Tensor, index: Tensor) -> None:
+        chosen = self._chosen(torch.stack(list(keys)))  # (1 or K, N, d)
+        self.queue.enqueue(chosen.flatten(0, 1), ids.repeat(len(chosen)))
+
+
+_CHOSEN: dict[str, Callable[[Tensor], Tensor]] = {
+    "mean": lambda keys: keys.mean(0, keepdim=True),
+    "last": lambda keys: keys[-1:],
+    "each": lambda keys: keys,
+}
+
+
+def queue(
+    dim: int,
+    *,
+    size: int = 65536,
+    enqueue: Enqueue = "mean",
+    within_batch: float = 0.0,
+    generator: torch.Generator | None = None,
+) -> Memory:
+    """The `size` newest keys, as in MoCo; beside them the batch's other images, each counted `within_batch` times."""
+    return QueueMemory(Queue(size, dim, generator=generator), enqueue, within_batch)

@@ -1,6 +1,6 @@
 """WHICH COMBINATION: one short declaration a method. `METHODS` names them; a method's signature is its schema.
 
-A parameter whose default is a partial of a function is a part: `--loss.name dcl` on the command line, or
+A parameter whose default is a partial of a function is a part: `--loss dcl` on the command line, or
 `jcl(encoder, loss=partial(losses.dcl, temperature=0.1))` in Python, puts another in its place.
 """
 
@@ -11,9 +11,10 @@ from manyview.methods.cacr import cacr, cacr_moco, uaur
 from manyview.methods.dcl import dcl, dclw
 from manyview.methods.hard_negative import hard_negative
 from manyview.methods.jcl import jcl, multikey
-from manyview.methods.method import Method, Seen, Term
+from manyview.methods.method import Method
 from manyview.methods.moco import moco_v1, moco_v2
 from manyview.methods.simclr import simclr
+from manyview.methods.terms import Alignment, BatchOutputs, Contrast, Prediction, Term
 
 METHODS: dict[str, Callable[..., Method]] = {
     "simclr": simclr,
@@ -33,8 +34,11 @@ METHODS: dict[str, Callable[..., Method]] = {
 
 __all__ = [
     "METHODS",
+    "Alignment",
+    "BatchOutputs",
+    "Contrast",
     "Method",
-    "Seen",
+    "Prediction",
     "Term",
     "align_uniform",
     "align_uniform_moco",

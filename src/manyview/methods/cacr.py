@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from manyview import losses
+from manyview import losses, memories
 from manyview.core.errors import UserError
 from manyview.encoders import Encoder, Towers, heads
-from manyview.memories import memory as against
-from manyview.methods.meetings import each_view, each_view_against_keys
-from manyview.methods.method import Head, Loss, MakeNegatives, Method, Term
+from manyview.encoders.momentum import constant
+from manyview.methods.method import VIEW, Head, Loss, MakeMemory, Method, Momentum
 from manyview.methods.moco import momentum_towers
+from manyview.methods.terms import Contrast, keys, queries
+from manyview.methods.topologies import each_copy, each_copy_against_keys
 
 
 def cacr(
@@ -19,18 +20,17 @@ def cacr(
     positives: int = 4,
     head: Head = partial(heads.linear, dim_out=128),
     loss: Loss = partial(losses.cacr, t_pos=1.0, t_neg=2.0),
-    negatives: MakeNegatives = partial(against.batch),
+    memory: MakeMemory = partial(memories.batch),
 ) -> Method:
-    """CACR (Zheng et al., 2023), section 3.2, with `positives` = K: K + 1 views, each in turn the query.
+    """CACR (Zheng et al., 2023), section 3.2, with `positives` = K: K + 1 copies, each in turn the query.
 
-    Negatives are the same view of the batch's other images (the authors' CIFAR code takes another view's). One pass
-    through the encoder per view. To see as many images as with two views, divide the batch by (K + 1) / 2.
+    Negatives are the same copy of the batch's other images (the authors' CIFAR code takes another copy's). One pass
+    through the encoder per copy. To see as many images as with two copies, divide the batch by (K + 1) / 2.
     """
-    if positives < 1:
-        raise UserError("positives", f"expected at least 1 (K), got {positives}")
-    towers = Towers(encoder, head)
-    term = Term(each_view, loss, negatives(towers.dim))
-    return Method(towers, [term], queries=range(1 + positives), together=False)
+    towers = Towers(encoder, head, joint=False)
+    kept, copies = memory(towers.dim), _copies(positives)
+    term = Contrast(each_copy, loss, queries(VIEW, copies), memory=kept)
+    return Method(views={VIEW: len(copies)}, towers=towers, terms=[term], memories={VIEW: kept})
 
 
 def uaur(
@@ -39,30 +39,34 @@ def uaur(
     positives: int = 1,
     head: Head = partial(heads.linear, dim_out=128),
     loss: Loss = partial(losses.cacr, attract="uniform", repel="uniform"),
-    negatives: MakeNegatives = partial(against.batch),
+    memory: MakeMemory = partial(memories.batch),
 ) -> Method:
     """Uniform attraction and uniform repulsion (CACR Eq. 11): CACR without its weights, which shows what they do."""
-    return cacr(encoder, positives=positives, head=head, loss=loss, negatives=negatives)
+    return cacr(encoder, positives=positives, head=head, loss=loss, memory=memory)
 
 
 def cacr_moco(
     encoder: Encoder,
     *,
     positives: int = 4,
-    momentum: float = 0.999,
-    splits: int = 1,
+    bn_splits: int = 1,
+    momentum: Momentum = partial(constant, start=0.999),
     head: Head = partial(heads.mlp, dim_out=128),
     loss: Loss = partial(losses.cacr, t_pos=1.0, t_neg=2.0, detach_weights="positives"),
-    negatives: MakeNegatives = partial(against.queue, size=65536, enqueue="last", within_batch=1.0),
+    memory: MakeMemory = partial(memories.queue, size=65536, enqueue="last", within_batch=1.0),
 ) -> Method:
     """CACR with MoCo v2 (its Algorithm 3), `positives` = K: negatives are the queue and the batch's other queries.
 
     The weights of the positives carry no gradient, those of the negatives do. The authors' released code differs: all
-    views meet the first one's similarities to the queue. The queue takes the last view's keys.
+    copies meet the first one's similarities to the queue. The queue takes the last copy's keys.
     """
+    towers = momentum_towers(encoder, head, momentum, bn_splits, joint=False)
+    kept, copies = memory(towers.dim), _copies(positives)
+    term = Contrast(each_copy_against_keys, loss, queries(VIEW, copies), keys(VIEW, copies), memory=kept)
+    return Method(views={VIEW: len(copies)}, towers=towers, terms=[term], memories={VIEW: kept})
+
+
+def _copies(positives: int) -> range:
     if positives < 1:
         raise UserError("positives", f"expected at least 1 (K), got {positives}")
-    towers = momentum_towers(encoder, head, momentum, splits)
-    term = Term(each_view_against_keys, loss, negatives(towers.dim))
-    views = range(1 + positives)
-    return Method(towers, [term], queries=views, keys=views, together=False)
+    return range(1 + positives)

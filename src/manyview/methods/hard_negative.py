@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from functools import partial
 
-from manyview import losses
+from manyview import losses, memories
 from manyview.encoders import Encoder, heads
-from manyview.memories import memory as against
-from manyview.methods.method import Head, Loss, MakeNegatives, Method
+from manyview.methods.method import Head, Loss, MakeMemory, Method
 from manyview.methods.simclr import simclr
 
 
 def hard_negative(
     encoder: Encoder,
     *,
-    views: int = 2,
+    copies: int = 2,
     head: Head = partial(heads.simclr, dim_out=128, layers=2),
     loss: Loss = partial(losses.hard_negative, temperature=0.5, beta=1.0, tau_plus=0.1),
-    negatives: MakeNegatives = partial(against.batch),
+    memory: MakeMemory = partial(memories.batch),
 ) -> Method:
     """HN-CL (Robinson et al., ICLR 2021), the CACR paper's baseline: SimCLR with negatives weighed by similarity.
 
     Numbers are those of the authors' code; its head ends without batch norm, this one is SimCLR's.
     """
-    return simclr(encoder, views=views, head=head, loss=loss, negatives=negatives)
+    return simclr(encoder, copies=copies, head=head, loss=loss, memory=memory)

@@ -1,134 +1,109 @@
-"""What a method is: towers that embed the views, and terms that contrast them."""
+"""What a method is: views, towers that embed them, terms that are minimised, memories that keep keys."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from manyview.core.distributed import Gather, no_gather
-from manyview.core.negatives import Triple
-from manyview.encoders.towers import Towers
+from manyview.core.errors import UserError
+from manyview.core.sample import Views
+from manyview.encoders import Encoder
+from manyview.encoders.momentum import Schedule as Momentum
+from manyview.encoders.towers import Head, Outputs, Slot, Towers
 from manyview.memories import Memory
+from manyview.methods.terms import BatchOutputs, Contrast, Term, TermOutput
+from manyview.methods.topologies import Loss
 
-Loss = Callable[..., Tensor]
-Head = Callable[[int], nn.Module]
-MakeNegatives = Callable[..., Memory]
+MakeMemory = Callable[[int], Memory]
+VIEW = "image"  # the view of a method that has only one
 
-
-@dataclass(frozen=True, eq=False)
-class Seen:
-    """The embedded views of a batch: per look that is a query and per look that is a key, (N, d) each.
-
-    Where no look is a key, the keys are the queries.
-    """
-
-    queries: list[Tensor]
-    keys: list[Tensor]
-    ids: Tensor
-    gather: Gather = no_gather
+__all__ = ["VIEW", "Head", "Loss", "MakeMemory", "Method", "Momentum", "Objective"]
 
 
-Pairs = Callable[[Seen, Memory], list[Triple]]
-"""Who meets whom: a topology of `methods.meetings`."""
+class Objective(NamedTuple):
+    """The loss of a batch, and what each term says of it, by the term's name."""
 
-
-@dataclass(frozen=True)
-class Term:
-    """One part of the objective: weight * loss over who meets whom.
-
-    ramp  arguments of the loss that grow in proportion to the epochs, from a little to their full value in the last
-    """
-
-    pairs: Pairs
-    loss: Loss
-    negatives: Memory
-    weight: float = 1.0
-    ramp: tuple[str, ...] = ()
-
-    def option(self, name: str) -> Any:
-        """The value that the loss will use for an argument; None if it has no such argument."""
-        known = inspect.signature(self.loss).parameters
-        return known[name].default if name in known else None
-
-    def loss_at(self, progress: float) -> Loss:
-        """The loss in a run of which the share `progress` will be done after this epoch."""
-        return partial(self.loss, **{name: progress * self.option(name) for name in self.ramp})
+    loss: Tensor
+    terms: dict[str, TermOutput]
 
 
 class Method(nn.Module):
-    """A declaration that can be trained: how many looks, which of them are queries and which keys, and the terms.
+    """A declaration that can be trained; nothing that trains, evaluates or reports knows its name.
 
-    queries, keys  the numbers of the looks; keys of a momentum tower have no gradient
-    together       looks of a branch go through its tower in one batch, those of one size at a time, so that batch norm
-                   sees them together; else one look after the other
+    views     which views a step takes, and how many augmented copies of each
+    towers    which network sees which view
+    terms     the objective, a weighted sum
+    memories  what keeps keys between steps, by name, so that it is saved and moved with the rest
 
     The order of a step: forward, objective, backward, the optimiser's step, then `update`.
     """
 
     def __init__(
         self,
+        *,
+        views: Mapping[str, int],
         towers: Towers,
         terms: Sequence[Term],
-        *,
-        queries: Iterable[int],
-        keys: Iterable[int] = (),
-        together: bool = True,
+        memories: Mapping[str, Memory] | None = None,
     ) -> None:
         super().__init__()
-        self.towers, self.terms = towers, tuple(terms)
-        self.negatives = nn.ModuleList(term.negatives for term in self.terms)  # so that they are saved and moved
-        self.queries, self.keys, self.together = tuple(queries), tuple(keys), together
+        self.views, self.towers, self.terms = dict(views), towers, tuple(terms)
+        self.memories = nn.ModuleDict(dict(memories or {}))
+        _check(self.terms, self.memories)
+        self.slots = tuple(dict.fromkeys(slot for term in self.terms for slot in term.asks))
+        self.gathers = tuple(dict.fromkeys(slot for term in self.terms for slot in term.gathers))
 
-    @property
-    def looks(self) -> int:
-        """How many views of an image a step takes."""
-        return max(self.queries + self.keys) + 1
+    def start(self, instances: int) -> Method:
+        """Makes room in the memories for the images of the data; once, before the first step."""
+        for memory in self.memories.values():
+            assert isinstance(memory, Memory)
+            memory.start(instances)
+        return self
 
-    def forward(self, looks: Sequence[Tensor], step: int, *, keys: bool = True) -> tuple[list[Tensor], list[Tensor]]:
-        """Looks (N, C, H, W) each to the queries' and the keys' vectors (N, d); without `keys` to the queries' alone.
+    def forward(self, views: Views, step: int = 0, slots: Iterable[Slot] | None = None) -> Outputs:
+        """Views {name: [copy, ...]}, (N, C, H, W) each, to what the terms ask for; or to some of it."""
+        return self.towers(views, self.slots if slots is None else slots, step=step)  # type: ignore[no-any-return]
 
-        step: the number of the step, which the shuffling of keys draws its order from.
-        """
-        queries = self._through(self.towers.queries, [looks[look] for look in self.queries])
-        if not keys or not self.keys:
-            return queries, []
-        return queries, self._through(partial(self.towers.keys, step=step), [looks[look] for look in self.keys])
-
-    def triples(self, seen: Seen) -> list[tuple[Term, Triple]]:
-        return [(term, triple) for term in self.terms for triple in term.pairs(seen, term.negatives)]
-
-    def objective(
-        self, triples: Iterable[tuple[Term, Triple]], *, gather: Gather = no_gather, progress: float = 1.0
-    ) -> Tensor:
-        """The sum of weight * loss over terms and triples."""
-        parts = []
-        for term, (query, positives, negatives, present, weight) in triples:
-            more = {} if present is None else {"present": present}
-            value = term.loss_at(progress)(query, positives, negatives, gather=gather, **more)
-            parts.append(term.weight * weight * value)
-        return torch.stack(parts).sum()
+    def objective(self, batch: BatchOutputs) -> Objective:
+        """The sum of weight * loss over the terms; in several processes this one's share of it."""
+        batch.gathered(self.gathers)
+        found = {term.name: term(batch) for term in self.terms}
+        parts = [term.weight * found[term.name].loss for term in self.terms]
+        return Objective(torch.stack(parts).sum(), found)
 
     @torch.no_grad()
-    def update(self, seen: Seen, step: int, total: int) -> None:
-        """After the optimiser's step: the keys go to whoever keeps them, the momentum towers follow."""
-        vectors = [seen.gather(each.detach()) for each in seen.keys or seen.queries]
-        ids = seen.gather(seen.ids)
+    def update(self, batch: BatchOutputs, step: int, total: int) -> None:
+        """After the optimiser's step: memories take in the keys, the momentum towers follow."""
+        updated: set[Memory] = set()
         for term in self.terms:
-            term.negatives.update(vectors, ids)
+            if isinstance(term, Contrast) and term.memory not in updated:
+                updated.add(term.memory)
+                _remember(term, batch)
         self.towers.update(step, total)
 
-    def _through(self, tower: Callable[[Tensor], Tensor], looks: list[Tensor]) -> list[Tensor]:
-        if not self.together:
-            return [tower(look) for look in looks]
-        embedded: dict[int, Tensor] = {}
-        for shape in dict.fromkeys(look.shape for look in looks):  # looks of one size at a time
-            alike = [number for number, look in enumerate(looks) if look.shape == shape]
-            made = tower(torch.cat([looks[number] for number in alike])) if len(alike) > 1 else tower(looks[alike[0]])
-            embedded |= zip(alike, made.chunk(len(alike)), strict=True)
-        return [embedded[number] for number in range(len(looks))]
+    def encoder(self, view: str | None = None) -> Encoder:
+        return self.towers.encoder(view)
+
+
+def _check(terms: Sequence[Term], memories: nn.ModuleDict) -> None:
+    names = [term.name for term in terms]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise UserError("terms", f"two are named {twice[0]!r}; give each a name of its own")
+    for term in terms:
+        if isinstance(term, Contrast) and type(term.memory) is not Memory and term.memory not in memories.values():
+            raise UserError("memories", f"that of the term {term.name!r} is not among them, and would not be saved")
+
+
+def _remember(term: Contrast, batch: BatchOutputs) -> None:
+    """A term's keys, or its queries where these are each other's keys, of the images that have all of them."""
+    slots = term.keys or term.queries
+    kept = [batch.gather(batch.outputs[slot]).detach() for slot in slots]
+    ids, index = batch.gather(batch.ids), batch.gather(batch.index)
+    if batch.present:
+        here = torch.stack([batch.gather(batch.present[slot.view]) for slot in slots]).all(0)
+        kept, ids, index = [each[here] for each in kept], ids[here], index[here]
+    term.memory.update(kept, ids, index)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from manyview import losses
-from manyview.encoders import Encoder, Towers, heads, split_batch_norm
-from manyview.memories import memory as against
-from manyview.methods.meetings import each_query_against_other_keys, query_against_keys
-from manyview.methods.method import Head, Loss, MakeNegatives, Method, Term
+from manyview import losses, memories
+from manyview.encoders import Encoder, Towers, heads
+from manyview.encoders.momentum import constant
+from manyview.methods.method import VIEW, Head, Loss, MakeMemory, Method, Momentum
+from manyview.methods.terms import Contrast, keys, queries
+from manyview.methods.topologies import each_query_against_other_keys, query_against_keys
 
 SHUFFLE = 0  # seed of the keys' order; the step's number makes it another one each time
 
@@ -17,47 +18,47 @@ def moco_v2(
     encoder: Encoder,
     *,
     symmetric: bool = False,
-    momentum: float = 0.999,
-    splits: int = 1,
+    bn_splits: int = 1,
+    momentum: Momentum = partial(constant, start=0.999),
     head: Head = partial(heads.mlp, dim_out=128),
     loss: Loss = partial(losses.info_nce, temperature=0.2),
-    negatives: MakeNegatives = partial(against.queue, size=65536, enqueue="each"),
+    memory: MakeMemory = partial(memories.queue, size=65536, enqueue="each"),
 ) -> Method:
     """MoCo v2 (Chen et al., 2020): one query and one key an image, the queue's keys as negatives.
 
-    symmetric  both views are queries and both are keys, as in MoCo's CIFAR-10 notebook: the sum of both directions, and
-               the queue takes both keys once both losses are computed
+    symmetric  both copies are queries and both are keys, as in MoCo's CIFAR-10 notebook: the sum of both directions,
+               and the queue takes both keys once both losses are computed
+    bn_splits  groups of a process's batch with batch norm of their own, between which keys are shuffled: 8 in MoCo's
+               notebook. With 1, in one process, shuffling changes nothing
     momentum   of the key encoder; it follows after the optimiser's step (in the authors' code before the keys' pass of
                the next, which is the same)
-    splits     groups of a process's batch with batch norm of their own, between which keys are shuffled: 8 in MoCo's
-               notebook. With 1, in one process, shuffling changes nothing
     """
-    towers = momentum_towers(encoder, head, momentum, splits)
-    pairs = each_query_against_other_keys if symmetric else query_against_keys
-    term = Term(pairs, loss, negatives(towers.dim))
-    queries, keys = ((0, 1), (0, 1)) if symmetric else ((0,), (1,))
-    return Method(towers, [term], queries=queries, keys=keys, together=False)
+    towers = momentum_towers(encoder, head, momentum, bn_splits, joint=False)
+    kept = memory(towers.dim)
+    if symmetric:
+        both = range(2)
+        term = Contrast(each_query_against_other_keys, loss, queries(VIEW, both), keys(VIEW, both), memory=kept)
+    else:
+        term = Contrast(query_against_keys, loss, queries(VIEW, 0), keys(VIEW, 1), memory=kept)
+    return Method(views={VIEW: 2}, towers=towers, terms=[term], memories={VIEW: kept})
 
 
 def moco_v1(
     encoder: Encoder,
     *,
     symmetric: bool = False,
-    momentum: float = 0.999,
-    splits: int = 1,
+    bn_splits: int = 1,
+    momentum: Momentum = partial(constant, start=0.999),
     head: Head = partial(heads.linear, dim_out=128),
     loss: Loss = partial(losses.info_nce, temperature=0.07),
-    negatives: MakeNegatives = partial(against.queue, size=65536, enqueue="each"),
+    memory: MakeMemory = partial(memories.queue, size=65536, enqueue="each"),
 ) -> Method:
     """MoCo (He et al., CVPR 2020): as `moco_v2`, with a linear head and temperature 0.07."""
     return moco_v2(
-        encoder, symmetric=symmetric, momentum=momentum, splits=splits, head=head, loss=loss, negatives=negatives
+        encoder, symmetric=symmetric, bn_splits=bn_splits, momentum=momentum, head=head, loss=loss, memory=memory
     )
 
 
-def momentum_towers(encoder: Encoder, head: Head, momentum: float | None, splits: int) -> Towers:
+def momentum_towers(encoder: Encoder, head: Head, momentum: Momentum | None, bn_splits: int, *, joint: bool) -> Towers:
     """Query and key branch, the keys shuffled between groups of the batch (MoCo, section 3.3)."""
-    towers = Towers(encoder, head, momentum=momentum, shuffle=SHUFFLE)
-    if splits > 1:
-        split_batch_norm(towers, splits)
-    return towers
+    return Towers(encoder, head, momentum=momentum, shuffle=SHUFFLE, bn_splits=bn_splits, joint=joint)

@@ -1,15 +1,16 @@
-"""Who meets whom: topologies that turn embedded views into query, positives and negatives.
+"""Topologies: who is whose positive and negative.
 
-Views are a list of V tensors (N, d), or one tensor (V, N, d), of the same N images in the same order. `ids` (N,) name
-the images; without them each row is its own image. `gather` joins the rows of all processes
-(`manyview.core.distributed.gather`). Every topology gives a list of triples; the objective is the sum of weight *
-loss(*triple) (`total`).
+A topology turns the embedded copies of a batch into what losses take: a list of `Triple`. The objective is the sum of
+weight * loss over them (`total`). Negatives are the batch's other images, of all processes, and what a memory keeps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -19,79 +20,181 @@ from manyview.core.distributed import Gather, no_gather
 from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives, Triple
 from manyview.losses import LOSSES, info_nce
+from manyview.memories import Memory
 
-Views = Tensor | Sequence[Tensor]
 Loss = Callable[..., Tensor]
 Edge = tuple[int, int]
 
 
-def every_view(views: Views, ids: Tensor | None = None, *, gather: Gather = no_gather) -> list[Triple]:
-    """Every view of every image is a query, its other views are the positives, all views of other images the negatives.
+@dataclass(frozen=True, eq=False)
+class Embeddings:
+    """Embedded copies, or views, of the same N images in the same order.
 
-    SimCLR and DCL with two views; any number V >= 2 works. One triple of V N queries with V - 1 positives each.
+    queries        V tensors (N, d), or one (V, N, d)
+    ids            (N,) name the images; without them each row is an image of its own
+    keys           K tensors (N, d) of other copies or another tower; none: the queries are each other's keys
+    index          (N,) the images' rows in the data, for a bank; without it the ids
+    present        V masks (N,): which queries exist; what stands in the place of a missing one is never read
+    keys_present   K masks (N,): which keys exist; with either of the two, the other is all of them if not given
+    gather         joins the rows of all processes (`manyview.core.distributed.gather`)
+    step           the number of the training step, which a bank's draws depend on
     """
-    views, ids = _check(views, ids, gather, least=2)
-    query, keys = _joined(views, gather)
-    query_ids, key_ids = _joined([ids] * len(views), gather)
-    negatives = Negatives(keys, key_ids, query_ids)
-    positives = torch.stack([torch.cat(views[k:] + views[:k]) for k in range(1, len(views))], 1)
-    return [Triple(query, positives, negatives)]
+
+    queries: Sequence[Tensor]
+    ids: Tensor = None  # type: ignore[assignment]
+    keys: Sequence[Tensor] = ()
+    index: Tensor = None  # type: ignore[assignment]
+    present: Sequence[Tensor] | None = None
+    keys_present: Sequence[Tensor] | None = None
+    gather: Gather = no_gather
+    step: int = 0
+
+    def __post_init__(self) -> None:
+        queries, keys = list(self.queries), list(self.keys)
+        _check_shapes("queries", queries)
+        if keys:
+            _check_shapes("keys", keys, tuple(queries[0].shape))
+        ids = _checked_ids(self.ids, queries[0], self.gather)
+        _check_masks("present", self.present, len(queries), len(ids))
+        _check_masks("keys_present", self.keys_present, len(keys), len(ids))
+        settled = {"queries": queries, "keys": keys, "ids": ids, "index": ids if self.index is None else self.index}
+        if self.present is not None or self.keys_present is not None:
+            there = torch.ones_like(ids, dtype=torch.bool)
+            settled["present"] = [there] * len(queries) if self.present is None else list(self.present)
+            settled["keys_present"] = [there] * len(keys) if self.keys_present is None else list(self.keys_present)
+        for name, value in settled.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is no other process, so that rows need not be looked for elsewhere."""
+        return self.gather(self.ids) is self.ids
+
+    def others(self, copies: Sequence[Tensor], number: int) -> Tensor:
+        """All copies but one, (N, V - 1, d)."""
+        return torch.stack([*copies[:number], *copies[number + 1 :]], 1)
+
+    def needs(self, copies: int) -> None:
+        _check_shapes("queries", self.queries, least=copies)
+
+    def needs_all(self) -> None:
+        if self.present is not None:
+            raise UserError("present", "needs all copies of all images; view_pairs and query_against_keys do without")
 
 
-def each_view(views: Views, ids: Tensor | None = None, *, gather: Gather = no_gather) -> list[Triple]:
-    """Each view in turn is the query; its positives are the other views, its negatives the same view of other images.
+Topology = Callable[[Embeddings, Memory], list[Triple]]
 
-    CACR section 3.2 (which makes one view the query; this averages over the choice) and AU-CL. V triples of weight 1/V.
+
+def every_copy(embedded: Embeddings, memory: Memory) -> list[Triple]:
+    """Every copy of every image is a query, its other copies are the positives, all copies of other images negatives.
+
+    SimCLR, DCL and HN-CL with two copies; any number V >= 2 works. One triple of V N queries with V - 1 positives each.
     """
-    views, ids = _check(views, ids, gather, least=2)
-    key_ids = gather(ids)
+    embedded.needs(2)
+    embedded.needs_all()
+    copies = list(embedded.queries)
+    query, keys = _joined(copies, embedded.gather)
+    query_ids, key_ids = _joined([embedded.ids] * len(copies), embedded.gather)
+    positives = torch.stack([torch.cat(copies[k:] + copies[:k]) for k in range(1, len(copies))], 1)
+    index = torch.cat([embedded.index] * len(copies))
+    negatives = _negatives(memory, query_ids, index, embedded.step, partial(Negatives, keys, key_ids, query_ids))
+    return [Triple(query, positives, negatives, total=len(key_ids))]
+
+
+def each_copy(embedded: Embeddings, memory: Memory) -> list[Triple]:
+    """Each copy in turn is the query; positives are the other copies, negatives the same copy of other images.
+
+    CACR section 3.2 (which makes one copy the query; this averages over the choice) and AU-CL. V triples of weight 1/V.
+    """
+    embedded.needs(2)
+    embedded.needs_all()
+    copies, key_ids = list(embedded.queries), embedded.gather(embedded.ids)
     return [
-        Triple(view, _others(views, v), Negatives(gather(view), key_ids, ids), weight=1 / len(views))
-        for v, view in enumerate(views)
+        Triple(
+            query,
+            embedded.others(copies, number),
+            _against(embedded, memory, embedded.gather(query), key_ids),
+            weight=1 / len(copies),
+            total=len(key_ids),
+        )
+        for number, query in enumerate(copies)
     ]
 
 
-def query_against_keys(
-    query: Tensor, keys: Views, negatives: Negatives, *, present: Tensor | None = None
-) -> list[Triple]:
-    """One query (N, d) per image against its K keys; the negatives come from elsewhere, such as a queue. MoCo, JCL.
+def query_against_keys(embedded: Embeddings, memory: Memory) -> list[Triple]:
+    """One query an image against all its keys; in the batch it meets the other images' keys. MoCo, JCL, an edge of CMC.
 
-    `present` (K, N) says which keys exist.
+    Positives that the memory keeps stand for the keys. An image that lacks the query or all keys drops out; where none
+    is left, or fewer than two images have keys to meet, there is no triple, rather than an error.
     """
-    keys = list(keys)
-    if not keys or any(key.shape != query.shape for key in keys):
-        shapes = [tuple(key.shape) for key in keys]
-        raise UserError("keys", f"expected one or more views of the query's shape {tuple(query.shape)}, got {shapes}")
-    return [Triple(query, torch.stack(keys, 1), negatives, None if present is None else present.T)]
+    query, keys = embedded.queries[0], embedded.keys
+    if not keys:
+        raise UserError("keys", "expected one or more keys an image, got none")
+    here, everywhere = _positives_present(embedded)  # (N, K)
+    rows, count = None, len(embedded.gather(embedded.ids))
+    if here is not None and everywhere is not None:
+        rows, count = here.any(1), int(everywhere.any(1).sum())
+    query, ids, index = (_rows(each, rows) for each in (query, embedded.ids, embedded.index))
+    kept = memory.positives(index)
+    positives = _rows(torch.stack(list(keys), 1), rows) if kept is None else kept.to(query.dtype)
+    present = None if here is None or positives.shape[1] == 1 else here[rows]
+
+    def batch(weight: float) -> Negatives:
+        met = None if embedded.keys_present is None else torch.cat([embedded.gather(e) for e in embedded.keys_present])
+        made = torch.cat([embedded.gather(key) for key in keys])
+        key_ids = torch.cat([embedded.gather(embedded.ids)] * len(keys))
+        return Negatives(_rows(made, met), _rows(key_ids, met), ids, weight=weight)
+
+    negatives = _negatives(memory, ids, index, embedded.step, batch)
+    if here is not None and (not count or _too_few(negatives, memory)):
+        return []
+    return [Triple(query, positives, negatives, present, total=count)]
 
 
-def each_view_against_keys(
-    views: Views,
-    keys: Views,
-    negatives: Negatives | None,
-    ids: Tensor | None = None,
-    *,
-    within_batch: float = 0.0,
-    gather: Gather = no_gather,
-) -> list[Triple]:
-    """Each view in turn is the query; its positives are the momentum keys of the other views. CACR Algorithm 3.
+def query_against_keys_and_queries(embedded: Embeddings, memory: Memory) -> list[Triple]:
+    """One query an image against all its keys; in the batch it meets the other images' queries. AU-CL with a queue."""
+    embedded.needs_all()
+    query, key_ids = embedded.queries[0], embedded.gather(embedded.ids)
+    negatives = _against(embedded, memory, lambda: embedded.gather(query), key_ids)
+    return [Triple(query, torch.stack(list(embedded.keys), 1), negatives, total=len(key_ids))]
 
-    `negatives` come from elsewhere, such as a queue; None if there are none. `within_batch` is the weight of the same
-    view's other queries among them: 0 for none, 1 in Algorithm 3, 1/2 in AU-CL's MoCo version, whose batch pairs are
-    unordered. V triples of weight 1/V.
+
+def each_query_against_other_keys(embedded: Embeddings, memory: Memory) -> list[Triple]:
+    """Each copy's query against the keys of the other copies; in the batch against the other images' keys of them.
+
+    MoCo with a symmetric loss, and MoCo v3: the sum over the copies.
     """
-    views, ids = _check(views, ids, gather if within_batch else no_gather, least=2)
-    keys, key_ids = _check_keys(keys, views), gather(ids) if within_batch else ids
+    embedded.needs_all()
     triples = []
-    for v, view in enumerate(views):
-        met = negatives
-        if within_batch:
-            batch = Negatives(gather(view), key_ids, ids, weight=within_batch)
-            met = batch if met is None else met + batch
-        if met is None:
-            raise UserError("negatives", "None, and within_batch is 0, so that there are none at all; give either")
-        triples.append(Triple(view, _others(keys, v), met, weight=1 / len(views)))
+    for number, query in enumerate(embedded.queries):
+        others = [*embedded.keys[:number], *embedded.keys[number + 1 :]]
+        key_ids = torch.cat([embedded.gather(embedded.ids)] * len(others))
+        keys = partial(lambda others: torch.cat([embedded.gather(key) for key in others]), others)
+        negatives = _against(embedded, memory, keys, key_ids)
+        triples.append(Triple(query, torch.stack(others, 1), negatives, total=len(key_ids) // len(others)))
     return triples
+
+
+def each_copy_against_keys(embedded: Embeddings, memory: Memory) -> list[Triple]:
+    """Each copy in turn is the query; its positives are the momentum keys of the other copies. CACR Algorithm 3.
+
+    In the batch it meets the same copy's other queries: weight 1 in Algorithm 3, 1/2 in AU-CL's MoCo version, whose
+    batch pairs are unordered. V triples of weight 1/V.
+    """
+    embedded.needs(2)
+    embedded.needs_all()
+    _check_shapes("keys", embedded.keys, tuple(embedded.queries[0].shape), count=len(embedded.queries))
+    key_ids = embedded.gather(embedded.ids)
+    return [
+        Triple(
+            query,
+            embedded.others(embedded.keys, number),
+            _against(embedded, memory, partial(embedded.gather, query), key_ids),
+            weight=1 / len(embedded.queries),
+            total=len(key_ids),
+        )
+        for number, query in enumerate(embedded.queries)
+    ]
 
 
 def core_view(views: int, core: int = 0) -> list[Edge]:
@@ -104,62 +207,52 @@ def full_graph(views: int) -> list[Edge]:
     return list(combinations(range(views), 2))
 
 
-def view_pairs(
-    views: Views,
-    ids: Tensor | None = None,
-    *,
-    edges: Iterable[Edge] | None = None,
-    present: Tensor | None = None,
-    gather: Gather = no_gather,
-) -> list[Triple]:
+def view_pairs(embedded: Embeddings, memory: Memory, *, edges: Iterable[Edge] | None = None) -> list[Triple]:
     """Two views at a time, in both directions: a view of an image against the other view of all images. CMC Eq. 7-8.
 
     `edges` defaults to the full graph. Both directions of an edge are one triple of weight 2, so that the objective is
     the sum over edges and directions of the mean over images, as in CMC; the engine multiplies each pair once for both.
     (A loss that takes the logarithm of a mean over queries pools both directions before it.)
 
-    `present` (V, N): an image that lacks a view takes no part in that view's edges, as query or as key, and what stands
-    in its place is never read. An edge that fewer than two images have contributes nothing, rather than an error. (Give
-    an encoder zeros for a missing view, not NaN: its own gradient reads them.)
+    An image that lacks a view takes no part in that view's edges, as query or as key. An edge that fewer than two
+    images have contributes nothing, rather than an error. (Give an encoder zeros for a missing view, not NaN: its own
+    gradient reads them.)
     """
-    views, ids = _check(views, ids, gather, least=2, present=present)
-    triples = []
+    embedded.needs(2)
+    _check_batch_alone(memory)
+    views, triples = list(embedded.queries), []
     for i, j in full_graph(len(views)) if edges is None else _check_edges(edges, len(views)):
-        first, second, own = _having(present, i, j, [views[i], views[j], ids])
-        query, keys = _joined([first, second], gather)
-        query_ids, key_ids = _joined([own, own], gather)
-        if present is None or len(key_ids.unique()) > 1:
-            negatives = Negatives(keys, key_ids, query_ids, split=(len(own), len(key_ids) // 2))
-            triples.append(Triple(query, torch.cat([second, first])[:, None], negatives, weight=2.0))
+        here, everywhere = _both(embedded, i, j)
+        rows = [_rows(each, here) for each in (views[i], views[j], embedded.ids)]
+        all_rows = rows if embedded.alone else _all_rows(embedded, everywhere, views[i], views[j], embedded.ids)
+        (first, second, own), (_, _, ids) = rows, all_rows
+        query, keys = _stacked([first, second], all_rows[:2])
+        query_ids, key_ids = _stacked([own, own], [ids, ids])
+        if here is None or _two_images(ids):
+            negatives = Negatives(keys, key_ids, query_ids, split=(len(own), len(ids)))
+            triple = Triple(query, torch.cat([second, first])[:, None], negatives, weight=2.0, total=2 * len(ids))
+            triples.append(triple)
     return triples
 
 
-def views_against_keys(
-    views: Views,
-    keys: Views,
-    ids: Tensor | None = None,
-    *,
-    edges: Iterable[Edge],
-    present: Tensor | None = None,
-    gather: Gather = no_gather,
-) -> list[Triple]:
-    """Queries of view i against the keys of view j for each ordered pair (i, j); keys from another tower. MoCo v3.
+def views_against_keys(embedded: Embeddings, memory: Memory, *, edges: Iterable[Edge]) -> list[Triple]:
+    """Queries of view i against the keys of view j for each ordered pair (i, j); keys from another tower.
 
-    The other images' keys of view j are the negatives. One triple of weight 1 per pair: MoCo v3 has (0, 1) and (1, 0).
-    `present` as in `view_pairs`.
+    The other images' keys of view j are the negatives. One triple of weight 1 per pair.
     """
-    views, ids = _check(views, ids, gather, least=1, present=present)
-    keys, triples = _check_keys(keys, views), []
-    for i, j in _check_edges(edges, len(views)):
-        query, key, own = _having(present, i, j, [views[i], keys[j], ids])
-        key_ids = gather(own)
-        met = gather(key)
-        if present is None or len(key_ids.unique()) > 1:
-            triples.append(Triple(query, key[:, None], Negatives(met, key_ids, own)))
+    _check_shapes("keys", embedded.keys, tuple(embedded.queries[0].shape), count=len(embedded.queries))
+    _check_batch_alone(memory)
+    triples = []
+    for i, j in _check_edges(edges, len(embedded.queries)):
+        here, everywhere = _both(embedded, i, j)
+        query, key, own = (_rows(each, here) for each in (embedded.queries[i], embedded.keys[j], embedded.ids))
+        keys, key_ids = _all_rows(embedded, everywhere, embedded.keys[j], embedded.ids)
+        if here is None or _two_images(key_ids):
+            triples.append(Triple(query, key[:, None], Negatives(keys, key_ids, own), total=len(key_ids)))
     return triples
 
 
-def total(triples: Iterable[Triple], loss: Loss | str, **options: object) -> Tensor:
+def total(triples: Iterable[Triple], loss: Loss | str, *, gather: Gather = no_gather, **options: Any) -> Tensor:
     """The sum of weight * loss over the triples; 0 if there are none. Vectors are taken as they are, of any length."""
     if isinstance(loss, str):
         if loss not in LOSSES:
@@ -169,83 +262,173 @@ def total(triples: Iterable[Triple], loss: Loss | str, **options: object) -> Ten
         raise UserError(
             "reduction", f"expected 'mean', got {options['reduction']!r}; for one value per query call the loss itself"
         )
-    objective = None
-    for query, positives, negatives, present, weight in triples:
-        more = options if present is None else {**options, "present": present}
-        value = loss(query, positives, negatives, **more)
-        value = value if weight == 1 else weight * value
-        objective = value if objective is None else objective + value
-    return torch.zeros((), requires_grad=True) if objective is None else objective
+    return weighted_sum(triples, lambda triple: of_triple(partial(loss, **options), triple, gather=gather))
+
+
+def of_triple(loss: Loss, triple: Triple, **options: Any) -> Tensor:
+    """The loss of one triple."""
+    more = options if triple.present is None else {**options, "present": triple.present}
+    return loss(triple.query, triple.positives, triple.negatives, **more)
+
+
+def weighted_sum(triples: Iterable[Triple], value: Callable[[Triple], Tensor]) -> Tensor:
+    """The sum of weight * value over the triples; 0, which has a gradient, if there are none."""
+    parts = [triple.weight * value(triple) for triple in triples]
+    return torch.stack(parts).sum() if parts else torch.zeros((), requires_grad=True)
 
 
 def contrast(
-    views: Views,
+    views: Tensor | Sequence[Tensor],
     *,
     loss: Loss | str = info_nce,
     ids: Tensor | None = None,
-    pairs: Callable[..., list[Triple]] = every_view,
-    present: Tensor | None = None,
+    topology: Topology = every_copy,
+    present: Tensor | Sequence[Tensor] | None = None,
     gather: Gather = no_gather,
     normalize: bool = True,
-    **options: object,
+    **options: Any,
 ) -> Tensor:
     """A contrastive loss in one call, for your own training loop.
 
     views: a list of V embeddings (N, d) of the same N images, or a tensor (V, N, d), not (N, V, d); made unit length
     unless normalize=False. loss: a function of `manyview.losses` or its name, with its own arguments as `options`. ids
-    (N,): the images' numbers in the data set; without them each row is an image of its own. pairs: who meets whom;
-    `every_view` is SimCLR's and DCL's way, `each_view` CACR's, `view_pairs` CMC's. present (V, N): which views exist,
-    for `view_pairs`.
+    (N,): the images' numbers in the data set; without them each row is an image of its own. topology: who is whose
+    positive and negative; `every_copy` is SimCLR's and DCL's, `each_copy` CACR's, `view_pairs` CMC's. present (V, N):
+    which views exist, for `view_pairs`. gather: `manyview.core.distributed.gather` in several processes.
 
     >>> contrast([z1, z2], loss="dcl", temperature=0.1)
-    >>> contrast([z1, z2, z3], loss="cacr", pairs=each_view, t_neg=0.9)
+    >>> contrast([z1, z2, z3], loss="cacr", topology=each_copy, t_neg=0.9)
     """
-    views, more = list(views), {}
-    if present is not None:
-        if pairs in (every_view, each_view):
-            raise UserError("present", "every_view and each_view need all views; give pairs=view_pairs")
-        _check(views, ids, gather, least=2, present=present)
-        views = [view.masked_fill(~here[:, None], 0) for view, here in zip(views, present, strict=True)]
-        more = {"present": present}
-    views = [F.normalize(_wide(view), dim=-1) for view in views] if normalize else views
-    return total(pairs(views, ids, gather=gather, **more), loss, gather=gather, **options)
-
-
-def _check(
-    views: Views, ids: Tensor | None, gather: Gather, *, least: int, present: Tensor | None = None
-) -> tuple[list[Tensor], Tensor]:
     views = list(views)
-    _check_tensors("views", *views)
-    if ids is not None:
-        _check_tensors("ids", ids)
-    shapes = [tuple(view.shape) for view in views]
-    if len(views) < least or any(view.dim() != 2 for view in views) or len(set(shapes)) != 1:
-        got = ", ".join(str(shape) for shape in shapes[:3]) + (", ..." if len(shapes) > 3 else "")
-        raise UserError("views", f"expected {least} or more of one shape (N, d), got {len(views)} of shapes {got}")
-    if present is not None and (present.dtype != torch.bool or present.shape != (len(views), shapes[0][0])):
-        expected = (len(views), shapes[0][0])
-        raise UserError("present", f"expected bool (V, N) = {expected}, got {present.dtype} {tuple(present.shape)}")
-    if ids is None:
-        ids = torch.arange(shapes[0][0], device=views[0].device)
-        if gather(ids) is not ids:
-            raise UserError("ids", "needed with several processes, whose rows would otherwise pass for the same images")
-    if ids.shape != (shapes[0][0],):
-        raise UserError("ids", f"expected ({shapes[0][0]},) for views {shapes[0]}, got {tuple(ids.shape)}")
-    return views, ids
+    _check_shapes("views", views, least=2)
+    if present is not None:
+        if topology in (every_copy, each_copy):
+            raise UserError("present", "every_copy and each_copy need all views; give topology=view_pairs")
+        Embeddings(views, ids, present=present, gather=gather)  # type: ignore[arg-type]
+        views = [view.masked_fill(~here[:, None], 0) for view, here in zip(views, present, strict=True)]
+    views = [F.normalize(_wide(view), dim=-1) for view in views] if normalize else views
+    embedded = Embeddings(views, ids, present=present, gather=gather)  # type: ignore[arg-type]
+    return total(topology(embedded, Memory()), loss, gather=gather, **options)
+
+
+def _negatives(memory: Memory, ids: Tensor, index: Tensor, step: int, batch: Callable[..., Negatives]) -> Negatives:
+    """What the memory keeps, then the batch's other images with their weight."""
+    kept = memory.negatives(ids, index, step=step)
+    if not memory.within_batch:
+        if kept is None:
+            raise UserError("within_batch", "is 0 and nothing is kept, so that there are no negatives at all; give 1")
+        return kept
+    others = batch(weight=memory.within_batch)
+    return others if kept is None else kept + others
+
+
+def _against(embedded: Embeddings, memory: Memory, keys: Tensor | Callable[[], Tensor], key_ids: Tensor) -> Negatives:
+    """`_negatives` for one query an image; keys as a function are made only if the batch is among the negatives."""
+
+    def batch(weight: float) -> Negatives:
+        return Negatives(keys if isinstance(keys, Tensor) else keys(), key_ids, embedded.ids, weight=weight)
+
+    return _negatives(memory, embedded.ids, embedded.index, embedded.step, batch)
+
+
+def _too_few(negatives: Negatives, memory: Memory) -> bool:
+    """Whether the batch is all there is to meet, and fewer than two images of it are left."""
+    first, *more = negatives.sources
+    return bool(memory.within_batch) and not more and first.key_ids is not None and not _two_images(first.key_ids)
+
+
+def _two_images(ids: Tensor) -> bool:
+    """Waits for the device: to be asked only where an image can lack a view."""
+    return len(ids.unique()) > 1
+
+
+def _positives_present(embedded: Embeddings) -> tuple[Tensor | None, Tensor | None]:
+    """Which positives exist, and their query too: here, and of all processes, (N, K); None where no image lacks any."""
+    if embedded.present is None or embedded.keys_present is None:
+        return None, None
+    masks = [embedded.present[0], *embedded.keys_present]
+    query, *keys = masks
+    far_query, *far_keys = (embedded.gather(each) for each in masks)
+    return torch.stack([query & key for key in keys], 1), torch.stack([far_query & key for key in far_keys], 1)
+
+
+def _both(embedded: Embeddings, i: int, j: int) -> tuple[Tensor | None, Tensor | None]:
+    """Which images have views i and j: here, and of all processes; None where no image lacks any."""
+    if embedded.present is None:
+        return None, None
+    first, second = embedded.present[i], embedded.present[j]
+    return first & second, embedded.gather(first) & embedded.gather(second)
+
+
+def _all_rows(embedded: Embeddings, mask: Tensor | None, *rows: Tensor) -> list[Tensor]:
+    """Those of all processes that the mask, of all processes, leaves."""
+    return [_rows(embedded.gather(each), mask) for each in rows]
+
+
+def _rows(rows: Tensor, mask: Tensor | None) -> Tensor:
+    return rows if mask is None else rows[mask]
+
+
+def _joined(rows: list[Tensor], gather: Gather) -> tuple[Tensor, Tensor]:
+    """Copies or ids below one another, here and from all processes."""
+    return _stacked(rows, [gather(each) for each in rows])
+
+
+def _stacked(here: list[Tensor], everywhere: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """Both below one another; in one process the same tensor, which costs half."""
+    joined = torch.cat(here)
+    alike = all(far is near for far, near in zip(everywhere, here, strict=True))
+    return joined, joined if alike else torch.cat(everywhere)
+
+
+def _wide(view: Tensor) -> Tensor:
+    """In float32 at least: half precision would round lengths, and lose the guard against a zero vector."""
+    return view.to(torch.promote_types(view.dtype, torch.float32))
 
 
 def _check_tensors(name: str, *given: object) -> None:
     for each in given:
         if not isinstance(each, Tensor):
-            raise UserError(None, f"{name}: expected tensors, got {type(each).__name__}")
+            raise UserError(name, f"expected tensors, got {type(each).__name__}")
 
 
-def _check_keys(keys: Views, views: list[Tensor]) -> list[Tensor]:
-    keys = list(keys)
-    if [key.shape for key in keys] != [view.shape for view in views]:
-        shapes = [tuple(key.shape) for key in keys]
-        raise UserError("keys", f"expected {len(views)} views of shape {tuple(views[0].shape)}, got {shapes}")
-    return keys
+def _check_shapes(
+    name: str,
+    given: Sequence[Tensor],
+    shape: tuple[int, ...] | None = None,
+    *,
+    least: int = 1,
+    count: int | None = None,
+) -> None:
+    _check_tensors(name, *given)
+    shapes = [tuple(each.shape) for each in given]
+    alike = len(set(shapes)) == 1 and len(shapes[0]) == 2 and (shape is None or shapes[0] == shape)
+    if not alike or len(given) < least or (count is not None and len(given) != count):
+        got = ", ".join(str(each) for each in shapes[:3]) + (", ..." if len(shapes) > 3 else "")
+        wanted = f"{least} or more" if count is None else count
+        raise UserError(name, f"expected {wanted} of one shape {shape or '(N, d)'}, got {len(given)} of shapes {got}")
+
+
+def _checked_ids(ids: Tensor | None, like: Tensor, gather: Gather) -> Tensor:
+    if ids is None:
+        ids = torch.arange(len(like), device=like.device)
+        if gather is not no_gather and gather(ids) is not ids:
+            raise UserError("ids", "needed with several processes, whose rows would otherwise pass for the same images")
+    _check_tensors("ids", ids)
+    if ids.shape != (len(like),):
+        raise UserError("ids", f"expected ({len(like)},) for embeddings {tuple(like.shape)}, got {tuple(ids.shape)}")
+    return ids
+
+
+def _check_masks(name: str, masks: Sequence[Tensor] | None, count: int, images: int) -> None:
+    shapes = [] if masks is None else [(each.dtype, tuple(each.shape)) for each in masks]
+    if masks is not None and shapes != [(torch.bool, (images,))] * count:
+        raise UserError(name, f"expected {count} masks of bool ({images},), got {shapes}")
+
+
+def _check_batch_alone(memory: Memory) -> None:
+    if memory.within_batch != 1 or any(True for _ in memory.buffers()):
+        raise UserError("memory", "several views do not share one; contrast them with the batch, or one by one")
 
 
 def _check_edges(edges: Iterable[Edge], views: int) -> list[Edge]:
@@ -254,27 +437,3 @@ def _check_edges(edges: Iterable[Edge], views: int) -> list[Edge]:
         if i == j or not (0 <= i < views and 0 <= j < views):
             raise UserError("edges", f"expected two of the {views} views, 0 to {views - 1}, got ({i}, {j})")
     return edges
-
-
-def _having(present: Tensor | None, i: int, j: int, rows: list[Tensor]) -> list[Tensor]:
-    """The rows of images that have views i and j."""
-    return rows if present is None else [each[present[i] & present[j]] for each in rows]
-
-
-def _wide(view: Tensor) -> Tensor:
-    """Made unit length in float32 at least: half precision would round, and lose the guard against a zero vector."""
-    _check_tensors("views", view)
-    return view.to(torch.promote_types(view.dtype, torch.float32))
-
-
-def _joined(rows: list[Tensor], gather: Gather) -> tuple[Tensor, Tensor]:
-    """Views or ids below one another, here and from all processes; in one process the same tensor, which costs half."""
-    everywhere = [gather(each) for each in rows]
-    here = torch.cat(rows)
-    alike = all(far is near for far, near in zip(everywhere, rows, strict=True))
-    return here, here if alike else torch.cat(everywhere)
-
-
-def _others(views: list[Tensor], v: int) -> Tensor:
-    """(N, V - 1, d)"""
-    return torch.stack(views[:v] + views[v + 1 :], 1)

@@ -18,7 +18,7 @@ from manyview.core.errors import UserError
 from manyview.core.rng import key, order
 from manyview.core.sample import Sample
 from manyview.data import Dataset, Unreadable
-from manyview.data.dataset import Batched
+from manyview.data.dataset import Batched, label_target
 from manyview.data.selection import subset
 from manyview.training import build
 
@@ -100,8 +100,8 @@ class Kept:
         return len(self.dataset)
 
     def __getitem__(self, index: int) -> Sample:
-        label = -1 if self.labels is None else int(self.labels[index])
-        return Sample(int(self.ids[index]), index, {self.modalities[0]: self.raw[index]}, label)
+        targets = label_target(self.labels, index)
+        return Sample(int(self.ids[index]), index, {self.modalities[0]: self.raw[index]}, targets)
 
     def batch(self, index: Tensor) -> dict[str, Tensor]:
         return {self.modalities[0]: self.raw[index]}

@@ -101,7 +101,7 @@ class Told:
 
     def verdict(self) -> Verdict | None:
         """How the run was doing at its last measurement, said again from what it wrote down."""
-        health, fresh = Health(coupled=self.config.loss["name"] in COUPLED), None
+        health, fresh = Health(coupled=(self.config.part("loss") or {}).get("name") in COUPLED), None
         for line in self.lines:
             fresh = line["knn"] if line.get("knn") is not None else fresh
             if "loss" in line:

@@ -73,7 +73,7 @@ def resumed(folder: Path, given: Flat) -> Config:
     before = from_yaml(path)
     name = given.get("data.name", before.data["name"])  # the data may have moved; it is known by its fingerprint
     others = {key: value for key, value in given.items() if key != "data.name"}
-    after = resolve(flat(vars(before)), {**others, "out": str(folder)})
+    after = resolve(before.flat(), {**others, "out": str(folder)})
     after = replace(after, data={**after.data, "name": name})
     changed = differences(before, after)
     if changed:

@@ -1,26 +1,23 @@
-"""What a run tells of itself, in plain words: at its beginning, every few steps, at its end."""
+"""What a run says of itself, in plain words: nothing here changes anything."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
-from torch import Tensor, nn
+from torch import nn
 
 from manyview.config.config import Config
 from manyview.data import Loader
-from manyview.diagnose.measures import flat_share
+from manyview.memories import Memory
 from manyview.methods import Method
-from manyview.training.build import OWN, Images
+from manyview.training.build import OWN, RunData
 from manyview.training.run import ENCODER
-from manyview.training.run_log import RunLog
-from manyview.training.state import Progress
+from manyview.training.state import RunState
 
-Measured = dict[str, float]
 Say = Callable[[str], object]
 FEW_IMAGES = 8  # in a batch; reasoned
-FEW = slice(0, 64)  # pictures of a batch that are looked at for flat ones
 
 
 def unless_quiet(config: Config) -> Say:
@@ -28,38 +25,34 @@ def unless_quiet(config: Config) -> Say:
     return (lambda text: None) if config.quiet else print
 
 
-def complete(folder: Path, config: Config) -> None:
-    """That there is nothing left to do."""
-    unless_quiet(config)(f"{folder} is complete; nothing is left to do. Its encoder: {folder / ENCODER}")
+def complete(folder: Path) -> str:
+    return f"{folder} is complete; nothing is left to do. Its encoder: {folder / ENCODER}"
 
 
-def introduce(
-    log: RunLog, config: Config, images: Images, method: Method, run: Progress, warnings: Sequence[str]
-) -> None:
+def introduction(config: Config, data: RunData, method: Method, state: RunState) -> list[str]:
     """What is about to happen, in a few lines."""
-    data = "your own data" if config.data["name"] == OWN else config.data["name"]
-    log.say(f"{config.method['name']} on {len(images.train):,} images of {data}, {_scored_on(images, config)}")
-    log.say(
-        f"encoder {config.encoder['name']} ({_parameters(method)} parameters), views {config.views['stack']} of "
-        f"{config.views['size']} px, batch {config.batch_size}, {run.total:,} steps"
-    )
-    if images.why is not None and config.knn_every:
-        log.warn(f"the test split is not scored on: {images.why}")
-    for line in warnings:
-        log.warn(line)
-    log.say(f"run folder {log.folder}")
-    if run.step:
-        log.say(f"going on after step {run.step:,} of {run.total:,}")
+    source = "your own data" if config.data["name"] == OWN else config.data["name"]
+    views = "" if len(data.views) == 1 else f", views {', '.join(data.views)}"
+    return [
+        f"{config.method['name']} on {len(data.train):,} images of {source}{views}, {_scored_on(data, config)}",
+        f"encoder {config.encoder['name']} ({_parameters(method)} parameters), augmentation "
+        f"{config.augmentation['name']} of {config.augmentation['size']} px, batch {config.batch_size}, "
+        f"{state.total:,} steps",
+    ]
 
 
-def cautions(config: Config, images: Images, loader: Loader, method: Method, world: int) -> list[str]:
+def cautions(config: Config, data: RunData, loader: Loader, method: Method, world: int) -> list[str]:
     """What somebody may not have meant."""
-    found, size = [], config.negatives.get("size")
-    if len(images.raw) > 1:
-        found.append(f"of the views {', '.join(images.raw)} only {images.view} is learnt from")
-    if size is not None and size > len(images.train):
-        found.append(f"the queue of {size:,} keys is larger than the data; --negatives.size 512 would learn sooner")
-    elif size is None and config.batch_size < FEW_IMAGES:
+    found = []
+    if data.why is not None and config.evaluators and config.evaluate_every:
+        found.append(f"the test split is not scored on: {data.why}")
+    used = {view.modality for view in data.views.values()}
+    if not used.issuperset(data.modalities):
+        found.append(f"of the modalities {', '.join(data.modalities)} only {', '.join(sorted(used))} is trained on")
+    sizes = [memory.size for memory in method.memories.values() if isinstance(memory, Memory)]
+    for size in (each for each in sizes if each is not None and each > len(data.train)):
+        found.append(f"the queue of {size:,} keys is larger than the data; --memory.size 512 would learn sooner")
+    if not any(sizes) and config.batch_size < FEW_IMAGES:
         others = f"{config.batch_size - 1} other{'s' if config.batch_size > 2 else ''}"
         found.append(f"a batch of {config.batch_size} is small: each image has {others} to differ from")
     late = [str(epoch) for epoch in config.snapshots if epoch > config.epochs]
@@ -68,87 +61,23 @@ def cautions(config: Config, images: Images, loader: Loader, method: Method, wor
     if _leaks(config, method, loader.device.type, world):
         found.append(
             "batch norm sees a key among the same images as its query, by which they can be told without looking "
-            "(MoCo, section 3.3); --method.splits 4 shuffles them"
+            "(MoCo, section 3.3); --method.bn-splits 4 shuffles them"
         )
-    return [*found, *_unreadable(loader)]
+    return [*found, *unreadable(loader)]
 
 
-def _leaks(config: Config, method: Method, device: str, world: int) -> bool:
-    """Whether keys share statistics with their queries that other images do not."""
-    parts = (world > 1 and device == "cpu") or (config.micro_batch or config.batch_size) < config.batch_size
-    apart = parts or config.negatives["name"] == "queue"
-    normed = any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in method.modules())
-    return apart and normed and config.method.get("momentum") is not None and config.method.get("splits") == 1
-
-
-def report(
-    log: RunLog, run: Progress, measured: Measured, loader: Loader, pictures: Tensor, norm: float | None, lr: float
-) -> None:
-    """Asks whether the run is well, and writes a line of metrics."""
-    loss = sum(run.losses) / len(run.losses)
-    run.losses.clear()
-    before = run.health.verdict().word
-    run.health.update(
-        run.step, measured, loss=loss, gradient=norm or 0.0, unreadable=len(loader.broken) / len(loader.dataset),
-        flat=flat_share(pictures), knn=run.fresh_knn, untrained_knn=run.untrained_knn,
-    )  # fmt: skip
-    run.fresh_knn = None
-    verdict = run.health.verdict()
-    values = {"loss": loss, "lr": lr, "gradient_norm": norm or 0.0, **measured, "health": verdict.word}
-    log.write(run.step, values, epoch=_epoch(run), seconds=round(run.seconds, 3))
-    if verdict.word != before:
-        speak = log.say if verdict.level == "healthy" else log.warn
-        speak(f"step {run.step}: {verdict.text}")
-
-
-def knn(log: RunLog, run: Progress, validated: Measured) -> None:
-    """The kNN score that was just measured, and what the loss would say of images kept aside."""
-    assert run.knn is not None
-    log.write(run.step, {"knn": run.knn, **validated}, epoch=_epoch(run), seconds=round(run.seconds, 3))
-    if run.step == 0:
-        log.say(f"kNN of the untrained encoder {run.knn:.1%}")
-
-
-def step(log: RunLog, run: Progress, batch_size: int) -> None:
-    """Where the run is, for who watches it."""
-    speed = batch_size * run.step / run.seconds if run.seconds else None
-    health = run.health.verdict().word if run.health.measured else None
-    over = run.epoch_over or run.done
-    log.show(run.step, epoch=_epoch(run), loss=run.loss, speed=speed, knn=run.knn, health=health, epoch_over=over)
-
-
-def conclude(log: RunLog, run: Progress, folder: Path, config: Config, images: Images, loader: Loader) -> None:
+def conclusion(config: Config, data: RunData, state: RunState, folder: Path) -> list[str]:
     """What has come of it."""
-    for line in _unreadable(loader):
-        log.warn(line)
-    if run.knn is not None and run.untrained_knn is not None and images.test is not None:
-        gained, count = run.knn - run.untrained_knn, min(len(images.test), config.knn_queries)
-        doubt = math.sqrt(sum(p * (1 - p) for p in (run.knn, run.untrained_knn)) / count)  # one standard deviation
-        log.say(
-            f"kNN {run.knn:.1%}, untrained {run.untrained_knn:.1%} "
-            f"({100 * gained:+.1f} points, give or take {100 * doubt:.1f} on {count:,} images)"
-        )
-        if gained <= 0:
-            log.say("its neighbours are no better than before training: train longer, or with milder views")
-    verdict = run.health.verdict()
-    log.say("too few steps to tell whether it is healthy" if verdict.word == "starting" else verdict.text)
-    log.say(f"encoder {folder / ENCODER}")
+    found = []
+    for name, before in state.untrained_scores.items():
+        if name in state.scores and data.test is not None:
+            found += _gain(name, state.scores[name], before, min(len(data.test), config.knn_queries))
+    verdict = state.health.verdict()
+    found.append("too few steps to tell whether it is healthy" if verdict.word == "starting" else verdict.text)
+    return [*found, f"encoder {folder / ENCODER}"]
 
 
-def _scored_on(images: Images, config: Config) -> str:
-    if images.test is None:
-        return "no labels to score with: no kNN"
-    if not config.knn_every:
-        return "no kNN" + (f", {len(images.test):,} kept aside" if images.aside else "")
-    scored = f"scored on {min(len(images.test), config.knn_queries):,} images"
-    if not images.aside:
-        return f"{scored} of its test split"
-    by_folder = "labels" in config.data and config.data["name"] != OWN
-    folders = "; its folders are the classes, --data.labels false learns from all" if by_folder else ""
-    return f"{scored} kept aside{folders}"
-
-
-def _unreadable(loader: Loader) -> list[str]:
+def unreadable(loader: Loader) -> list[str]:
     broken = list(loader.broken)
     if not broken:
         return []
@@ -156,11 +85,45 @@ def _unreadable(loader: Loader) -> list[str]:
     return [f"{len(broken)} of {len(loader.dataset)} images cannot be read, others stand in for them: {some}"]
 
 
+def score_name(name: str) -> str:
+    """A score's name as people write it."""
+    return name.replace("knn", "kNN", 1)
+
+
+def _gain(name: str, after: float, before: float, count: int) -> list[str]:
+    gained = after - before
+    doubt = math.sqrt(sum(p * (1 - p) for p in (after, before)) / count)  # one standard deviation
+    said = [
+        f"{score_name(name)} {after:.1%}, untrained {before:.1%} "
+        f"({100 * gained:+.1f} points, give or take {100 * doubt:.1f} on {count:,} images)"
+    ]
+    if gained <= 0:
+        said.append("its neighbours are no better than before training: train longer, or with milder augmentation")
+    return said
+
+
+def _leaks(config: Config, method: Method, device: str, world: int) -> bool:
+    """Whether keys share batch norm statistics with their queries that other images do not (MoCo, section 3.3)."""
+    parts = (world > 1 and device == "cpu") or (config.micro_batch or config.batch_size) < config.batch_size
+    kept = any(isinstance(memory, Memory) and memory.size for memory in method.memories.values())
+    normed = any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in method.modules())
+    shuffled = method.towers.shuffle is not None and method.towers.bn_splits > 1
+    return (parts or kept) and normed and method.towers.key is not None and not shuffled
+
+
+def _scored_on(data: RunData, config: Config) -> str:
+    if data.test is None:
+        return "no labels to score with: no kNN"
+    if not (config.evaluators and config.evaluate_every):
+        return "no kNN" + (f", {len(data.test):,} held out" if data.held_out else "")
+    scored = f"scored on {min(len(data.test), config.knn_queries):,}"
+    if not data.held_out:
+        return f"{scored} images of its test split"
+    by_folder = "labels" in config.data and config.data["name"] != OWN
+    folders = "; its folders are the classes, --data.labels false trains on all" if by_folder else ""
+    return f"{scored} held-out images{folders}"
+
+
 def _parameters(method: Method) -> str:
-    count = sum(each.numel() for each in method.towers.encoder().parameters())
+    count = sum(each.numel() for encoder in method.towers.encoders.values() for each in encoder.parameters())
     return f"{count / 1e6:.1f} M" if count >= 1e5 else f"{count:,}"
-
-
-def _epoch(run: Progress) -> int:
-    """Counted from 1; 0 before the first."""
-    return -(-run.step // run.per_epoch)

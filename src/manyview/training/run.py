@@ -1,4 +1,4 @@
-"""A run's folder: what training left there, and the encoder that came out of it."""
+"""A run's folder: what training left there, and the encoders that came out of it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,18 @@ import torch
 from manyview import encoders
 from manyview.config.config import Config, from_yaml
 from manyview.core.errors import UserError
+from manyview.encoders.towers import SHARED
 from manyview.features.preprocess import Preprocess
 from manyview.training import build
 from manyview.training.checkpoint import Checkpoints
 
 CONFIG, METRICS, ENCODER, CHECKPOINTS = "config.yaml", "metrics.jsonl", "encoder.safetensors", "checkpoints"
 REPORT = "report.html"
+
+
+def encoder_file(view: str) -> str:
+    """The name of the file of a view's encoder; of one that all views share, plain encoder.safetensors."""
+    return ENCODER if view == SHARED else f"encoder-{view}.safetensors"
 
 
 @dataclass(frozen=True)
@@ -28,7 +34,7 @@ class Run:
     metrics.jsonl        what was measured, every 20 steps
     train.log            what was said
     checkpoints/         the last two, and the snapshots
-    encoder.safetensors  what it was all for; `manyview.load(run)`
+    encoder.safetensors  what it was all for; `manyview.load(run)`. One a view where the method has that
     """
 
     folder: Path
@@ -52,8 +58,10 @@ class Run:
         return [(line["step"], line["knn"]) for line in self.metrics if line.get("knn") is not None]
 
 
-def load(run: Run | str | Path) -> encoders.Encoder:
+def load(run: Run | str | Path, view: str | None = None) -> encoders.Encoder:
     """The encoder of a run, in eval mode, with the preprocessing it was trained with.
+
+    view  whose encoder, where the run has one a view; without, the first
 
     >>> encoder = manyview.load("runs/dcl-photos-1a2b3c")
     >>> encoder(encoder.preprocess("cat.jpg"))                # (1, dim)
@@ -65,19 +73,19 @@ def load(run: Run | str | Path) -> encoders.Encoder:
         hint = "; a file of weights is for manyview.encoders.load" if folder.is_file() else ""
         raise UserError("run", f"{folder} is no run's folder, it has no {CONFIG}{hint}")
     config = from_yaml(folder / CONFIG)
-    path = folder / ENCODER
-    encoder = encoders.load(path) if path.is_file() else _of_checkpoint(folder, config)
+    path = folder / ENCODER if view is None else folder / encoder_file(view)
+    encoder = encoders.load(path) if path.is_file() else _of_checkpoint(folder, config, view)
     picture = build.picture(config)
     encoder.preprocess = Preprocess(encoder.options["size"], encoder.options["channels"], picture)
     return encoder.eval()
 
 
-def _of_checkpoint(folder: Path, config: Config) -> encoders.Encoder:
+def _of_checkpoint(folder: Path, config: Config, view: str | None) -> encoders.Encoder:
     found = Checkpoints(folder / CHECKPOINTS).latest()
     if found is None:
         raise UserError("run", f"{folder} has no encoder and no checkpoint yet; train it first")
     state, _ = found
     with torch.random.fork_rng():  # a method is drawn from its seed, which is no business of who loads one
-        method = build.method(config, state["channels"], begun=True)
+        method = build.method(config, state["channels"], state["data"][0], begun=True)
     method.load_state_dict(state["method"])
-    return method.towers.encoder()
+    return method.towers.encoder(view)

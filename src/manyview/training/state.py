@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+from typing import Any
 
+import torch
+from torch import Tensor
+
+from manyview.core.distributed import exchange
 from manyview.diagnose.health import Health
-from manyview.training.checkpoint import State
 
 
 @dataclass
-class Progress:
+class RunState:
     """Where a run is. All of it goes into the checkpoint."""
 
     total: int
@@ -17,11 +22,12 @@ class Progress:
     health: Health
     step: int = 0  # steps done
     seconds: float = 0.0  # over all sittings
-    losses: list[float] = field(default_factory=list)  # since the last line of metrics
-    loss: float | None = None  # of the last step
-    knn: float | None = None
-    fresh_knn: float | None = None  # the same, until the run's health has been told
-    untrained_knn: float | None = None
+    losses: list[list[float]] = field(default_factory=list)  # total and terms, since the last line of metrics
+    loss: float | None = None  # of the last step that is known
+    scores: dict[str, float] = field(default_factory=dict)  # the evaluators' last
+    fresh_scores: dict[str, float] = field(default_factory=dict)  # the same, until the run's health has been told
+    untrained_scores: dict[str, float] = field(default_factory=dict)
+    pending: list[Tensor] = field(default_factory=list)  # this process's share of losses that others do not know yet
 
     @property
     def done(self) -> bool:
@@ -33,23 +39,54 @@ class Progress:
         return self.step / self.per_epoch
 
     @property
+    def epoch(self) -> int:
+        """The epoch that the last step was in, counted from 1; 0 before the first."""
+        return -(-self.step // self.per_epoch)
+
+    @property
     def epoch_over(self) -> bool:
         return self.step % self.per_epoch == 0
 
-    def stepped(self, loss: float) -> None:
+    def stepped(self, losses: Tensor) -> None:
+        """Counts a step with its loss, total and terms. A GPU is asked for it only when somebody wants to know."""
         self.step += 1
-        self.loss = loss
-        self.losses.append(loss)
+        self.pending.append(losses)
+        if losses.device.type == "cpu":
+            self.loss = float(losses[0])
 
-    def scored(self, knn: float) -> float:
-        self.knn = self.fresh_knn = knn
-        return knn
+    def settle_losses(self) -> None:
+        """Makes the pending losses the means over all processes. To be called by all of them at the same step."""
+        if not self.pending:
+            return
+        words = exchange(torch.cat(self.pending).tolist())
+        means = [sum(each) / len(words) for each in zip(*words, strict=True)]
+        width = len(self.pending[0])
+        self.losses += [means[start : start + width] for start in range(0, len(means), width)]
+        self.loss = self.losses[-1][0]
+        self.pending.clear()
 
-    def state(self) -> State:
-        plain = ("step", "seconds", "losses", "loss", "knn", "fresh_knn", "untrained_knn")
+    def mean_losses(self) -> list[float]:
+        """Total and terms, as means since the last line of metrics, which begins anew."""
+        found = [sum(each) / len(self.losses) for each in zip(*self.losses, strict=True)]
+        self.losses.clear()
+        return found
+
+    @property
+    def diverged(self) -> float | None:
+        """A loss that is no number, if there was any since the last line of metrics."""
+        return next((row[0] for row in self.losses if not math.isfinite(row[0])), None)
+
+    def scored(self, scores: dict[str, float]) -> None:
+        self.scores = self.fresh_scores = scores
+        if self.step == 0:
+            self.untrained_scores = scores
+
+    def state_dict(self) -> dict[str, Any]:
+        plain = ("step", "seconds", "losses", "loss", "scores", "fresh_scores", "untrained_scores")
         return {**{name: getattr(self, name) for name in plain}, "health": self.health.state_dict()}
 
-    def restore(self, state: State) -> None:
-        self.health.load_state_dict(state.pop("health"))
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.health.load_state_dict(state["health"])
         for name, value in state.items():
-            setattr(self, name, value)
+            if name != "health":
+                setattr(self, name, value)

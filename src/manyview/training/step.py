@@ -2,100 +2,122 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from manyview.core.distributed import Gather, no_gather
+from manyview.core.distributed import world_size
 from manyview.core.errors import UserError
-from manyview.core.negatives import Triple
-from manyview.methods import Method, Seen, Term
+from manyview.core.sample import Views
+from manyview.encoders.towers import Outputs
+from manyview.methods import BatchOutputs, Method
+from manyview.methods.method import Objective
 
-ViewEmbeddings = Callable[[slice], list[Tensor]]
-"""Rows of the batch -> its looks, (rows, C, H, W) each; asked again, the same again."""
+
+@dataclass(frozen=True, eq=False)
+class StepInput:
+    """What a step is given.
+
+    views     rows of the batch -> their views, {name: [copy, ...]}; asked again, the same again
+    ids       (N,) what the images are, and their rows in the data
+    present   masks (N,) by view, of all views or of none
+    counts    how many images each process has; empty in one process
+    progress  the share of the run that is done after this epoch
+    """
+
+    views: Callable[[slice], Views]
+    ids: Tensor
+    index: Tensor
+    present: Mapping[str, Tensor] = field(default_factory=dict)
+    counts: Sequence[int] = ()
+    step: int = 0
+    progress: float = 1.0
+
+    def outputs(self, outputs: Outputs) -> BatchOutputs:
+        return BatchOutputs(
+            outputs, self.ids, self.index, self.present, self.counts, step=self.step, progress=self.progress
+        )
+
+
+class StepOutput(NamedTuple):
+    """What a step has computed: the objective, and what it was computed of."""
+
+    objective: Objective
+    batch: BatchOutputs
+
+    @property
+    def loss(self) -> Tensor:
+        return self.objective.loss
 
 
 @dataclass(frozen=True, eq=False)
 class Engine:
-    """How a step runs on this machine: what `train.py` has of Fabric, and the plain thing in a test.
+    """How a step runs on this machine: what the training loop has of Fabric, and the plain thing in a test.
 
     module    the method, perhaps wrapped for many processes
-    backward  of a loss
+    backward  passes a loss's gradient back
     unsynced  a context in which backward leaves the processes' gradients apart
     """
 
     method: Method
     module: nn.Module
     backward: Callable[[Tensor], None] = torch.Tensor.backward
-    gather: Gather = no_gather
     unsynced: Callable[[], AbstractContextManager[object]] = nullcontext
-
-
-@dataclass(frozen=True, eq=False)
-class StepOutput:
-    """What a step has computed: the loss, and what it was computed of."""
-
-    loss: Tensor
-    triples: list[tuple[Term, Triple]]
-    seen: Seen
 
 
 class NotFinite(UserError):
     """The loss is NaN or infinite; no parameter and no gradient has been changed by it."""
 
 
-def whole_batch(engine: Engine, looks: ViewEmbeddings, ids: Tensor, *, step: int, progress: float = 1.0) -> StepOutput:
-    """Embeds the batch, contrasts it, and leaves the gradient in the parameters."""
-    queries, keys = engine.module(looks(slice(None)), step)
-    stepped = _contrast(engine, queries, keys, ids, progress)
-    engine.backward(stepped.loss)
-    return stepped
+def whole_batch(engine: Engine, given: StepInput) -> StepOutput:
+    """Embeds the batch, computes the objective, and leaves the gradient in the parameters."""
+    batch = given.outputs(engine.module(given.views(slice(None)), given.step))
+    objective = _finite(engine.method.objective(batch))
+    engine.backward(objective.loss)
+    return StepOutput(objective, batch)
 
 
-def micro_batches(
-    engine: Engine, looks: ViewEmbeddings, ids: Tensor, *, step: int, size: int, progress: float = 1.0
-) -> StepOutput:
+def micro_batches(engine: Engine, given: StepInput, *, size: int) -> StepOutput:
     """The same gradient with the graph of only `size` images at a time in memory (Gao et al., 2021, GradCache).
 
-    The batch is embedded in parts without a graph, the loss gives the gradient on the embeddings, and each part is
+    The batch is embedded in parts without a graph, the loss gives the gradient on the outputs, and each part is
     embedded once more, from the same views and the same random numbers, to pass its rows of that gradient on. Batch
     norm sees the parts, in both passes the same; its running statistics move in the first alone.
     """
-    parts = [slice(start, start + size) for start in range(0, len(ids), size)]
+    method = engine.method
+    parts = [slice(start, start + size) for start in range(0, len(given.ids), size)]
     embedded, randomness = [], []
     with torch.no_grad():
         for part in parts:
             randomness.append(_random_state())
-            embedded.append(engine.module(looks(part), step))
-    follows = engine.method.towers.key is None  # keys have a gradient as well
-    queries = [torch.cat(rows).requires_grad_() for rows in zip(*(queries for queries, _ in embedded), strict=True)]
-    keys = [torch.cat(rows).requires_grad_(follows) for rows in zip(*(keys for _, keys in embedded), strict=True)]
-    leaves = queries + (keys if follows else [])
-    stepped = _contrast(engine, queries, keys, ids, progress)
-    gradients = torch.autograd.grad(stepped.loss, leaves, materialize_grads=True)  # repulsion knows no positives
-    with _kept(engine.method.towers), torch.random.fork_rng(_devices()):
+            embedded.append(engine.module(given.views(part), given.step))
+    with_gradient = [slot for slot in method.slots if method.towers.has_gradient(slot)]
+    outputs = {slot: torch.cat([each[slot] for each in embedded]) for slot in method.slots}
+    leaves = [outputs[slot].requires_grad_() for slot in with_gradient]
+    batch = given.outputs(outputs)
+    objective = _finite(method.objective(batch))
+    gradients = torch.autograd.grad(objective.loss, leaves, materialize_grads=True)  # repulsion knows no positives
+    with _kept(method.towers), torch.random.fork_rng(_devices()):
         for part, state in zip(parts, randomness, strict=True):
             _set_random_state(state)
-            last = part is parts[-1]
-            with nullcontext() if last else engine.unsynced():
-                again, too = engine.module(looks(part), step, keys=follows)
-                engine.backward(_passed_on(again + too, [gradient[part] for gradient in gradients]))
-    return stepped
+            with nullcontext() if part is parts[-1] else engine.unsynced():
+                again = engine.module(given.views(part), given.step, with_gradient)
+                engine.backward(_passed_on(again.values(), [gradient[part] for gradient in gradients]))
+    return StepOutput(objective, batch)
 
 
-def _contrast(engine: Engine, queries: list[Tensor], keys: list[Tensor], ids: Tensor, progress: float) -> StepOutput:
-    seen = Seen(queries, keys, ids, engine.gather)
-    triples = engine.method.triples(seen)
-    loss = engine.method.objective(triples, gather=engine.gather, progress=progress)
-    if not torch.isfinite(loss):
-        raise NotFinite(None, f"the loss is {float(loss.detach())}")
-    return StepOutput(loss, triples, seen)
+def _finite(objective: Objective) -> Objective:
+    """The objective, if it is a number. Nobody waits for a GPU or another process to know: the loop asks later."""
+    if world_size() == 1 and objective.loss.device.type == "cpu" and not torch.isfinite(objective.loss):
+        raise NotFinite(None, f"the loss is {float(objective.loss.detach())}")
+    return objective
 
 
-def _passed_on(outputs: Sequence[Tensor], gradients: Sequence[Tensor]) -> Tensor:
+def _passed_on(outputs: Iterable[Tensor], gradients: Sequence[Tensor]) -> Tensor:
     """A number whose gradient by the outputs is what was given."""
     return torch.stack([(each * by).sum() for each, by in zip(outputs, gradients, strict=True)]).sum()
 

@@ -1,19 +1,23 @@
-"""WHAT IS SEEN: raw pictures become views, whole batch at once or one sample in a worker."""
+"""WHAT IS SEEN: modalities become views, a whole batch at once or one sample in a worker."""
 
-from manyview.core.sample import Views
 from manyview.views.augmentation import Augmentation
 from manyview.views.augmentations import AUGMENTATIONS
-from manyview.views.pipeline import CIFAR, IMAGENET, PICTURE, Modality, ViewPipeline
+from manyview.views.colour_space import SPACES
+from manyview.views.modality import CIFAR, IMAGENET, PICTURE, Modality
+from manyview.views.pipeline import ViewPipeline
 from manyview.views.transform import TransformPipeline
+from manyview.views.view import VIEWS, View
 
 __all__ = [
     "AUGMENTATIONS",
     "CIFAR",
     "IMAGENET",
     "PICTURE",
+    "SPACES",
+    "VIEWS",
     "Augmentation",
     "Modality",
     "TransformPipeline",
+    "View",
     "ViewPipeline",
-    "Views",
 ]

@@ -1,4 +1,4 @@
-"""What may happen to a picture on its way to a view: the `Augmentation`, and the numbers drawn for each picture."""
+"""The random transform that makes one copy of a view: the `Augmentation`, and the numbers drawn for each picture."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ORDERS = 24  # of brightness, contrast, saturation and hue
 
 @dataclass(frozen=True)
 class Augmentation:
-    """How one view is made: crop, flip, colour, in this order; the names are torchvision's.
+    """How one copy of a view is made: crop, flip, colour, in this order; the names are torchvision's.
 
     size        side of the view in pixels
     scale       share of the picture that the crop covers; None takes the middle of the picture instead
@@ -52,7 +52,31 @@ class Augmentation:
     solarise: float = 0.0
 
     def __post_init__(self) -> None:
-        _check(self)
+        if not isinstance(self.size, int) or self.size < 1:
+            raise UserError("size", f"expected a whole number of pixels, at least 1, got {self.size}")
+        for name, length in (("scale", 2), ("ratio", 2), ("jitter", 4), ("sigma", 2)):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, tuple) or len(value) != length):
+                raise UserError(name, f"expected {length} numbers, as a tuple, got {value!r}")
+        for name in ("flip", "jitter_p", "grey", "blur", "solarise"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UserError(name, f"expected a chance between 0 and 1, got {getattr(self, name)}")
+        if self.scale is not None and not 0 < self.scale[0] <= self.scale[1] <= 1:
+            raise UserError("scale", f"expected shares of the picture, 0 < low <= high <= 1, got {self.scale}")
+        if not 0 < self.ratio[0] <= self.ratio[1]:
+            raise UserError("ratio", f"expected width / height of a crop, 0 < low <= high, got {self.ratio}")
+        if min(self.jitter) < 0 or self.jitter[3] > 0.5:
+            raise UserError(
+                "jitter", f"expected strengths of at least 0, the last, hue, at most 0.5, got {self.jitter}"
+            )
+        if not 0 < self.sigma[0] <= self.sigma[1]:
+            raise UserError("sigma", f"expected the blur's width in pixels, 0 < low <= high, got {self.sigma}")
+        if self.kernel is not None and (self.kernel < 1 or self.kernel % 2 == 0):
+            raise UserError("kernel", f"expected the odd side of the blur's kernel, got {self.kernel}")
+        if self.resize is not None and (self.scale is not None or self.resize < self.size):
+            raise UserError(
+                "resize", f"expected at least size={self.size}, and only with scale=None, got {self.resize}"
+            )
 
     @property
     def blur_kernel(self) -> int:
@@ -60,7 +84,7 @@ class Augmentation:
 
 
 class AugmentationParams(NamedTuple):
-    """What was drawn for n pictures under one look."""
+    """The numbers that one augmentation drew for n pictures."""
 
     box: Array  # (n, 4) int64: top, left, height, width, in pixels of the picture
     flip: Array  # (n,) bool
@@ -71,23 +95,23 @@ class AugmentationParams(NamedTuple):
     solarise: Array  # (n,) bool
 
 
-def draw(look: Augmentation, g: Array, p: Array, height: int, width: int) -> AugmentationParams:
-    """What happens to n pictures of one size, from numbers in [0, 1): (n, 23) for geometry, (n, 10) for colour.
+def draw(a: Augmentation, g: Array, p: Array, height: int, width: int) -> AugmentationParams:
+    """Draws what happens to n pictures of one size, from numbers in [0, 1): (n, 23) for geometry, (n, 10) for colour.
 
-    Pictures that show the same thing through different sensors share the geometric numbers.
+    Pictures that show the same thing as different modalities share the geometric numbers.
     """
-    low, high = _bounds(look.jitter)
-    active = (p[:, 4] < look.jitter_p) & any(look.jitter)
-    sigma = look.sigma[0] + (look.sigma[1] - look.sigma[0]) * p[:, 6]
+    low, high = _bounds(a.jitter)
+    active = (p[:, 4] < a.jitter_p) & any(a.jitter)
+    sigma = a.sigma[0] + (a.sigma[1] - a.sigma[0]) * p[:, 6]
     whole = np.broadcast_to(np.array([0, 0, height, width]), (len(g), 4))
     return AugmentationParams(
-        box=random_boxes(g, height, width, look.scale, look.ratio) if look.scale else whole,
-        flip=g[:, 22] < look.flip,
+        box=random_boxes(g, height, width, a.scale, a.ratio) if a.scale else whole,
+        flip=g[:, 22] < a.flip,
         colour=(low + (high - low) * p[:, 0:4]).astype(np.float32),
         order=np.where(active, (p[:, 5] * ORDERS).astype(np.int64), -1),
-        grey=p[:, 7] < look.grey,
-        sigma=np.where(p[:, 8] < look.blur, sigma, 0.0).astype(np.float32),
-        solarise=p[:, 9] < look.solarise,
+        grey=p[:, 7] < a.grey,
+        sigma=np.where(p[:, 8] < a.blur, sigma, 0.0).astype(np.float32),
+        solarise=p[:, 9] < a.solarise,
     )
 
 
@@ -116,27 +140,3 @@ def _central(height: int, width: int, ratio: tuple[float, float]) -> tuple[int, 
 def _bounds(jitter: tuple[float, float, float, float]) -> tuple[Array, Array]:
     strength, centre = np.array(jitter), np.array([1.0, 1.0, 1.0, 0.0])
     return np.maximum(centre - strength, [0.0, 0.0, 0.0, -1.0]), centre + strength
-
-
-def _check(look: Augmentation) -> None:
-    if not isinstance(look.size, int) or look.size < 1:
-        raise UserError(None, f"size={look.size}: the side of a view is a whole number of pixels, at least 1")
-    for name, length in (("scale", 2), ("ratio", 2), ("jitter", 4), ("sigma", 2)):
-        value = getattr(look, name)
-        if value is not None and (not isinstance(value, tuple) or len(value) != length):
-            raise UserError(None, f"{name}={value!r}: give {length} numbers, as a tuple")
-    for name in ("flip", "jitter_p", "grey", "blur", "solarise"):
-        if not 0 <= getattr(look, name) <= 1:
-            raise UserError(None, f"{name}={getattr(look, name)} is a chance: give a number between 0 and 1")
-    if look.scale is not None and not 0 < look.scale[0] <= look.scale[1] <= 1:
-        raise UserError(None, f"scale={look.scale}: the share of the picture that a crop covers, 0 < low <= high <= 1")
-    if not 0 < look.ratio[0] <= look.ratio[1]:
-        raise UserError(None, f"ratio={look.ratio}: width / height of a crop, 0 < low <= high")
-    if min(look.jitter) < 0 or look.jitter[3] > 0.5:
-        raise UserError(None, f"jitter={look.jitter}: strengths are at least 0, and the last, hue, at most 0.5")
-    if not 0 < look.sigma[0] <= look.sigma[1]:
-        raise UserError(None, f"sigma={look.sigma}: the blur's width in pixels, 0 < low <= high")
-    if look.kernel is not None and (look.kernel < 1 or look.kernel % 2 == 0):
-        raise UserError(None, f"kernel={look.kernel}: the side of the blur's kernel is odd")
-    if look.resize is not None and (look.scale is not None or look.resize < look.size):
-        raise UserError(None, f"resize={look.resize}: only with scale=None, and at least size={look.size}")

@@ -1,14 +1,15 @@
-"""The augmentation recipes of the papers by name: `AUGMENTATIONS`, functions of (size, views) and their options."""
+"""The augmentation recipes of the papers by name: `AUGMENTATIONS`, functions of (size, copies) and their options."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal, get_args
 
 from manyview.core.errors import UserError
 from manyview.views.augmentation import Augmentation
-from manyview.views.pipeline import CIFAR, PICTURE, Modality, ViewPipeline
+from manyview.views.modality import CIFAR, PICTURE, Modality
+from manyview.views.pipeline import ViewPipeline
 
 Statistics = Literal["imagenet", "cifar10", "cifar100", "stl10"]
 _CIFAR_PICTURE = Modality(*CIFAR, colour=True)
@@ -27,122 +28,94 @@ def _picture(statistics: Statistics) -> Modality:
 
 
 def simclr(
-    size: int = 224,
-    views: int = 2,
-    *,
-    strength: float = 1.0,
-    statistics: Statistics = "imagenet",
-    modalities: Mapping[str, Modality] | None = None,
+    size: int = 224, copies: int = 2, *, strength: float = 1.0, statistics: Statistics = "imagenet"
 ) -> ViewPipeline:
     """SimCLR (Chen et al., ICML 2020), as google-research/simclr has it; also DCL's on ImageNet (appendix).
 
     Crop of 8 to 100%, flip, jitter (.8, .8, .8, .2) x strength with chance .8, greyscale .2, blur .5 with a kernel of
-    10% and sigma .1 to 2. Pictures are normalised with the mean and deviation that `statistics` names.
+    10% and sigma .1 to 2. Pictures are normalised with the mean and std that `statistics` names.
     """
     jitter = (0.8 * strength, 0.8 * strength, 0.8 * strength, 0.2 * strength)
-    look = Augmentation(size, jitter=jitter, jitter_p=0.8, grey=0.2, blur=0.5)
-    return ViewPipeline([look] * views, modalities, picture=_picture(statistics))
+    one = Augmentation(size, jitter=jitter, jitter_p=0.8, grey=0.2, blur=0.5)
+    return ViewPipeline([one] * copies, picture=_picture(statistics))
 
 
-def simclr_cifar(
-    size: int = 32, views: int = 2, *, strength: float = 0.5, modalities: Mapping[str, Modality] | None = None
-) -> ViewPipeline:
+def simclr_cifar(size: int = 32, copies: int = 2, *, strength: float = 0.5) -> ViewPipeline:
     """SimCLR's for CIFAR-10 (its section B.9): strength .5, no blur."""
     jitter = (0.8 * strength, 0.8 * strength, 0.8 * strength, 0.2 * strength)
-    look = Augmentation(size, jitter=jitter, jitter_p=0.8, grey=0.2)
-    return ViewPipeline([look] * views, modalities, picture=_CIFAR_PICTURE)
+    one = Augmentation(size, jitter=jitter, jitter_p=0.8, grey=0.2)
+    return ViewPipeline([one] * copies, picture=_CIFAR_PICTURE)
 
 
-def moco_v1(size: int = 224, views: int = 2, *, modalities: Mapping[str, Modality] | None = None) -> ViewPipeline:
+def moco_v1(size: int = 224, copies: int = 2) -> ViewPipeline:
     """MoCo (He et al., CVPR 2020), as facebookresearch/moco has it: greyscale comes before the jitter."""
-    look = Augmentation(size, (0.2, 1.0), grey=0.2, grey_first=True, jitter=(0.4, 0.4, 0.4, 0.4))
-    return ViewPipeline([look] * views, modalities)
+    one = Augmentation(size, (0.2, 1.0), grey=0.2, grey_first=True, jitter=(0.4, 0.4, 0.4, 0.4))
+    return ViewPipeline([one] * copies)
 
 
-def moco_v2(size: int = 224, views: int = 2, *, modalities: Mapping[str, Modality] | None = None) -> ViewPipeline:
+def moco_v2(size: int = 224, copies: int = 2) -> ViewPipeline:
     """MoCo v2 (Chen et al., 2020), also JCL's and CACR's on ImageNet.
 
     The code blurs with Pillow's approximation of the Gaussian, this with the Gaussian itself.
     """
-    look = Augmentation(size, (0.2, 1.0), jitter=(0.4, 0.4, 0.4, 0.1), jitter_p=0.8, grey=0.2, blur=0.5)
-    return ViewPipeline([look] * views, modalities)
+    one = Augmentation(size, (0.2, 1.0), jitter=(0.4, 0.4, 0.4, 0.1), jitter_p=0.8, grey=0.2, blur=0.5)
+    return ViewPipeline([one] * copies)
 
 
-def moco_v3(
-    size: int = 224, views: int = 2, *, smallest: float = 0.2, modalities: Mapping[str, Modality] | None = None
-) -> ViewPipeline:
-    """MoCo v3 (Chen et al., ICCV 2021): two unlike looks, which further views repeat in turn.
+def moco_v3(size: int = 224, copies: int = 2, *, smallest: float = 0.2) -> ViewPipeline:
+    """MoCo v3 (Chen et al., ICCV 2021): two unlike augmentations, which further copies repeat in turn.
 
     The first is always blurred, the second seldom but at times solarised. `smallest` is .2 for ResNets, .08 for ViTs.
     """
     first, second = (
         Augmentation(
-            size,
-            (smallest, 1.0),
-            jitter=(0.4, 0.4, 0.2, 0.1),
-            jitter_p=0.8,
-            grey=0.2,
-            blur=blur,
-            solarise=solarise,
+            size, (smallest, 1.0), jitter=(0.4, 0.4, 0.2, 0.1), jitter_p=0.8, grey=0.2, blur=blur, solarise=solarise
         )
         for blur, solarise in ((1.0, 0.0), (0.1, 0.2))
     )
-    return ViewPipeline([(first, second)[view % 2] for view in range(views)], modalities)
+    return ViewPipeline([(first, second)[copy % 2] for copy in range(copies)])
 
 
-def cacr_cifar(
-    size: int = 32,
-    views: int = 2,
-    *,
-    statistics: Statistics = "cifar10",
-    modalities: Mapping[str, Modality] | None = None,
-) -> ViewPipeline:
+def cacr_cifar(size: int = 32, copies: int = 2, *, statistics: Statistics = "cifar10") -> ViewPipeline:
     """CACR on CIFAR-10 and CIFAR-100 (Algorithm 1 of appendix C.1): the jitter always happens, no blur.
 
     Algorithm 1 normalises each data set with its own `statistics`.
     """
-    look = Augmentation(size, (0.2, 1.0), jitter=(0.4, 0.4, 0.4, 0.4), grey=0.2)
-    return ViewPipeline([look] * views, modalities, picture=_picture(statistics))
+    one = Augmentation(size, (0.2, 1.0), jitter=(0.4, 0.4, 0.4, 0.4), grey=0.2)
+    return ViewPipeline([one] * copies, picture=_picture(statistics))
 
 
-def cacr_stl(
-    size: int = 64,
-    views: int = 2,
-    *,
-    statistics: Statistics = "stl10",
-    modalities: Mapping[str, Modality] | None = None,
-) -> ViewPipeline:
+def cacr_stl(size: int = 64, copies: int = 2, *, statistics: Statistics = "stl10") -> ViewPipeline:
     """CACR on STL-10 (Algorithm 1 of appendix C.1): 64 px, crops from 8%."""
-    look = Augmentation(size, (0.08, 1.0), jitter=(0.4, 0.4, 0.4, 0.4), grey=0.2)
-    return ViewPipeline([look] * views, modalities, picture=_picture(statistics))
+    one = Augmentation(size, (0.08, 1.0), jitter=(0.4, 0.4, 0.4, 0.4), grey=0.2)
+    return ViewPipeline([one] * copies, picture=_picture(statistics))
 
 
 def multicrop(
     size: int = 224,
-    views: int = 8,
+    copies: int = 8,
     *,
     small_size: int = 96,
     large_scale: tuple[float, float] = (0.14, 1.0),
     small_scale: tuple[float, float] = (0.05, 0.14),
-    modalities: Mapping[str, Modality] | None = None,
 ) -> ViewPipeline:
-    """SwAV's multi-crop (Caron et al., NeurIPS 2020): two large views, the others small; SimCLR's colours.
+    """SwAV's multi-crop (Caron et al., NeurIPS 2020): two large crops, the others small; SimCLR's colours.
 
     CACR's code takes eight small ones with `small_scale=(0.05, 0.4)`.
     """
-    if views < 2:
-        raise UserError(None, f"views={views}: multicrop has two large views, then small ones; give at least 2")
-    shapes = [(size, large_scale)] * 2 + [(small_size, small_scale)] * (views - 2)
-    looks = [
+    if copies < 2:
+        raise UserError("copies", f"expected at least the two large crops, then small ones, got {copies}")
+    shapes = [(size, large_scale)] * 2 + [(small_size, small_scale)] * (copies - 2)
+    crops = [
         Augmentation(side, scale, jitter=(0.8, 0.8, 0.8, 0.2), jitter_p=0.8, grey=0.2, blur=0.5)
         for side, scale in shapes
     ]
-    return ViewPipeline(looks, modalities)
+    return ViewPipeline(crops)
 
 
 def custom(
     size: int = 224,
-    views: int = 2,
+    copies: int = 2,
     *,
     scale: tuple[float, float] = (0.2, 1.0),
     flip: float = 0.5,
@@ -153,35 +126,32 @@ def custom(
     solarise: float = 0.0,
     small_size: int | None = None,
     large: int = 1,
-    modalities: Mapping[str, Modality] | None = None,
 ) -> ViewPipeline:
-    """Your own: every number of a `Augmentation` is a setting.
+    """One augmentation of your own: every number of an `Augmentation` is a setting.
 
-    With `small_size` only the first `large` views are of the full size, the others of this one, and so cheaper.
+    With `small_size` only the first `large` copies are of the full size, the others of this one, and so cheaper.
     """
     if large < 1:
-        raise UserError("large", f"expected at least one view of the full size, got {large}")
-    look = Augmentation(
+        raise UserError("large", f"expected at least one copy of the full size, got {large}")
+    one = Augmentation(
         size, scale, flip=flip, jitter=jitter, jitter_p=jitter_p, grey=grey, blur=blur, solarise=solarise
     )
-    large = views if small_size is None else min(large, views)
-    return ViewPipeline([look] * large + [replace(look, size=small_size or size)] * (views - large), modalities)
+    large = copies if small_size is None else min(large, copies)
+    return ViewPipeline([one] * large + [replace(one, size=small_size or size)] * (copies - large))
 
 
-def probe_train(size: int = 224, views: int = 1, *, modalities: Mapping[str, Modality] | None = None) -> ViewPipeline:
+def probe_train(size: int = 224, copies: int = 1) -> ViewPipeline:
     """What classifiers on frozen features are trained with (MoCo, JCL, CACR): crop of 8 to 100% and flip."""
-    return ViewPipeline([Augmentation(size)] * views, modalities)
+    return ViewPipeline([Augmentation(size)] * copies)
 
 
-def probe_test(
-    size: int = 224, views: int = 1, *, resize: int | None = None, modalities: Mapping[str, Modality] | None = None
-) -> ViewPipeline:
+def probe_test(size: int = 224, copies: int = 1, *, resize: int | None = None) -> ViewPipeline:
     """The middle of the picture, nothing drawn: short side to `resize`, then the middle `size` pixels.
 
     `resize` is size x 256 / 224 from 96 px upwards, as is usual for photos; smaller pictures are taken whole.
     """
     short = resize or (round(size * 256 / 224) if size >= 96 else size)
-    return ViewPipeline([Augmentation(size, scale=None, resize=short, flip=0.0)] * views, modalities)
+    return ViewPipeline([Augmentation(size, scale=None, resize=short, flip=0.0)] * copies)
 
 
 AUGMENTATIONS: dict[str, Callable[..., ViewPipeline]] = {

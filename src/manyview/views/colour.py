@@ -7,6 +7,7 @@ reads one contiguous block, and everything is done in place. Factors are (n,).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import permutations
 
 import numpy as np
@@ -14,7 +15,8 @@ import torch
 from torch import Tensor
 
 from manyview.core.parallel import scratch
-from manyview.views.augmentation import Array
+from manyview.views.augmentation import Array, Augmentation, AugmentationParams
+from manyview.views.blur import blur_
 
 RED, GREEN, BLUE = 0.2989, 0.587, 0.114  # torchvision's weights of luma
 
@@ -70,8 +72,24 @@ OPERATIONS = (brightness_, contrast_, saturation_, hue_)
 _TURNS = np.array([*permutations(range(4)), (-1,) * 4])  # the last one: no jitter
 
 
+def coloured(planes: Tensor, augmentation: Augmentation, params: AugmentationParams) -> Tensor:
+    """Everything photometric, on planes (3, n, h, w) in [0, 1], which may be overwritten."""
+    if augmentation.grey_first:
+        some_(planes, params.grey, grey_)
+    rows: Array = np.arange(len(params.order))
+    moving = len(rows) > 1 and any(augmentation.jitter)
+    if any(augmentation.jitter):
+        planes, rows = jitter(planes, params.colour, params.order, augmentation.jitter)
+    if not augmentation.grey_first:
+        some_(planes, params.grey[rows], grey_)
+    sigma = params.sigma[rows]
+    some_(planes, sigma > 0, partial(blur_, kernel=augmentation.blur_kernel), sigma)
+    some_(planes, params.solarise[rows], solarise_)
+    return taken(planes, rows.argsort(), "a") if moving else planes
+
+
 def jitter(planes: Tensor, colour: Array, order: Array, strengths: Sequence[float]) -> tuple[Tensor, Array]:
-    """torchvision's ColorJitter, each picture in its own order; `colour` (n, 4) and `order` (n,) as in `look.Drawn`.
+    """torchvision's ColorJitter, each picture in its own order; `colour`, `order` as in `AugmentationParams`.
 
     Before each of the four turns, pictures are moved so that those of one operation lie together. They stay where they
     are then: what comes back is the planes, and which picture each is. An operation of strength 0 is left out, as it is

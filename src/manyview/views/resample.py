@@ -19,21 +19,21 @@ from manyview.core.parallel import scratch
 from manyview.views.augmentation import Array, Augmentation
 
 
-def crop_batch(images: Tensor, look: Augmentation, box: Array, flip: Array, *, unit: float = 1.0) -> Tensor:
+def crop_batch(images: Tensor, augmentation: Augmentation, box: Array, flip: Array, *, unit: float = 1.0) -> Tensor:
     """Planes (C, n, size, size) of pictures (n, C, H, W), times `unit`, float32, in the room "b"."""
     n, channels, height, width = images.shape
     rows, columns = (
-        weights(*axis, size=look.size, length=length, device=images.device)
-        for axis, length in zip(_axes(look, box, flip), (height, width), strict=True)
+        weights(*axis, size=augmentation.size, length=length, device=images.device)
+        for axis, length in zip(_axes(augmentation, box, flip), (height, width), strict=True)
     )
     space = partial(scratch, device=images.device)
     pixels = space("a", n, height, channels, width).copy_(images.permute(0, 2, 1, 3))
-    lower = space("b", n, look.size, channels * width)
+    lower = space("b", n, augmentation.size, channels * width)
     torch.bmm(rows.mul_(unit), pixels.view(n, height, channels * width), out=lower)
-    small = space("a", n, look.size * channels, look.size)
-    torch.bmm(lower.view(n, look.size * channels, width), columns.transpose(1, 2), out=small)
-    planes = space("b", channels, n, look.size, look.size)
-    return planes.copy_(small.view(n, look.size, channels, look.size).permute(2, 0, 1, 3))
+    small = space("a", n, augmentation.size * channels, augmentation.size)
+    torch.bmm(lower.view(n, augmentation.size * channels, width), columns.transpose(1, 2), out=small)
+    planes = space("b", channels, n, augmentation.size, augmentation.size)
+    return planes.copy_(small.view(n, augmentation.size, channels, augmentation.size).permute(2, 0, 1, 3))
 
 
 def weights(
@@ -57,14 +57,28 @@ def weights(
     return filtered.mul_(1 / filtered.sum(2, keepdim=True))
 
 
-def crop_one(image: Tensor, look: Augmentation, box: Array, flip: bool, *, nearest: bool = False) -> Tensor:
+def crop_one(image: Tensor, augmentation: Augmentation, box: Array, flip: bool, *, nearest: bool = False) -> Tensor:
     """(C, size, size) of one picture (C, H, W), in its dtype."""
-    if look.scale is None:
-        view = _middle(image, look, nearest)
+    if augmentation.scale is None:
+        view = _middle(image, augmentation, nearest)
     else:
         top, left, height, width = box.tolist()
-        view = _resize(image[:, top : top + height, left : left + width], look.size, look.size, nearest)
+        view = _resize(image[:, top : top + height, left : left + width], augmentation.size, augmentation.size, nearest)
     return view.flip(-1) if flip else view
+
+
+def turn_vectors_(planes: Tensor, augmentation: Augmentation, box: Array, flip: Array, *, lengths: bool) -> None:
+    """Vectors (2 or 3, n, size, size) of crops, x and y first, turned with the picture in place.
+
+    A flip changes the sign of x, which in uint8 lies about the middle of 0 to 255. With `lengths` they are in pixels,
+    and grow as these do.
+    """
+    x, y = planes[0], planes[1]
+    turned = torch.from_numpy(flip).to(planes.device)[:, None, None]
+    x.copy_(torch.where(turned, 255 - x if x.dtype == torch.uint8 else -x, x))
+    if lengths:
+        for axis, (_, step, _, _) in zip((y, x), _axes(augmentation, box, flip), strict=True):
+            axis.mul_(torch.from_numpy(1 / abs(step)).to(axis)[:, None, None])
 
 
 def _resize(image: Tensor, height: int, width: int, nearest: bool) -> Tensor:
@@ -75,29 +89,34 @@ def _resize(image: Tensor, height: int, width: int, nearest: bool) -> Tensor:
     return F.interpolate(image[None], (height, width), mode="bilinear", antialias=True)[0]
 
 
-def _middle(image: Tensor, look: Augmentation, nearest: bool) -> Tensor:
-    height, width = _resized(look, *image.shape[1:])
+def _middle(image: Tensor, augmentation: Augmentation, nearest: bool) -> Tensor:
+    height, width = _resized(augmentation, *image.shape[1:])
     image = _resize(image, height, width, nearest)
-    top, left = round((height - look.size) / 2), round((width - look.size) / 2)
-    return image[:, top : top + look.size, left : left + look.size]
+    top, left = round((height - augmentation.size) / 2), round((width - augmentation.size) / 2)
+    return image[:, top : top + augmentation.size, left : left + augmentation.size]
 
 
-def _resized(look: Augmentation, height: int, width: int) -> tuple[int, int]:
+def _resized(augmentation: Augmentation, height: int, width: int) -> tuple[int, int]:
     """As torchvision's Resize: the short side becomes `resize`, the long one is cut to whole pixels."""
-    short = look.resize or look.size
+    short = augmentation.resize or augmentation.size
     if height <= width:
         return short, int(short * width / height)
     return int(short * height / width), short
 
 
-def _axes(look: Augmentation, box: Array, flip: Array) -> Iterator[tuple[Array, Array, Array, Array]]:
+def _axes(augmentation: Augmentation, box: Array, flip: Array) -> Iterator[tuple[Array, Array, Array, Array]]:
     """start, step, low, high of `weights`, for rows and for columns."""
     for axis, turned in enumerate((np.zeros_like(flip), flip)):
         low, extent = box[:, axis].astype(np.float64), box[:, 2 + axis]
-        if look.scale is None:
-            resized = _resized(look, int(box[0, 2]), int(box[0, 3]))[axis]
+        if augmentation.scale is None:
+            resized = _resized(augmentation, int(box[0, 2]), int(box[0, 3]))[axis]
             step = extent / resized
-            start = round((resized - look.size) / 2) * step
+            start = round((resized - augmentation.size) / 2) * step
         else:
-            start, step = low, extent / look.size
-        yield np.where(turned, start + look.size * step, start), np.where(turned, -step, step), low, low + extent
+            start, step = low, extent / augmentation.size
+        yield (
+            np.where(turned, start + augmentation.size * step, start),
+            np.where(turned, -step, step),
+            low,
+            low + extent,
+        )

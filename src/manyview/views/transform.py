@@ -1,9 +1,9 @@
-"""A user's own transform as a stack: torchvision's, lightly's, or any function of a picture."""
+"""A person's own transform as a view pipeline: torchvision's, lightly's, or any function of a picture."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,60 +18,63 @@ from manyview.core.sample import Views
 
 
 class TransformPipeline:
-    """Each view is `transform(picture)`, a float tensor (C, h, w); one that gives a list gives all views at once.
+    """Each copy is `transform(picture)`, a float tensor (C, h, w); one that gives a list gives all copies at once.
 
     The transform gets a Pillow image, as torchvision's data sets give it, or the tensor with `pillow=False`. It draws
     from the generators of torch, numpy and Python, which are seeded from (seed, epoch, id) around it and then restored.
 
-    >>> stack = TransformPipeline(torchvision.transforms.Compose([...]), views=2)
+    >>> pipeline = TransformPipeline(torchvision.transforms.Compose([...]), copies=2)
     """
 
-    def __init__(self, transform: Callable[[Any], Any], views: int = 2, *, pillow: bool = True) -> None:
-        if views < 1:
-            raise UserError(None, f"views={views}: a stack makes at least one view")
-        self.transform, self.views, self.pillow = transform, views, pillow
+    def __init__(self, transform: Callable[[Any], Any], copies: int = 2, *, pillow: bool = True) -> None:
+        if copies < 1:
+            raise UserError("copies", f"expected at least 1, got {copies}")
+        self.transform, self.copies, self.pillow = transform, copies, pillow
+
+    def sources(self, modalities: Iterable[str]) -> dict[str, str]:
+        return {name: name for name in modalities}
 
     def at_once(self, images: Tensor) -> bool:
         return False
 
     def __len__(self) -> int:
-        return self.views
+        return self.copies
 
     def __call__(self, raw: Mapping[str, Tensor], ids: Tensor, *, seed: int = 0, epoch: int = 0) -> Views:
         made = [
             self.prepare({name: images[row] for name, images in raw.items()}, id, seed=seed, epoch=epoch)
             for row, id in enumerate(ids.tolist())
         ]
-        return {name: [torch.stack(look) for look in zip(*(one[name] for one in made), strict=True)] for name in raw}
+        return {name: [torch.stack(copy) for copy in zip(*(one[name] for one in made), strict=True)] for name in raw}
 
     def prepare(
-        self, views: Mapping[str, Tensor], id: int, *, seed: int = 0, epoch: int = 0, colour: bool = True
+        self, raw: Mapping[str, Tensor], id: int, *, seed: int = 0, epoch: int = 0, colour: bool = True
     ) -> Views:
         """One sample's views. What a transform does cannot be split, so `colour` changes nothing."""
         seeded = int(key(seed, epoch, id))
         made: Views = {}
-        for name, image in views.items():
-            with _seeded(seeded):  # anew for each, so that all sensors are cropped alike
-                made[name] = self._looks(image)
+        for name, image in raw.items():
+            with _seeded(seeded):  # anew for each, so that all modalities are cropped alike
+                made[name] = self._copies(image)
         return made
 
     def finish(self, prepared: Views, ids: Tensor, *, seed: int = 0, epoch: int = 0, colour: bool = False) -> Views:
         return prepared
 
-    def _looks(self, image: Tensor) -> list[Tensor]:
+    def _copies(self, image: Tensor) -> list[Tensor]:
         picture = Image.fromarray(image.permute(1, 2, 0).squeeze(2).numpy()) if self.pillow else image
-        looks: list[Tensor] = []
-        while len(looks) < self.views:
+        copies: list[Tensor] = []
+        while len(copies) < self.copies:
             made = self.transform(picture)
-            looks += made if isinstance(made, list | tuple) else [made]
-        for look in looks:
-            if not isinstance(look, Tensor):
-                raise UserError(None, f"the transform gave {type(look).__name__}: end it with torchvision's ToTensor()")
-        if len(looks) != self.views:
+            copies += made if isinstance(made, list | tuple) else [made]
+        for copy in copies:
+            if not isinstance(copy, Tensor):
+                raise UserError(None, f"the transform gave {type(copy).__name__}: end it with torchvision's ToTensor()")
+        if len(copies) != self.copies:
             raise UserError(
-                None, f"the transform gives {len(looks)} views at once, not {self.views}: pass views={len(looks)}"
+                None, f"the transform gives {len(copies)} copies at once, not {self.copies}: pass copies={len(copies)}"
             )
-        return looks
+        return copies
 
 
 @contextmanager

@@ -32,7 +32,7 @@ def test_vowels_take_an() -> None:
 
 
 def test_a_caption_names_only_what_is_visible() -> None:
-    scenes = Scenes(40, views=("instance",))
+    scenes = Scenes(40, modalities=("instance",))
     for row, text in enumerate(scenes.captions(torch.arange(40))):
         nouns = [word for word in text.split() if word in scenes.classes]
         assert len(nouns) <= len(scenes.describe(row).shapes)

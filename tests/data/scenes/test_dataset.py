@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from manyview.data.dataset import Batched, Dataset
-from manyview.data.scenes.dataset import VIEWS, Scenes
+from manyview.data.scenes.dataset import MODALITIES, TARGETS, Scenes
 
 
 def test_scenes_are_a_data_set_that_comes_in_batches() -> None:
@@ -16,7 +16,7 @@ def test_scenes_are_a_data_set_that_comes_in_batches() -> None:
     sample = scenes[3]
     assert sample.modalities["image"].shape == (3, 32, 32)
     assert sample.modalities["image"].dtype == torch.uint8
-    assert (sample.index, sample.id, sample.label) == (3, int(scenes.ids[3]), int(scenes.labels[3]))
+    assert (sample.index, sample.id, sample.targets["label"]) == (3, int(scenes.ids[3]), int(scenes.labels[3]))
     assert scenes.modalities == ("image",)
     assert len(scenes.classes) == 10
     assert scenes[-1].id == scenes[9].id
@@ -24,7 +24,7 @@ def test_scenes_are_a_data_set_that_comes_in_batches() -> None:
 
 
 def test_a_batch_has_each_view_in_the_order_asked_for() -> None:
-    scenes = Scenes(50, size=16, views=("rgb", "depth", "instance"))
+    scenes = Scenes(50, size=16, modalities=("rgb", "depth", "instance"))
     index = torch.tensor([4, 40, 4])
     batch = scenes.batch(index)
     assert list(batch) == ["rgb", "depth", "instance"]
@@ -35,13 +35,13 @@ def test_a_batch_has_each_view_in_the_order_asked_for() -> None:
 
 @pytest.mark.parametrize("size", [17, 50])
 def test_a_scene_alone_and_in_any_batch_is_the_same_to_the_bit(size: int) -> None:
-    scenes = Scenes(300, size=size, views=VIEWS)
+    scenes = Scenes(300, size=size, modalities=MODALITIES)
     index = torch.tensor([7, 250, 3, 99, 8])
     together = scenes.batch(index)
     backwards = scenes.batch(index.flip(0))
     for place, row in enumerate(index.tolist()):
         alone = scenes[row].modalities
-        for view in VIEWS:
+        for view in MODALITIES:
             assert torch.equal(alone[view], together[view][place]), (view, row)
             assert torch.equal(alone[view], backwards[view][len(index) - 1 - place]), (view, row)
 
@@ -105,7 +105,7 @@ def test_classes_are_equally_likely() -> None:
 
 
 def test_the_label_is_the_main_object_of_the_masks() -> None:
-    scenes = Scenes(60, views=("instance", "semantic"))
+    scenes = Scenes(60, modalities=("instance", "semantic"))
     views = scenes.batch(torch.arange(60))
     for row in range(60):
         main = views["semantic"][row][views["instance"][row] == 1]
@@ -119,9 +119,10 @@ def test_the_label_is_the_main_object_of_the_masks() -> None:
         ({"count": 0}, "count"),
         ({"size": 0}, "size"),
         ({"split": "tests"}, "split"),
-        ({"views": ("image", "sound")}, "views"),
-        ({"views": "image"}, "views"),
-        ({"views": ()}, "views"),
+        ({"modalities": ("image", "sound")}, "modalities"),
+        ({"modalities": "image"}, "modalities"),
+        ({"modalities": ()}, "modalities"),
+        ({"targets": ("boxes", "price")}, "targets"),
     ],
 )
 def test_a_wrong_argument_is_named(arguments: dict[str, object], name: str) -> None:
@@ -214,3 +215,16 @@ def test_a_small_network_learns_the_classes_from_labels() -> None:
     with torch.no_grad():
         guess = network.eval()(images(test)).argmax(1)
     assert (guess == test.labels).double().mean() > 0.9
+
+
+def test_samples_carry_the_targets_that_are_asked_for() -> None:
+    scenes = Scenes(10, size=32, targets=("boxes", "keypoints", "caption"))
+    assert list(Scenes(10)[4].targets) == ["label"]
+    for row in (0, 4):
+        described, targets = scenes.describe(row), scenes[row].targets
+        assert list(targets) == ["label", "boxes", "keypoints", "caption"]
+        assert targets["label"] == scenes.labels[row]
+        assert targets["caption"] == described.caption == scenes.captions(torch.tensor([row]))[0]
+        assert torch.equal(targets["boxes"], described.boxes)
+        assert torch.equal(targets["keypoints"], described.keypoints)
+    assert set(Scenes(2, targets=TARGETS)[1].targets) == {"label", *TARGETS}

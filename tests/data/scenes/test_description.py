@@ -8,7 +8,7 @@ SLACK = 1.5  # pixels: the tip of a cone is thinner than the distance between tw
 
 
 def test_boxes_are_tight_around_the_instances() -> None:
-    scenes = Scenes(25, views=("instance",))
+    scenes = Scenes(25, modalities=("instance",))
     for row in range(25):
         mask, told = scenes[row].modalities["instance"][0], scenes.describe(row)
         assert told.instances.tolist() == [n for n in mask.unique().tolist() if n]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 
 import torch
 from torch import Tensor
@@ -19,18 +20,21 @@ from manyview.data.scenes.shapes import SHAPES
 from manyview.data.scenes.stage import main_shape, stage
 
 SPLITS = ("train", "val", "test")
-VIEWS = (*PICTURES, *EXACT)
-LEAST = 64  # scenes for a thread, below which it is not worth while
+MODALITIES = (*PICTURES, *EXACT)
+TARGETS = tuple(each.name for each in fields(Description))
+MIN_CHUNK = 64  # scenes for a thread, below which it is not worth while
 RAYS = 2**19  # at a time: enough to keep the processor busy, few enough to bound the memory
 
 
 class Scenes:
     """`count` scenes; the class is the shape of the main object.
 
-    A scene is a function of seed, split and index alone: other counts, sizes and batches show the same one.
+    A scene is a function of seed, split and index alone: other counts, sizes and batches show the same one. Samples
+    carry the label and those `targets` that are asked for by their names in `Description`.
 
     >>> Scenes(100, size=64)[7].modalities["image"].shape == (3, 64, 64)
-    >>> Scenes(views=("rgb", "depth", "flow")).batch(torch.arange(256))["depth"].shape == (256, 1, 32, 32)
+    >>> Scenes(modalities=("rgb", "depth", "flow")).batch(torch.arange(256))["depth"].shape == (256, 1, 32, 32)
+    >>> Scenes(targets=("caption", "boxes"))[7].targets["caption"]
 
     image, rgb  (3, H, W) uint8, the picture under either name
     rgb2        (3, H, W) uint8, a moment later: objects and camera have moved
@@ -48,12 +52,17 @@ class Scenes:
         size: int = 32,
         seed: int = 0,
         split: str = "train",
-        views: Sequence[str] = ("image",),
+        modalities: Sequence[str] = ("image",),
+        targets: Sequence[str] = (),
     ) -> None:
-        _check(count, size, split, views)
+        _check(count, size, split)
+        _check_names("modalities", modalities, MODALITIES)
+        _check_names("targets", targets, TARGETS)
+        if not modalities:
+            raise UserError("modalities", f"expected at least one of {', '.join(MODALITIES)}")
         self.size = size
         self.split = split
-        self._views = tuple(views)
+        self._modalities, self._targets = tuple(modalities), tuple(targets)
         self._keys = key(seed, SPLITS.index(split), torch.arange(count))
         self._labels = main_shape(self._keys)
 
@@ -71,31 +80,33 @@ class Scenes:
 
     @property
     def modalities(self) -> tuple[str, ...]:
-        return self._views
+        return self._modalities
 
     def __len__(self) -> int:
         return len(self._keys)
 
     def __getitem__(self, index: int) -> Sample:
         index = self._row(index)
-        views = {name: view[0] for name, view in self.batch(torch.tensor([index])).items()}
-        return Sample(int(self.ids[index]), index, views, int(self._labels[index]))
+        modalities = {name: images[0] for name, images in self.batch(torch.tensor([index])).items()}
+        known = vars(self.describe(index)) if self._targets else {}
+        targets = {"label": int(self._labels[index]), **{name: known[name] for name in self._targets}}
+        return Sample(int(self.ids[index]), index, modalities, targets)
 
     def name(self, index: int) -> str:
         return f"{self.split}-{self._row(index):06d}"
 
     def batch(self, index: Tensor) -> dict[str, Tensor]:
-        """The views of many scenes, (len(index), C, H, W) each."""
+        """The modalities of many scenes, (len(index), C, H, W) each."""
         if not len(index):
-            return {name: view[None][:0] for name, view in self[0].modalities.items()}
+            return {name: images[:0] for name, images in self.batch(torch.tensor([0])).items()}
         keys = self._keys[index]
         chunks = keys.split(chunk_length(len(keys), self.size))
-        parts = parallel_map(lambda part: render(stage(part), self.size, self._views), chunks)
-        return {name: torch.cat([part[name] for part in parts]) for name in self._views}
+        parts = parallel_map(lambda part: render(stage(part), self.size, self._modalities), chunks)
+        return {name: torch.cat([part[name] for part in parts]) for name in self._modalities}
 
     def captions(self, index: Tensor) -> list[str]:
         """An English sentence about each scene."""
-        parts = parallel_map(lambda part: captions(stage(part)), self._keys[index].split(LEAST))
+        parts = parallel_map(lambda part: captions(stage(part)), self._keys[index].split(MIN_CHUNK))
         return [text for part in parts for text in part]
 
     def describe(self, index: int) -> Description:
@@ -113,18 +124,20 @@ def chunk_length(count: int, size: int) -> int:
     """Scenes to render at a time: some for every thread, but no more than the memory bound."""
     share = -(-count // cores())
     bound = RAYS // (len(rays_per_pixel(size)) * size**2)
-    return max(1, min(bound, max(share, LEAST)))
+    return max(1, min(bound, max(share, MIN_CHUNK)))
 
 
-def _check(count: int, size: int, split: str, views: Sequence[str]) -> None:
+def _check(count: int, size: int, split: str) -> None:
     if count < 1:
         raise UserError("count", f"expected at least 1 scene, got {count}")
     if size < 1:
         raise UserError("size", f"expected at least 1 pixel, got {size}")
     if split not in SPLITS:
         raise UserError("split", f"expected one of {', '.join(SPLITS)}, got {split!r}")
-    if isinstance(views, str):
-        raise UserError("views", f"expected a sequence of names such as ({views!r},), got the text {views!r}")
-    unknown = [view for view in views if view not in VIEWS]
-    if unknown or not views or len(set(views)) < len(views):
-        raise UserError("views", f"expected different names among {', '.join(VIEWS)}, got {tuple(views)}")
+
+
+def _check_names(setting: str, names: Sequence[str], known: Sequence[str]) -> None:
+    if isinstance(names, str):
+        raise UserError(setting, f"expected a sequence of names such as ({names!r},), got the text {names!r}")
+    if set(names) - set(known) or len(set(names)) < len(names):
+        raise UserError(setting, f"expected different names among {', '.join(known)}, got {tuple(names)}")

@@ -1,4 +1,4 @@
-"""The views of a scene: a picture, and what is exact about it at the middle of each pixel."""
+"""The modalities of a scene: a picture, and what is exact about it at the middle of each pixel."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOTHING, GROUND = 0, 1  # in the semantic mask; the shapes follow
 
 @dataclass(frozen=True)
 class Geometry:
-    """What the rays through the pixels' middles meet; shared by all exact views."""
+    """What the rays through the pixels' middles meet; shared by all exact modalities."""
 
     stage: Stage
     size: int
@@ -44,15 +44,15 @@ def geometry(stage: Stage, size: int) -> Geometry:
     return Geometry(stage, size, direction, first_surface(stage, direction), ground_distance(stage.camera, direction))
 
 
-def render(stage: Stage, size: int, views: Sequence[str]) -> dict[str, Tensor]:
-    """The named views, (n, C, size, size) each; only what they need is computed."""
-    exact = geometry(stage, size) if set(views) & set(EXACT) else None
+def render(stage: Stage, size: int, modalities: Sequence[str]) -> dict[str, Tensor]:
+    """The named modalities, (n, C, size, size) each; only what they need is computed."""
+    exact = geometry(stage, size) if set(modalities) & set(EXACT) else None
     out: dict[str, Tensor] = {}
-    for view in views:
-        if exact is not None and view in EXACT:
-            out[view] = EXACT[view](exact)
+    for name in modalities:
+        if exact is not None and name in EXACT:
+            out[name] = EXACT[name](exact)
         else:
-            out[view] = picture(moved(stage) if view == "rgb2" else stage, size)
+            out[name] = picture(moved(stage) if name == "rgb2" else stage, size)
     return out
 
 

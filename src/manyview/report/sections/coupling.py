@@ -16,7 +16,7 @@ TEMPERATURE = 0.1  # for losses that have none
 
 def coupling(seen: Seen, name: str) -> Html:
     """By batch size and epoch."""
-    temperature = float(seen.told.config.loss.get("temperature") or TEMPERATURE)
+    temperature = float((seen.told.config.part("loss") or {}).get("temperature") or TEMPERATURE)
     moments = some(seen.moments)
     sizes = [size for size in SIZES if size <= len(moments[0].looks.vectors)]
     rows = [_box(moment, size, temperature, seen.told.colour) for size in sizes for moment in moments]

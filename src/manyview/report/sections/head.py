@@ -115,7 +115,7 @@ def _facts(run: Told) -> list[tuple[str, str]]:
         ("method", str(config.method["name"])),
         ("data", run.data),
         ("encoder", str(config.encoder["name"])),
-        ("views", f"{config.views['stack']}, {config.views['size']} px"),
+        ("augmentation", f"{config.augmentation['name']}, {config.augmentation['size']} px"),
         ("batch", f"{config.batch_size}"),
         ("trained", f"{_plural(run.epochs, 'epoch')}, {run.steps:,} steps"),
         ("time", duration(run.seconds)),

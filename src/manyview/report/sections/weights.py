@@ -22,7 +22,7 @@ ROOM = 150_000  # bytes of such a sheet
 
 
 def weights(seen: Seen, number: int, name: str) -> Html:
-    looks, loss = seen.moments[-1].looks, seen.told.config.loss
+    looks, loss = seen.moments[-1].looks, seen.told.config.part("loss") or {}
     t_pos, t_neg = float(loss.get("t_pos") or 1.0), float(loss.get("t_neg") or T_NEG)
     found = [_contrasted(looks, query, t_pos, t_neg) for query in range(QUERIES)]
     pictures = [picture for query, each in enumerate(found) for picture in _pictures(looks, query, each)]

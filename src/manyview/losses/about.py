@@ -1,0 +1,50 @@
+"""What a loss answers about itself, also when `functools.partial` has given it some of its arguments."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from manyview.losses.align_uniform import align_uniform
+from manyview.losses.cacr import cacr, repulsion
+from manyview.losses.dcl import dcl
+from manyview.losses.hard_negative import hard_negative
+from manyview.losses.info_nce import info_nce
+from manyview.losses.jcl import jcl
+
+Loss = Callable[..., Any]
+
+
+def option(loss: Loss, name: str) -> Any:
+    """The value that a loss will use for an argument; None if it has no such argument, or no value for it yet.
+
+    >>> option(partial(info_nce, temperature=0.07), "temperature")
+    0.07
+    """
+    argument = inspect.signature(loss).parameters.get(name)
+    return None if argument is None or argument.default is inspect.Parameter.empty else argument.default
+
+
+def is_coupled(loss: Loss) -> bool:
+    """Whether DCL's q_B scales the gradient: the positive is in the denominator, so that easy tasks teach little."""
+    return _function(loss) in (info_nce, jcl, hard_negative)
+
+
+def is_pooled(loss: Loss) -> bool:
+    """Whether the loss is no mean over queries, so that it has no reduction="none".
+
+    AU-CL's uniformity and CACR's RBF cost (Eq. 14) take the logarithm of a mean over all queries; DCLW's weights
+    compare all pairs of the batch.
+    """
+    function = _function(loss)
+    if function in (cacr, repulsion):
+        return bool(option(loss, "cost") == "rbf")
+    return function is align_uniform or (function is dcl and option(loss, "sigma") is not None)
+
+
+def _function(loss: Loss) -> Loss:
+    while isinstance(loss, partial):
+        loss = loss.func
+    return loss

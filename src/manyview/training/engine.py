@@ -1,0 +1,111 @@
+"""How a run runs on this machine: one process or those that torchrun has started. The only user of Lightning Fabric."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from functools import partial
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
+from lightning_fabric.plugins.precision.double import DoublePrecision
+from lightning_fabric.strategies.ddp import DDPStrategy
+from torch import Tensor
+
+from manyview import encoders
+from manyview.config.config import Config
+from manyview.core.errors import UserError
+from manyview.methods import Method
+from manyview.training import build
+from manyview.training.optimizers import set_lr
+from manyview.training.step import Engine, StepInput, StepOutput, micro_batches, whole_batch
+
+PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}  # and fp64 is `Double`
+
+
+class Double(DoublePrecision):
+    """Fabric's double precision, but what comes out of a network stays double, and so the loss is."""
+
+    def convert_output(self, data: Any) -> Any:
+        return data
+
+
+def start_fabric(config: Config) -> Fabric:
+    """One process, or those that torchrun has started."""
+    world, here = (int(os.environ.get(name, "1")) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
+    if world > 1 and not TorchElasticEnvironment.detect():
+        raise UserError(
+            "WORLD_SIZE", f"is {world}, and torchrun has not started this process; use torchrun, or unset it"
+        )
+    device = build.device(config)
+    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)  # it would tell of every start
+    warnings.filterwarnings("ignore", ".*broadcast_buffers.*")  # the new name is not in older versions of torch
+    # one process's running statistics are saved, and batch norm does not use them in training: nothing to broadcast
+    strategy = DDPStrategy(broadcast_buffers=False) if world > 1 else "auto"
+    # named, since Fabric would else take what a cluster has reserved for what was started
+    started = TorchElasticEnvironment() if TorchElasticEnvironment.detect() else LightningEnvironment()
+    plugins: list[Any] = [started, Double()] if config.precision == "fp64" else [started]
+    fabric = Fabric(
+        accelerator=device, devices=here, num_nodes=max(1, world // here), strategy=strategy, plugins=plugins,
+        precision=PRECISIONS.get(config.precision),  # type: ignore[arg-type]
+    )  # fmt: skip
+    fabric.launch()
+    return fabric
+
+
+class Trainer:
+    """A method with its optimiser, ready to step."""
+
+    def __init__(self, fabric: Fabric, config: Config, method: Method) -> None:
+        _check_groups(method, config, fabric.world_size)
+        if fabric.device.type == "cuda" and fabric.world_size > 1 and method.towers.bn_splits == 1:
+            encoders.sync_batch_norm(method.towers)
+        method.to(memory_format=torch.channels_last)
+        encoders.dense_convolutions(method)
+        self.fabric, self.config, self.method = fabric, config, method
+        self.optimizer = build.optimizer(config, method)
+        self._module, self._stepper = fabric.setup(method, self.optimizer)
+        unsynced = partial(fabric.no_backward_sync, self._module)
+        self._engine = Engine(method, self._module, fabric.backward, unsynced)
+
+    def gradient(self, given: StepInput) -> StepOutput:
+        """Leaves the step's gradient in the parameters."""
+        size = self.config.micro_batch
+        if size and size < len(given.ids):
+            return micro_batches(self._engine, given, size=size)
+        return whole_batch(self._engine, given)
+
+    def step(self, lr: float, *, measure: bool) -> Tensor | None:
+        """Clips the gradient and moves the parameters; returns the gradient's length where somebody wants to know."""
+        set_lr(self.optimizer, lr)
+        norm = None
+        if self.config.grad_clip is not None or measure:
+            most = self.config.grad_clip or float("inf")
+            norm = self.fabric.clip_gradients(self._module, self._stepper, max_norm=most, error_if_nonfinite=False)
+        self._stepper.step()
+        self._stepper.zero_grad()
+        return norm
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "method": self.method.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "precision": self.fabric.strategy.precision.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.method.load_state_dict(state["method"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.fabric.strategy.precision.load_state_dict(state["precision"])
+
+
+def _check_groups(method: Method, config: Config, world: int) -> None:
+    """Refuses batches that do not fall into the groups of a split batch norm."""
+    splits, per_process = method.towers.bn_splits, config.batch_size // world
+    for size in (per_process, config.micro_batch or per_process):
+        if size % splits:
+            raise UserError("method.bn_splits", f"a batch of {size} a process does not fall into {splits} equal groups")

@@ -1,0 +1,82 @@
+"""What ends a run against its will, each in one line that says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from manyview.config.config import Config
+from manyview.core import distributed
+from manyview.core.atomic import atomic_write
+from manyview.core.errors import UserError
+from manyview.core.sample import Batch
+from manyview.data.workers import lost_worker, usual_workers
+from manyview.diagnose.health import AGAIN
+from manyview.methods import Contrast, Method
+from manyview.training.checkpoint import naming_full_disk
+
+NO_NUMBER = "a weight is NaN or infinite"
+LOW = 0.02  # a temperature that makes logits of 50 and more
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal came, whose number this holds: the run is saved and can go on."""
+
+
+class Diverged(UserError):
+    """The loss or a weight is NaN or infinite."""
+
+    exit_code = 1  # nothing was wrong with what was given
+
+
+class OutOfMemory(UserError):
+    """The machine's memory is full, or has cost a worker its life."""
+
+    exit_code = 1
+
+
+def finite(method: Method) -> bool:
+    return all(bool(torch.isfinite(each).all()) for each in method.towers.trained())
+
+
+def diverged(why: str, config: Config, step: int, batch: Batch, method: Method, folder: Path) -> Diverged:
+    """The end of a run whose loss or weights are no numbers, with the evidence in a file: the batch, and the state."""
+    path = folder / f"failed-after-step-{step:09d}-{distributed.rank()}.pt"
+    evidence = {"step": step, "ids": batch.ids.cpu(), "index": batch.index.cpu(), "method": method.state_dict()}
+    likely = _likely(config, step, method)
+    with naming_full_disk(path, lambda: f"{why}; {likely}"), atomic_write(path) as draft, draft.open("wb") as file:
+        torch.save(evidence, file)
+    return Diverged(None, f"after step {step}: {why}; {likely}. The batch's ids and the state: {path}")
+
+
+def _likely(config: Config, step: int, method: Method) -> str:
+    """What most often makes a loss no number, the likeliest first."""
+    asked = [term.option("temperature") for term in method.terms if isinstance(term, Contrast)]
+    temperature = min((float(each) for each in asked if each is not None), default=None)
+    if config.precision == "fp16":
+        return f"likely the precision: {AGAIN} with --precision bf16 or fp32"
+    if temperature is not None and temperature < LOW:
+        return f"likely the temperature {temperature:g}, which is very low: {AGAIN} with --loss.temperature 0.1"
+    if step == 0:
+        return "likely the data or the weights it began with, since nothing has been learnt yet"
+    rate = config.optimizer["lr"]
+    return f"likely the learning rate {rate:g}: {AGAIN} with --lr {rate / 3:.2g}, or with --grad-clip 1"
+
+
+@contextmanager
+def naming_full_memory(config: Config) -> Iterator[None]:
+    """Says in one line that the memory is full, or has likely cost a worker its life; other errors pass."""
+    try:
+        yield
+    except (RuntimeError, MemoryError, ConnectionError, EOFError) as error:
+        if lost_worker(error):
+            fewer = (usual_workers() if config.workers is None else config.workers) // 2
+            why = "a worker that reads images was killed, likely for lack of memory"
+            raise OutOfMemory(None, f"{why}; the same command with --workers {fewer} goes on") from None
+        if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+            other = f"{AGAIN} with --micro-batch 64 if it never is enough"
+            raise OutOfMemory(None, f"the memory is full; free some, and the same command goes on; {other}") from None
+        raise

@@ -1,0 +1,75 @@
+"""What a tower sees, by name: a modality of the data, or channels of one in a colour space: `View`, `VIEWS`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from manyview.core.errors import UserError
+from manyview.views.colour_space import SPACES
+from manyview.views.modality import Modality
+
+
+@dataclass(frozen=True)
+class View:
+    """Which part of which modality a tower sees, taken after crop, flip and colour, before normalisation.
+
+    modality   the raw input that it is derived from
+    channels   those that are kept, of the colour space where there is one; None: all
+    space      the colour space into which a picture is converted, a row of `SPACES`; None: left as it is
+    mean, std  the network sees (x - mean) / std, per kept channel; None: those of the space or of the modality
+
+    >>> VIEWS["ab"] == View("image", channels=(1, 2), space="lab")
+    """
+
+    modality: str = "image"
+    channels: tuple[int, ...] | None = None
+    space: str | None = None
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.space is not None and self.space not in SPACES:
+            raise UserError("space", f"there is no colour space {self.space!r}; give {', '.join(SPACES)}")
+        if self.channels is not None and not self.channels:
+            raise UserError("channels", "a view has at least one; leave it out for all of them")
+        if len(self.mean or ()) != len(self.std or ()) or min(self.std or (1.0,)) <= 0:
+            raise UserError("mean", f"mean={self.mean}, std={self.std}: as many numbers each, and std above 0")
+
+    def width(self, channels: int) -> int:
+        """The number of channels of this view of a modality that has so many."""
+        if self.space is not None and channels != 3:
+            raise UserError("space", f"{self.space} is made of three channels, {self.modality!r} has {channels}")
+        if self.channels is not None and not 0 <= min(self.channels) <= max(self.channels) < channels:
+            raise UserError("channels", f"{self.channels}: {self.modality!r} has channels 0 to {channels - 1}")
+        width = channels if self.channels is None else len(self.channels)
+        if self.mean is not None and len(self.mean) not in (1, width):
+            raise UserError("mean", f"{len(self.mean)} numbers for the {width} channels of a view of {self.modality!r}")
+        return width
+
+    def statistics(self, modality: Modality) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Mean and std of the kept channels."""
+        if self.mean is not None and self.std is not None:
+            return self.mean, self.std
+        mean, std = (modality.mean, modality.std) if self.space is None else SPACES[self.space][1:]
+        kept = self.channels if self.channels is not None and len(mean) > 1 else range(len(mean))
+        return tuple(mean[c] for c in kept), tuple(std[c] for c in kept)
+
+    def taken(self, planes: Tensor) -> Tensor:
+        """The kept channels of planes (C, n, h, w), as a copy."""
+        return planes.clone() if self.channels is None else torch.stack([planes[c] for c in self.channels])
+
+
+VIEWS: dict[str, View] = {  # derived ones; every modality is a view under its own name
+    "L": View(space="lab", channels=(0,)),
+    "ab": View(space="lab", channels=(1, 2)),
+    "Y": View(space="ydbdr", channels=(0,)),
+    "DbDr": View(space="ydbdr", channels=(1, 2)),
+}
+
+
+def view_named(name: str, reference: str) -> View:
+    """The derived view of this name, of the reference modality; any other name is that of a modality."""
+    return replace(VIEWS[name], modality=reference) if name in VIEWS else View(name)

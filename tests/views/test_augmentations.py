@@ -1,0 +1,85 @@
+"""The named recipes have the papers' numbers."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torchvision.transforms.functional as tv
+
+from manyview.views import AUGMENTATIONS, CIFAR, IMAGENET, Modality, ViewPipeline
+from tests.views.oracle import oracle, pictures
+
+
+@pytest.mark.parametrize("name", AUGMENTATIONS)
+def test_a_named_recipe_is_torchvisions_with_its_numbers(name: str) -> None:
+    pipeline = AUGMENTATIONS[name](32)
+    pipeline = ViewPipeline(pipeline.augmentations)  # ImageNet's mean and std, as the oracle has
+    images, ids = pictures(10, 48, 64), torch.arange(10)
+    views = pipeline({"image": images}, ids)["image"]
+    for k, (view, augmentation) in enumerate(zip(views, pipeline.augmentations, strict=True)):
+        params = pipeline.params("image", ids, k, 0, 0, (48, 64))
+        assert view.shape == (10, 3, augmentation.size, augmentation.size)
+        if augmentation.scale is None:
+            middle = tv.center_crop(tv.resize(images.float() / 255, [augmentation.resize], antialias=True), [32, 32])
+            torch.testing.assert_close(view, tv.normalize(middle, *IMAGENET), atol=1e-4, rtol=0)
+            continue
+        for row in range(10):
+            off = (view[row] - oracle(images[row], augmentation, params, row)).abs().amax(0) > 1e-4
+            assert off.sum() <= (2 if params.solarise[row] else 0)
+
+
+STATISTICS = {  # CACR's Algorithm 1, but the first
+    "imagenet": IMAGENET,
+    "cifar10": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
+    "cifar100": ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
+    "stl10": ((0.4409, 0.4279, 0.3868), (0.2683, 0.2610, 0.2687)),
+}
+
+
+@pytest.mark.parametrize("name", ["simclr", "cacr-cifar", "cacr-stl"])
+def test_pictures_are_normalised_with_the_statistics_asked_for(name: str) -> None:
+    images, ids = pictures(4), torch.arange(4)
+    plain = ViewPipeline(AUGMENTATIONS[name](24).augmentations, picture=Modality(colour=True))({"image": images}, ids)[
+        "image"
+    ]
+    for statistics, (mean, std) in STATISTICS.items():
+        views = AUGMENTATIONS[name](24, statistics=statistics)({"image": images}, ids)["image"]
+        for view, bare in zip(views, plain, strict=True):
+            torch.testing.assert_close(view, tv.normalize(bare, list(mean), list(std)), atol=1e-5, rtol=0)
+
+
+def test_statistics_that_are_not_there_are_named_and_without_any_a_recipe_has_its_usual_ones() -> None:
+    usual = {"simclr": "imagenet", "cacr-cifar": "cifar10", "cacr-stl": "stl10"}
+    for name, statistics in usual.items():
+        picture = AUGMENTATIONS[name](24).picture
+        assert (picture.mean, picture.std) == STATISTICS[statistics]
+        with pytest.raises(ValueError, match="statistics: there are none named 'mnist'; give imagenet, cifar10, "):
+            AUGMENTATIONS[name](24, statistics="mnist")
+
+
+def test_named_recipes_have_the_copies_and_sizes_asked_for() -> None:
+    assert len(AUGMENTATIONS["moco-v2"](224, 6)) == 6
+    assert [augmentation.size for augmentation in AUGMENTATIONS["multicrop"](64, 5, small_size=32).augmentations] == [
+        64,
+        64,
+        32,
+        32,
+        32,
+    ]
+    assert [augmentation.size for augmentation in AUGMENTATIONS["custom"](32, 3).augmentations] == [32, 32, 32]
+    assert [augmentation.size for augmentation in AUGMENTATIONS["custom"](32, 3, small_size=16).augmentations] == [
+        32,
+        16,
+        16,
+    ]
+    assert [
+        augmentation.size for augmentation in AUGMENTATIONS["custom"](32, 3, small_size=16, large=2).augmentations
+    ] == [32, 32, 16]
+    assert [augmentation.blur for augmentation in AUGMENTATIONS["moco-v3"](32).augmentations] == [1.0, 0.1]
+    assert AUGMENTATIONS["simclr-cifar"]().picture.mean == CIFAR[0]
+    assert AUGMENTATIONS["probe-test"](224).augmentations[0].resize == 256
+    assert AUGMENTATIONS["probe-test"](32).augmentations[0].resize == 32
+    with pytest.raises(ValueError, match="copies: expected at least the two"):
+        AUGMENTATIONS["multicrop"](copies=1)
+    with pytest.raises(ValueError, match="large: expected at least one"):
+        AUGMENTATIONS["custom"](small_size=16, large=0)
