@@ -15,7 +15,9 @@ from PIL import Image
 from torch import Tensor, nn
 
 import manyview
-from manyview.config.config import Config, component, flat, resolve
+from manyview.config.config import Config, component
+from manyview.config.resolve import resolve
+from manyview.config.sections import flat
 from manyview.data import Batch, Dataset, Loader
 from manyview.encoders import Encoder, create, dense_convolutions
 from manyview.training import build

@@ -17,7 +17,8 @@ from typing import Any
 import torch
 from measure import MB, available_bytes, machine_facts, peak_extra_bytes
 
-from manyview.config.config import flat, resolve
+from manyview.config.resolve import resolve
+from manyview.config.sections import flat
 from manyview.training import build
 from manyview.training.step import Engine, micro_batches, whole_batch
 

@@ -19,7 +19,7 @@ from measure import machine_facts
 
 import manyview
 from manyview.config import recipes
-from manyview.config.config import SECTIONS
+from manyview.config.sections import SECTIONS
 from manyview.training.run import Run
 
 

@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 
 from manyview.config import recipes
-from manyview.config.config import SECTIONS
+from manyview.config.sections import SECTIONS
 from manyview.data import Dataset, Loader, open_data
 from manyview.evaluate.knn import knn
 from manyview.features.embedding_pass import embed

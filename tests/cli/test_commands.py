@@ -119,8 +119,8 @@ def test_help_shows_the_settings_of_the_parts_that_are_chosen(capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("what", "name"),
     [
-        ("methods", "cacr_moco"), ("losses", "info_nce"), ("views", "moco-v2"), ("encoders", "timm/resnet18"),
-        ("data", "cifar10"), ("recipes", "demo"), ("heads", "mlp"), ("negatives", "queue"),
+        ("methods", "cacr_moco"), ("losses", "info_nce"), ("augmentations", "moco-v2"), ("encoders", "timm/resnet18"),
+        ("data", "cifar10"), ("recipes", "demo"), ("heads", "mlp"), ("memories", "queue"), ("momentum", "cosine"),
     ],
 )  # fmt: skip
 def test_lists_name_what_there_is(what: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,7 +145,7 @@ def test_a_recipe_is_shown_with_all_its_settings(capsys: pytest.CaptureFixture[s
     assert cli.main(["show"]) == 0
     assert "--batch-size" in capsys.readouterr().out
     assert cli.main(["show", "demoo"]) == 2
-    one_line(capsys, "did you mean demo?")
+    one_line(capsys, "did you mean 'demo'?")
 
 
 @pytest.mark.parametrize("name", recipes())

@@ -11,7 +11,7 @@ import pytest
 
 from manyview.comparison.outcome import Outcome, Point, Row, curve, outcome, read, told
 from manyview.comparison.plan import Entry, Unlike
-from manyview.config.config import to_yaml
+from manyview.config.yaml_file import to_yaml
 from manyview.training.launch import configured
 from manyview.training.run import CONFIG, METRICS, Run
 

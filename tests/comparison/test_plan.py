@@ -44,7 +44,7 @@ def test_a_method_with_more_views_gets_fewer_images(tmp_path: Path, method: str,
 
 def test_the_batch_falls_into_the_groups_of_batch_norm(tmp_path: Path) -> None:
     (entry,) = entries(["jcl"], [0], tmp_path, {**GIVEN, "batch_size": 64}, recipe="cifar10-cpu-{method}")
-    assert entry.config.method["splits"] == 2
+    assert entry.config.method["bn_splits"] == 2
     assert entry.config.batch_size == 20
 
 

@@ -14,9 +14,11 @@ import torch
 from jsonargparse import ArgumentParser
 
 from manyview.config import recipes as module
-from manyview.config.config import component, read_flags, resolve, schema
+from manyview.config.config import component
+from manyview.config.flags import read_flags
+from manyview.config.keys import REQUIRED, Flat
 from manyview.config.recipes import HOMES, Recipe, parameters, read, recipes, smoke
-from manyview.config.settings import REQUIRED, Flat
+from manyview.config.resolve import resolve, schema
 from manyview.training import build
 from manyview.training.launch import configured, start
 
@@ -257,7 +259,7 @@ def test_recipes_are_found_inside_an_installed_package(tmp_path: Path, monkeypat
 
 
 def test_a_wrong_name_says_which_are_near() -> None:
-    with pytest.raises(ValueError, match="did you mean jcl-imagenet-resnet50"):
+    with pytest.raises(ValueError, match="did you mean 'jcl-imagenet-resnet50"):
         read("jcl-imagenet-resnet5")
 
 

@@ -23,7 +23,7 @@ IDS = torch.arange(100, 106)
 def made(name: str, **options: Any) -> Method:
     """With batch norm and dropout, whose statistics and draws could move."""
     if name in QUEUED:
-        options["negatives"] = of_queue("last" if name == "cacr_moco" else "each", within_batch=1.0)
+        options["memory"] = of_queue("last" if name == "cacr_moco" else "each", within_batch=1.0)
     head = options.pop("head", partial(heads.mlp, dim_out=DIM))
     method: Method = METHODS[name](plain(norm=True, dropout=0.5), head=head, **options)
     return method.train()

@@ -22,7 +22,9 @@ import torch
 import yaml
 
 import manyview
-from manyview.config.config import Config, resolve
+from manyview.config.config import Config
+from manyview.config.resolve import resolve
+from manyview.config.yaml_file import from_yaml
 from manyview.core import distributed
 from manyview.diagnose.health import Health
 from manyview.encoders import dense_conv as small_maps
@@ -152,7 +154,7 @@ def test_weights_that_a_run_began_with_are_not_needed_to_go_on(
     with monkeypatch.context() as patch:
         at_step(patch, 2, stop_with(signal.SIGTERM))
         assert pretrain(tmp_path / "run", encoder__pretrained="first.safetensors") == 143
-    assert Config(**yaml.safe_load((tmp_path / "run/config.yaml").read_text())).encoder["pretrained"] == str(first)
+    assert from_yaml(tmp_path / "run/config.yaml").encoder["pretrained"] == str(first)
     first.unlink()
     assert manyview.load(tmp_path / "run").dim == 16
     assert manyview.cli.main.main(["pretrain", "--resume", str(tmp_path / "run")]) == 0
@@ -505,8 +507,8 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_evidence(
     ("settings", "step", "cause"),
     [
         ({"precision": "fp16"}, 5, "precision: start again (another --out) with --precision bf16"),
-        ({"loss": {"temperature": 0.001}}, 5, "temperature 0.001"),
-        ({"loss": {"temperature": 0.1}}, 5, "learning rate 0.5"),
+        ({"parts": {"loss": {"temperature": 0.001}}}, 5, "temperature 0.001"),
+        ({"parts": {"loss": {"temperature": 0.1}}}, 5, "learning rate 0.5"),
         ({}, 5, "learning rate 0.5: start again (another --out) with --lr 0.17"),
         ({}, 0, "data"),
     ],
@@ -633,7 +635,7 @@ def test_images_that_cannot_be_read_are_remembered_over_a_stop(tmp_path: Path, m
         {"micro_batch": 4},
         {"micro_batch": 4, "method": "moco_v2", "memory__size": 32},
         {"precision": "bf16"},
-        {"clip": 0.1},
+        {"grad_clip": 0.1},
         {"optimizer__name": "lars"},
         {"optimizer__name": "adamw", "lr": 1e-3},
         {"schedule__name": "steps", "schedule__milestones": "1,2"},
@@ -646,7 +648,7 @@ def test_every_way_to_train_trains(settings: dict[str, Any], tmp_path: Path) -> 
     assert pretrain(tmp_path, **settings) == 0
     lines = [line for line in metrics(tmp_path) if "loss" in line]
     assert all(torch.isfinite(torch.tensor(line["loss"])) for line in lines)
-    if "clip" in settings:
+    if "grad_clip" in settings:
         assert lines[-1]["gradient_norm"] > 0
 
 
@@ -788,7 +790,7 @@ def test_metrics_are_lines_of_json_with_what_was_measured(whole: Path) -> None:
 def test_it_says_what_somebody_may_not_have_meant(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = pictures(tmp_path / "photos", 60)
     (folder / "0.png").write_bytes(b"no picture")
-    assert pretrain(tmp_path / "run", data=folder, method="moco_v2", epochs=1, max_broken=0.1) == 0
+    assert pretrain(tmp_path / "run", data=folder, method="moco_v2", epochs=1, max_unreadable=0.1) == 0
     said = capsys.readouterr().err
     assert "the queue of 65,536 keys is larger than the data" in said
     assert "1 of 60 images cannot be read, others stand in for them: 0.png" in said

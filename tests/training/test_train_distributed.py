@@ -90,7 +90,7 @@ class Noise:
 def work(rank: int, world: int, cases: dict[str, dict[str, Any]], folder: str, port: int) -> None:
     """Trains in one of `world` processes and leaves what the networks and the queue were after each step."""
     take_place(rank, world, port)
-    from manyview.config.config import resolve
+    from manyview.config.resolve import resolve
     from manyview.methods import Method
     from manyview.training.train import train
 

@@ -10,8 +10,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from manyview.config.config import PARTS, SECTIONS, Config, read_flags, resolve, schema, to_yaml
-from manyview.config.settings import REQUIRED, Flat, Key, choices, spoken, yes
+from manyview.config.config import Config
+from manyview.config.flags import read_flags
+from manyview.config.keys import REQUIRED, Flat, Key, flag_name
+from manyview.config.resolve import resolve, schema
+from manyview.config.sections import PARTS, SECTIONS
+from manyview.config.values import choices, parse_bool
+from manyview.config.yaml_file import to_yaml
 from manyview.core.errors import UserError
 from manyview.diagnose.health import AGAIN
 from manyview.training.checkpoint import DiskFull
@@ -59,7 +64,7 @@ def pretrain(arguments: list[str]) -> int:
                 raise UserError(None, f"{key}: cannot be given with --resume: a run that was begun has its settings")
         config = resumed(Path(ours["resume"]), given)
     else:
-        config = configured(ours.get("recipe"), given, smoke=yes("smoke", ours.get("smoke", False)))
+        config = configured(ours.get("recipe"), given, smoke=parse_bool("smoke", ours.get("smoke", False)))
     return trained(lambda: start(config))
 
 
@@ -177,7 +182,7 @@ def _settings(chosen: Flat) -> str:
     keys = schema(chosen)
     width = max(len(key) for key in keys) + 2
     return "\n".join(
-        f"  --{spoken(key):<{width}} {shown(key, each, chosen)}{_among(each)}" for key, each in keys.items()
+        f"  --{flag_name(key):<{width}} {shown(key, each, chosen)}{_among(each)}" for key, each in keys.items()
     )
 
 

@@ -8,8 +8,9 @@ from typing import Any
 from manyview.comparison.compare import compare
 from manyview.comparison.outcome import OUTCOME
 from manyview.comparison.scheduler import Stopped
-from manyview.config.config import read_flags
-from manyview.config.settings import Flat, spoken, yes
+from manyview.config.flags import read_flags
+from manyview.config.keys import Flat, flag_name
+from manyview.config.values import parse_bool
 from manyview.core.errors import UserError
 
 HELP = """usage: manyview compare --data PATH|NAME --methods A,B,... [--epochs N | --minutes T] [--seeds N]
@@ -67,7 +68,7 @@ def _check_values(given: Flat) -> None:
     """That no flag that wants a value is without."""
     for key, value in VALUES.items():
         if key in given and (given[key] is True or not str(given[key]).strip(" ,")):
-            raise UserError(None, f"{spoken(key)}: expected a value, got none; write --{spoken(key)} {value}")
+            raise UserError(None, f"{flag_name(key)}: expected a value, got none; write --{flag_name(key)} {value}")
 
 
 def _read(ours: Flat) -> dict[str, Any]:
@@ -75,7 +76,7 @@ def _read(ours: Flat) -> dict[str, Any]:
     read: dict[str, Any] = {key: ours[key] for key in ("recipe", "out") if key in ours}
     read["methods"] = _names(ours["methods"])
     read["protocols"] = _names(ours.get("protocols", ""))
-    read["same_batch"] = yes("same_batch", ours.get("same_batch", False))
+    read["same_batch"] = parse_bool("same_batch", ours.get("same_batch", False))
     for key, kind in (("jobs", int), ("minutes", float)):
         if key in ours:
             read[key] = _number(key, ours[key], kind)

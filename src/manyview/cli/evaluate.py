@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from manyview.cli.commands import Parser, shown
-from manyview.config.config import read_flags
+from manyview.config.flags import read_flags
 from manyview.core.errors import UserError
 from manyview.embeddings.model_source import run_of
 from manyview.evaluate.protocols import PROTOCOLS, SUPERVISED, USUAL, evaluate, known, protocol, schema
@@ -183,13 +183,14 @@ def _data(given: argparse.Namespace, options: dict[str, Any]) -> list[Any]:
 
 
 def _typed_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    from manyview.config.config import data_keys
-    from manyview.config.settings import typed, unknown
+    from manyview.config.keys import unknown
+    from manyview.config.sections import data_keys
+    from manyview.config.values import typed
 
     keys, given = data_keys(name), {f"data.{key}": value for key, value in options.items()}
     for key in given:
         if key not in keys:
-            raise UserError(None, unknown(key, keys))
+            raise UserError(key, unknown(key, keys))
     values = typed(keys, {}, given)
     return {key: values[f"data.{key}"] for key in options}
 

@@ -18,8 +18,10 @@ from manyview.comparison.outcome import OUTCOME, Outcome, as_many, outcome
 from manyview.comparison.plan import Entry, Unlike, entries, images_an_epoch, spelt, unlike
 from manyview.comparison.scheduler import race, train_alone
 from manyview.comparison.speed import equal_time
-from manyview.config.config import Config, differences, flat, to_yaml
-from manyview.config.settings import Flat
+from manyview.config.config import Config, differences
+from manyview.config.keys import Flat
+from manyview.config.sections import flat
+from manyview.config.yaml_file import to_yaml
 from manyview.core.atomic import atomic_write
 from manyview.core.errors import UserError
 from manyview.evaluate.protocols import evaluate, known

@@ -12,14 +12,15 @@ import torch
 
 from manyview import encoders
 from manyview.config import recipes
-from manyview.config.config import ENCODER, MACHINE, SECTIONS, Config, component, components, flat
-from manyview.config.settings import Flat, spoken
+from manyview.config.config import RUNTIME_KEYS, Config, component, components
+from manyview.config.keys import Flat, flag_name
+from manyview.config.sections import ENCODER, SECTIONS, flat
 from manyview.core.errors import UserError
 from manyview.methods import Method
 from manyview.training.launch import configured
 
 VIEWS = 2  # of an image, for which a batch size is meant
-EACH = ("batch_size", "seed", *MACHINE)  # what a comparison sets for each run, or what no score depends on
+EACH = ("batch_size", "seed", *RUNTIME_KEYS)  # what a comparison sets for each run, or what no score depends on
 SAME = ("data", "augmentation", "views", "encoder")  # sections on which a score depends as much as on the method
 
 Unlike = dict[str, dict[str, Any]]
@@ -138,7 +139,7 @@ def _unfair(key: str, values: Mapping[str, Any]) -> str:
     other, second = next((method, value) for method, value in values.items() if value != first)
     return (
         f"{key}: {one} has {first}, {other} has {second}; methods are compared on the same images, views and encoder: "
-        f"give --{spoken(key)} for all"
+        f"give --{flag_name(key)} for all"
     )
 
 

@@ -16,7 +16,8 @@ from types import FrameType
 
 from manyview.comparison.outcome import curve
 from manyview.comparison.plan import Entry
-from manyview.config.config import Config, to_yaml
+from manyview.config.config import Config
+from manyview.config.yaml_file import to_yaml
 from manyview.core.errors import UserError
 from manyview.core.parallel import available
 from manyview.training.run import ENCODER, Run

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-from manyview.config.config import Config, flat, resolve, schema
-from manyview.config.settings import Flat, read_yaml
+from manyview.config.config import Config
+from manyview.config.keys import Flat
+from manyview.config.resolve import resolve, schema
+from manyview.config.sections import flat
+from manyview.config.yaml_file import read_yaml
 from manyview.core.errors import UserError
+from manyview.core.names import nearest
 from manyview.training import build
 
 HOMES = (Path(__file__).parents[1] / "recipes", Path(__file__).parents[3] / "recipes")  # installed; in the repository
@@ -27,7 +30,10 @@ SMOKE: Flat = {  # all that `--smoke` changes: data, image size, steps, batch an
 
 
 class Recipe(NamedTuple):
-    """about: what it is for people: paper, command, hardware, expected result, and the encoder's parameter count."""
+    """A published setting.
+
+    about  what it is for people: paper, command, hardware, expected result, and the encoder's parameter count
+    """
 
     name: str
     about: dict[str, Any]
@@ -45,9 +51,9 @@ def read(name: str | Path) -> Recipe:
     known = recipes()
     path = known.get(str(name), Path(name))
     if not path.is_file():
-        near = get_close_matches(str(name), known, n=3, cutoff=0.4)
-        hint = f"did you mean {' or '.join(near)}?" if near else "`manyview list recipes` names them"
-        raise UserError("recipe", f"{str(name)!r} is neither a recipe's name nor a file; {hint}")
+        near = nearest(name, known)
+        there = "`manyview list recipes` names them" if near is None else f"did you mean {near!r}?"
+        raise UserError("recipe", f"{str(name)!r} is neither a recipe's name nor a file; {there}")
     found = read_yaml(path)
     about = found.pop(ABOUT, None) or {}
     return Recipe(path.stem, about if isinstance(about, dict) else {"text": str(about)}, flat(found))
@@ -62,13 +68,13 @@ def smoke(recipe: Recipe, given: Flat) -> Flat:
     if expected is not None:
         found = parameters(resolve(recipe.settings, {"data.name": SMOKE["data.name"]}))  # some leave the data to a flag
         if found != expected:
-            raise UserError(None, f"{recipe.name}: its encoder has {found:,} parameters, the recipe says {expected:,}")
+            raise UserError(recipe.name, f"its encoder has {found:,} parameters, the recipe says {expected:,}")
     changed = {**SMOKE, "memory.size": 64, **given}
     there = schema({**recipe.settings, "data.name": SMOKE["data.name"], **given})
     return {key: value for key, value in changed.items() if key in there or key in given}
 
 
 def parameters(config: Config, channels: int = 3) -> int:
-    """Of the encoder at its real size, without making it."""
+    """How many parameters the encoder has at its real size, counted without making it."""
     with torch.device("meta"):
         return sum(each.numel() for each in build.encoder(config, channels).parameters())

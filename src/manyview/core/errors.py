@@ -6,8 +6,8 @@ from __future__ import annotations
 class UserError(ValueError):
     """Something that a person can mend: which setting or argument, what is wrong with which value, what to do.
 
-    The command line shows it as one line and ends with `exit_code`; any other exception is a
-    bug and shows its traceback.
+    The command line shows it as one line and ends with `exit_code`; any other exception is a bug and shows its
+    traceback.
 
     setting  the name of the setting or argument, such as "temperature"; None where it is about no single one
 
@@ -18,8 +18,13 @@ class UserError(ValueError):
 
     def __init__(self, setting: str | None, message: str) -> None:
         super().__init__(message if setting is None else f"{setting}: {message}")
-        self.setting, self.message = setting, message
+        self.setting, self.message, self.section = setting, message, ""
 
     def within(self, section: str) -> UserError:
-        """The same complaint about a setting of a section: "temperature" becomes "loss.temperature"."""
-        return type(self)(section if self.setting is None else f"{section}.{self.setting}", self.message)
+        """The same about a setting of a section: "temperature" becomes "loss.temperature", once; of a part of a part it
+        is the inner one's."""
+        if self.section:
+            return self
+        error = type(self)(section if self.setting is None else f"{section}.{self.setting}", self.message)
+        error.section = section
+        return error

@@ -5,14 +5,15 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 from torch import nn
 
+from manyview.core.bounds import MOST, AtLeast, AtMost, Count
 from manyview.core.errors import UserError
 
 
-def linear(dim_in: int, dim_out: int = 128, *, std: float | None = None) -> nn.Module:
+def linear(dim_in: int, dim_out: Count = 128, *, std: float | None = None) -> nn.Module:
     """One fully connected layer: MoCo v1, CMC, and fc8 of SmallAlexNet.
 
     It is drawn as torch draws it; with `std` its weights come from N(0, std^2) and its bias is 0: std=0.02 for fc8, as
@@ -27,7 +28,9 @@ def linear(dim_in: int, dim_out: int = 128, *, std: float | None = None) -> nn.M
     return layer
 
 
-def mlp(dim_in: int, dim_out: int = 128, *, hidden: int | None = None) -> nn.Module:
+def mlp(
+    dim_in: int, dim_out: Count = 128, *, hidden: Annotated[int | None, AtLeast(1), AtMost(MOST)] = None
+) -> nn.Module:
     """MoCo v2 and JCL (facebookresearch/moco, `--mlp`): dim_in - hidden - dim_out, ReLU, biases, no batch norm.
 
     hidden is dim_in if it is not given: 2048-2048-128 for ResNet-50.
@@ -36,7 +39,7 @@ def mlp(dim_in: int, dim_out: int = 128, *, hidden: int | None = None) -> nn.Mod
     return nn.Sequential(nn.Linear(dim_in, middle), nn.ReLU(inplace=True), nn.Linear(middle, dim_out))
 
 
-def simclr(dim_in: int, dim_out: int = 128, *, layers: int = 3) -> nn.Module:
+def simclr(dim_in: int, dim_out: Count = 128, *, layers: int = 3) -> nn.Module:
     """SimCLR (google-research/simclr, tf2/model.py, `ProjectionHead`; 3 layers are its default, the paper has 2).
 
     Every layer is linear without bias, drawn from N(0, 0.01^2), then batch norm; hidden layers are dim_in wide and end
@@ -56,7 +59,7 @@ def simclr(dim_in: int, dim_out: int = 128, *, layers: int = 3) -> nn.Module:
     return head
 
 
-def projector(dim_in: int, dim_out: int = 256, *, hidden: int = 4096, layers: int = 2) -> nn.Module:
+def projector(dim_in: int, dim_out: Count = 256, *, hidden: Count = 4096, layers: Count = 2) -> nn.Module:
     """MoCo v3 (facebookresearch/moco-v3, moco/builder.py): layers=2 for ResNet, 3 for ViT.
 
     No biases; batch norm and ReLU after hidden layers, batch norm without scale and shift after the last.
@@ -64,7 +67,7 @@ def projector(dim_in: int, dim_out: int = 256, *, hidden: int = 4096, layers: in
     return _mocov3(dim_in, dim_out, hidden, layers, last_norm=True)
 
 
-def predictor(dim_in: int, dim_out: int = 256, *, hidden: int = 4096, last_norm: bool = False) -> nn.Module:
+def predictor(dim_in: int, dim_out: Count = 256, *, hidden: Count = 4096, last_norm: bool = False) -> nn.Module:
     """MoCo v3's second head, on the query side alone: two layers. last_norm=False for ResNet, True for ViT.
 
     With hidden=512 and dim_out=128 it has the form of HN-CL's only head (Robinson et al., ICLR 2021).

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
+from manyview.core.bounds import Between
 from manyview.core.errors import UserError
 
 Schedule = Callable[[int, int], float]
+Share = Annotated[float, Between(0, 1)]
 
 
-def constant(step: int, total: int, *, start: float = 0.999) -> float:
+def constant(step: int, total: int, *, start: Share = 0.999) -> float:
     """MoCo v1, v2 and JCL: the same at every step."""
     check("start", start)
     return start
 
 
-def cosine(step: float, total: float, *, start: float = 0.99) -> float:
+def cosine(step: float, total: float, *, start: Share = 0.99) -> float:
     """MoCo v3 (facebookresearch/moco-v3, main_moco.py): from start to 1 along half a cosine.
 
     m(step) = 1 - (1 - start) (cos(pi step / total) + 1) / 2

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 
 from manyview import __version__
-from manyview.config.settings import Key, keys_of, typed, unknown
+from manyview.config.keys import Key, keys_of, unknown
+from manyview.config.values import typed
 from manyview.core.errors import UserError
 from manyview.core.writable import check_folder_for
 from manyview.embeddings.model_source import ModelSource, What
@@ -133,7 +134,7 @@ def settings_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     named = {f"{name}.{key.replace('-', '_')}": value for key, value in given.items()}
     for key in named:
         if key not in keys:
-            raise UserError(None, unknown(key, keys))
+            raise UserError(key, unknown(key, keys))
     return {key.rpartition(".")[2]: value for key, value in typed(keys, {}, named).items()}
 
 

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from manyview.core.bounds import Count
 from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives
 from manyview.memories.memory import Memory
@@ -124,7 +125,7 @@ _CHOSEN: dict[str, Callable[[Tensor], Tensor]] = {
 def queue(
     dim: int,
     *,
-    size: int = 65536,
+    size: Count = 65536,
     enqueue: Enqueue = "mean",
     within_batch: float = 0.0,
     generator: torch.Generator | None = None,

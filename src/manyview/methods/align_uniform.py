@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from manyview import losses, memories
+from manyview.core.bounds import Count
 from manyview.encoders import Encoder, Towers, heads
 from manyview.encoders.momentum import constant
 from manyview.methods.method import VIEW, Head, Loss, MakeMemory, Method, Momentum
@@ -32,7 +33,7 @@ def align_uniform(
 def align_uniform_moco(
     encoder: Encoder,
     *,
-    bn_splits: int = 1,
+    bn_splits: Count = 1,
     momentum: Momentum = partial(constant, start=0.999),
     head: Head = partial(heads.mlp, dim_out=128),
     loss: Loss = partial(losses.align_uniform, alpha=2, t=3, align_weight=3.0, uniform_weight=1.0),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from manyview import losses, memories
+from manyview.core.bounds import Count
 from manyview.core.errors import UserError
 from manyview.encoders import Encoder, Towers, heads
 from manyview.encoders.momentum import constant
@@ -17,7 +18,7 @@ from manyview.methods.topologies import each_copy, each_copy_against_keys
 def cacr(
     encoder: Encoder,
     *,
-    positives: int = 4,
+    positives: Count = 4,
     head: Head = partial(heads.linear, dim_out=128),
     loss: Loss = partial(losses.cacr, t_pos=1.0, t_neg=2.0),
     memory: MakeMemory = partial(memories.batch),
@@ -36,7 +37,7 @@ def cacr(
 def uaur(
     encoder: Encoder,
     *,
-    positives: int = 1,
+    positives: Count = 1,
     head: Head = partial(heads.linear, dim_out=128),
     loss: Loss = partial(losses.cacr, attract="uniform", repel="uniform"),
     memory: MakeMemory = partial(memories.batch),
@@ -48,8 +49,8 @@ def uaur(
 def cacr_moco(
     encoder: Encoder,
     *,
-    positives: int = 4,
-    bn_splits: int = 1,
+    positives: Count = 4,
+    bn_splits: Count = 1,
     momentum: Momentum = partial(constant, start=0.999),
     head: Head = partial(heads.mlp, dim_out=128),
     loss: Loss = partial(losses.cacr, t_pos=1.0, t_neg=2.0, detach_weights="positives"),

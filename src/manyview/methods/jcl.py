@@ -6,6 +6,7 @@ import inspect
 from functools import partial
 
 from manyview import losses, memories
+from manyview.core.bounds import Count
 from manyview.core.errors import UserError
 from manyview.encoders import Encoder, Towers, heads
 from manyview.encoders.momentum import constant
@@ -20,9 +21,9 @@ from manyview.methods.topologies import query_against_keys
 def jcl(
     encoder: Encoder,
     *,
-    keys: int = 5,
+    keys: Count = 5,
     ramp: bool = False,
-    bn_splits: int = 1,
+    bn_splits: Count = 1,
     momentum: Momentum = partial(constant, start=0.999),
     head: Head = partial(heads.mlp, dim_out=128),
     loss: Loss = partial(losses.jcl, temperature=0.2, strength=4.0),
@@ -48,8 +49,8 @@ def jcl(
 def multikey(
     encoder: Encoder,
     *,
-    keys: int = 5,
-    bn_splits: int = 1,
+    keys: Count = 5,
+    bn_splits: Count = 1,
     momentum: Momentum | None = partial(constant, start=0.999),
     head: Head = partial(heads.mlp, dim_out=128),
     loss: Loss = partial(losses.info_nce, temperature=0.2),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from manyview import losses, memories
+from manyview.core.bounds import Count
 from manyview.encoders import Encoder, Towers, heads
 from manyview.encoders.momentum import constant
 from manyview.methods.method import VIEW, Head, Loss, MakeMemory, Method, Momentum
@@ -18,7 +19,7 @@ def moco_v2(
     encoder: Encoder,
     *,
     symmetric: bool = False,
-    bn_splits: int = 1,
+    bn_splits: Count = 1,
     momentum: Momentum = partial(constant, start=0.999),
     head: Head = partial(heads.mlp, dim_out=128),
     loss: Loss = partial(losses.info_nce, temperature=0.2),
@@ -47,7 +48,7 @@ def moco_v1(
     encoder: Encoder,
     *,
     symmetric: bool = False,
-    bn_splits: int = 1,
+    bn_splits: Count = 1,
     momentum: Momentum = partial(constant, start=0.999),
     head: Head = partial(heads.linear, dim_out=128),
     loss: Loss = partial(losses.info_nce, temperature=0.07),

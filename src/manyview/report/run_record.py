@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from manyview.config.config import Config, differences, flat, to_yaml
+from manyview.config.config import Config, differences
+from manyview.config.yaml_file import to_yaml
 from manyview.diagnose.health import Health, Verdict
 from manyview.losses import COUPLED
 from manyview.report.chart import Point
@@ -158,7 +159,7 @@ def _name(run: Told, kind: list[Told], kinds: Sequence[list[Told]]) -> str:
     method = str(run.config.method["name"])
     rivals = [other[0] for other in kinds if other is not kind and other[0].config.method["name"] == method]
     keys = dict.fromkeys(key for rival in rivals for key in _differences(kind[0], rival))
-    values = flat(vars(run.config))
+    values = run.config.flat()
     words = [f"{key.rpartition('.')[2].replace('_', ' ')} {_plain(values.get(key))}" for key in list(keys)[:SETTINGS]]
     seed = [f"seed {run.config.seed}"] if len(kind) > 1 else []
     return " ".join([method, *words, *seed])

@@ -13,9 +13,12 @@ from typing import Any
 import torch
 
 from manyview import encoders
-from manyview.config.config import MACHINE, Config, component, components, resolve
+from manyview.config.config import RUNTIME_KEYS, Config, component, components
+from manyview.config.resolve import resolve
+from manyview.config.sections import ENCODER
 from manyview.core.device import resolve_device
 from manyview.core.errors import UserError
+from manyview.core.negatives import Negatives
 from manyview.data import NAMED, Dataset
 from manyview.data.factory import SCENES
 from manyview.data.fingerprint import few_samples, fingerprint, usual_shape
@@ -114,12 +117,26 @@ def settled(config: Config, found: RunData) -> Config:
 
 
 def check(config: Config) -> None:
-    """Refuses what can be refused before anyone waits for the data."""
+    """Refuses what can be refused before anyone waits for the data.
+
+    What only a part knows of its arguments it says when it is built: here once, small and without memory.
+    """
     device(config)
     try:
         encoders.known(config.encoder["name"])
     except UserError as error:
         raise error.within("encoder") from None
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        small = encoders.create(ENCODER, size=8, widths=(4,), blocks=(1,))
+        networks = dict.fromkeys(config.views or ("one", "other"), small) if _takes_many(config) else small
+        parts = components(config)
+        declared = component(config, "method")(networks, **parts)
+        optimizer(config, declared)
+    if (loss := parts.get("loss")) is not None:
+        two, ids = torch.eye(2), torch.arange(2)
+        loss(two, two[:, None], Negatives(two, ids, ids))
+    if config.augmentation["name"] != "auto":
+        component(config, "augmentation")(config.augmentation["size"] or 32, max(declared.views.values()))
 
 
 def device(config: Config) -> str:
@@ -197,7 +214,7 @@ def _absolute(source: dict[str, Any]) -> dict[str, Any]:
 
 def _name(config: Config, found: RunData) -> str:
     """The same settings and data give the same folder, so that the same command goes on with the same run."""
-    settings = {key: value for key, value in config.flat().items() if key not in MACHINE}
+    settings = {key: value for key, value in config.flat().items() if key not in RUNTIME_KEYS}
     own = config.data["name"] == OWN
     settings["data.name"] = found.fingerprint if own else config.data["name"]
     digest = hashlib.sha256(repr(sorted(settings.items())).encode()).hexdigest()[:6]

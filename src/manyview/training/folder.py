@@ -8,7 +8,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from manyview.config.config import Config, differences, from_yaml, to_yaml
+from manyview.config.config import Config, differences
+from manyview.config.yaml_file import from_yaml, to_yaml
 from manyview.core import distributed
 from manyview.core.atomic import atomic_write
 from manyview.core.errors import UserError

@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manyview.config import recipes
-from manyview.config.config import MACHINE, Config, differences, flat, from_yaml, resolve
-from manyview.config.settings import Flat
+from manyview.config.config import RUNTIME_KEYS, Config, differences
+from manyview.config.keys import Flat
+from manyview.config.resolve import resolve
+from manyview.config.sections import flat
+from manyview.config.yaml_file import from_yaml
 from manyview.core.errors import UserError
 from manyview.data import Dataset
 from manyview.data.torch_dataset import as_dataset
@@ -77,7 +80,7 @@ def resumed(folder: Path, given: Flat) -> Config:
     after = replace(after, data={**after.data, "name": name})
     changed = differences(before, after)
     if changed:
-        may = ", ".join(key for key in MACHINE if key != "out")
+        may = ", ".join(key for key in RUNTIME_KEYS if key != "out")
         raise UserError(None, f"{changed[0]}: a run that was begun keeps its settings; only {may} may change")
     return after
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 
+from manyview.core.bounds import AtLeast, Below, NotNegative, Positive
 from manyview.core.errors import UserError
 
+Momentum = Annotated[float, AtLeast(0), Below(1)]
+Betas = Annotated[tuple[float, float], AtLeast(0), Below(1)]
 Schedule = Callable[[float, float], float]
 """(step, total) -> what the learning rate is multiplied with; in epochs or steps, both in the same."""
 
@@ -33,7 +36,7 @@ class LARS(torch.optim.Optimizer):
     ) -> None:
         for name, value in (("lr", lr), ("momentum", momentum), ("weight_decay", weight_decay), ("trust", trust)):
             if not 0 <= value < math.inf:
-                raise UserError(None, f"{name}: expected a number of at least 0, got {value}")
+                raise UserError(name, f"expected a number of at least 0, got {value}")
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "trust": trust})
 
     @torch.no_grad()
@@ -81,9 +84,9 @@ def decayed_apart(module: nn.Module) -> list[dict[str, Any]]:
 def sgd(
     module: nn.Module,
     *,
-    lr: float = 0.06,
-    momentum: float = 0.9,
-    weight_decay: float = 5e-4,
+    lr: Positive = 0.06,
+    momentum: Momentum = 0.9,
+    weight_decay: NotNegative = 5e-4,
     nesterov: bool = False,
     decay_norms: bool = True,
 ) -> torch.optim.Optimizer:
@@ -93,7 +96,12 @@ def sgd(
 
 
 def lars(
-    module: nn.Module, *, lr: float = 0.3, momentum: float = 0.9, weight_decay: float = 1e-6, trust: float = 0.001
+    module: nn.Module,
+    *,
+    lr: Positive = 0.3,
+    momentum: Momentum = 0.9,
+    weight_decay: NotNegative = 1e-6,
+    trust: NotNegative = 0.001,
 ) -> torch.optim.Optimizer:
     """`LARS`, for large batches: SimCLR, MoCo v3. Biases and norms have neither decay nor the scaling."""
     return LARS(_trained(module), lr, momentum=momentum, weight_decay=weight_decay, trust=trust)
@@ -102,9 +110,9 @@ def lars(
 def adamw(
     module: nn.Module,
     *,
-    lr: float = 1e-3,
-    betas: tuple[float, float] = (0.9, 0.999),
-    weight_decay: float = 0.02,
+    lr: Positive = 1e-3,
+    betas: Betas = (0.9, 0.999),
+    weight_decay: NotNegative = 0.02,
     decay_norms: bool = False,
 ) -> torch.optim.Optimizer:
     """Adam with decoupled weight decay (Loshchilov & Hutter, ICLR 2019). decay_norms as for `sgd`."""
@@ -113,7 +121,7 @@ def adamw(
 
 
 def adam(
-    module: nn.Module, *, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), weight_decay: float = 0.0
+    module: nn.Module, *, lr: Positive = 1e-3, betas: Betas = (0.9, 0.999), weight_decay: NotNegative = 0.0
 ) -> torch.optim.Optimizer:
     """Adam (Kingma & Ba, ICLR 2015), whose weight decay goes into the gradient: HN-CL's and DCL's public code."""
     return torch.optim.Adam(_trained(module), lr=lr, betas=betas, weight_decay=weight_decay)
@@ -126,12 +134,12 @@ def _trained(module: nn.Module) -> list[nn.Parameter]:
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"sgd": sgd, "lars": lars, "adamw": adamw, "adam": adam}
 
 
-def constant(step: float, total: float, *, warmup: float = 0.0) -> float:
+def constant(step: float, total: float, *, warmup: NotNegative = 0.0) -> float:
     """The same all the time, after a linear rise from 0 over `warmup`."""
     return step / warmup if step < warmup else 1.0
 
 
-def cosine(step: float, total: float, *, warmup: float = 0.0) -> float:
+def cosine(step: float, total: float, *, warmup: NotNegative = 0.0) -> float:
     """Linear from 0 over `warmup`, then half a cosine down to 0 at `total` (MoCo v2 and v3, SimCLR)."""
     if step < warmup:
         return step / warmup
@@ -139,7 +147,7 @@ def cosine(step: float, total: float, *, warmup: float = 0.0) -> float:
 
 
 def steps(
-    step: float, total: float, *, milestones: Sequence[float] = (), factor: float = 0.1, warmup: float = 0.0
+    step: float, total: float, *, milestones: Sequence[float] = (), factor: float = 0.1, warmup: NotNegative = 0.0
 ) -> float:
     """Times `factor` from each milestone on (MoCo v1, CACR, CMC's probe); milestones in the unit of `step`."""
     if step < warmup:

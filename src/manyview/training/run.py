@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from manyview import encoders
-from manyview.config.config import Config, from_yaml
+from manyview.config.config import Config
+from manyview.config.yaml_file import from_yaml
 from manyview.core.errors import UserError
 from manyview.encoders.towers import SHARED
 from manyview.features.preprocess import Preprocess

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
+from manyview.core.bounds import Between, Count
 from manyview.core.errors import UserError
 from manyview.views.augmentation import Augmentation
 from manyview.views.modality import CIFAR, PICTURE, Modality
 from manyview.views.pipeline import ViewPipeline
 
+Chance = Annotated[float, Between(0, 1, "a chance")]
 Statistics = Literal["imagenet", "cifar10", "cifar100", "stl10"]
 _CIFAR_PICTURE = Modality(*CIFAR, colour=True)
 _PICTURES: dict[Statistics, Modality] = {  # all but ImageNet's as CACR's Algorithm 1 prints them
@@ -95,7 +97,7 @@ def multicrop(
     size: int = 224,
     copies: int = 8,
     *,
-    small_size: int = 96,
+    small_size: Count = 96,
     large_scale: tuple[float, float] = (0.14, 1.0),
     small_scale: tuple[float, float] = (0.05, 0.14),
 ) -> ViewPipeline:
@@ -118,14 +120,14 @@ def custom(
     copies: int = 2,
     *,
     scale: tuple[float, float] = (0.2, 1.0),
-    flip: float = 0.5,
+    flip: Chance = 0.5,
     jitter: tuple[float, float, float, float] = (0.4, 0.4, 0.4, 0.1),
-    jitter_p: float = 0.8,
-    grey: float = 0.2,
-    blur: float = 0.0,
-    solarise: float = 0.0,
+    jitter_p: Chance = 0.8,
+    grey: Chance = 0.2,
+    blur: Chance = 0.0,
+    solarise: Chance = 0.0,
     small_size: int | None = None,
-    large: int = 1,
+    large: Count = 1,
 ) -> ViewPipeline:
     """One augmentation of your own: every number of an `Augmentation` is a setting.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from manyview.config.config import MACHINE, flat
+from manyview.config.config import RUNTIME_KEYS
 from manyview.report.html import Child, Html, tag
 from manyview.report.parts import copied, scrolled, section
 from manyview.report.run_record import Told, settings
@@ -26,7 +26,7 @@ def _file(run: Told, alone: bool) -> Html:
 
 def _compared(runs: Sequence[Told]) -> Child:
     """Only what differs."""
-    values = [{key: value for key, value in flat(vars(run.config)).items() if key not in MACHINE} for run in runs]
+    values = [{key: value for key, value in run.config.flat().items() if key not in RUNTIME_KEYS} for run in runs]
     keys = dict.fromkeys(key for each in values for key in each)
     differing = [key for key in keys if len({repr(each.get(key)) for each in values}) > 1]
     if not differing:

@@ -1,0 +1,169 @@
+"""Sections of settings: each names a part, whose function's signature says what else can be set.
+
+The parts of a method are read off its signature: every parameter whose default is a `functools.partial` is one, and its
+section has the parameter's name. A method without a memory has no setting `memory`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+from manyview import encoders
+from manyview.config.keys import Flat, Key, key_of, keys_of
+from manyview.core.bounds import Count
+from manyview.core.errors import UserError
+from manyview.core.names import hint
+from manyview.data import NAMED, open_data
+from manyview.data.factory import SCENES
+from manyview.data.imbalance import Rule
+from manyview.losses import LOSSES
+from manyview.memories import MEMORIES
+from manyview.methods import METHODS
+from manyview.training import optimizers as optim
+from manyview.views import AUGMENTATIONS
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table of parts, one of which a run has.
+
+    default  its name; None: the method's own choice
+    hidden   arguments that are not settings, because the run gives them
+    more     keys that every part of the section has
+    refused  parts that are in the table and no run can have, and why
+    """
+
+    table: Mapping[str, Callable[..., Any]]
+    default: str | None = None
+    hidden: tuple[str, ...] = ()
+    more: dict[str, Key] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+SECTIONS = {  # that every run has, besides data and encoder
+    "method": Section(METHODS, "dcl"),
+    "augmentation": Section(
+        AUGMENTATIONS,
+        "auto",
+        ("copies",),
+        {"size": key_of(Count)._replace(type=int | None, default=None)},
+        refused={"probe-test": "shows a picture as it is: all augmented views of it would be the same"},
+    ),
+    "optimizer": Section(optim.OPTIMIZERS, "adamw"),
+    "schedule": Section(optim.SCHEDULES, "cosine", more={"per": Key(Literal["step", "epoch"], "step")}),
+}
+PARTS = {  # what a method's parameter of this name can be
+    "loss": Section(
+        LOSSES,
+        hidden=("reduction",),
+        refused={
+            "nce": "needs a memory bank, which no method has yet",
+            "attraction": "alone pushes nothing apart: all images would end as one point; cacr has both halves",
+            "repulsion": "alone pulls nothing together: views of an image would mean nothing; cacr has both halves",
+        },
+    ),
+    "head": Section(encoders.HEADS),
+    "predictor": Section(encoders.HEADS),
+    "memory": Section(MEMORIES),
+    "momentum": Section(encoders.MOMENTUM),
+}
+ALWAYS = ("data", "encoder", *SECTIONS)
+ENCODER = "patchnet"  # where nobody names one
+
+
+def parts_of(method: Callable[..., Any]) -> dict[str, partial[Any]]:
+    """The parts of a method with its own choice of each: parameters whose default is a partial of a function."""
+    found = {name: each.default for name, each in inspect.signature(method).parameters.items()}
+    return {name: default for name, default in found.items() if isinstance(default, partial)}
+
+
+def section_of(name: str, method: Callable[..., Any]) -> Section:
+    """The section of a name; for a part that no table knows, its table holds the method's own choice alone."""
+    if name in SECTIONS:
+        return SECTIONS[name]
+    own = parts_of(method)[name].func
+    return PARTS.get(name) or Section({own.__name__: own})
+
+
+def flat(settings: Mapping[str, Any], parts: Iterable[str] | None = None) -> Flat:
+    """{"loss": {"name": "dcl"}} to {"loss.name": "dcl"}; a section given as a text is its part's name.
+
+    parts: of the method; by default those of the one that the settings name.
+    """
+    found: Flat = {}
+    for key, value in settings.items():
+        key = str(key).replace("-", "_")
+        if isinstance(value, Mapping) and "." not in key:
+            found |= {f"{key}.{str(name).replace('-', '_')}": each for name, each in value.items()}
+        else:
+            found[f"{key}.name" if key in ALWAYS else key] = value
+    if parts is None:
+        method = METHODS.get(str(found.get("method.name", SECTIONS["method"].default)))
+        parts = () if method is None else parts_of(method)
+    return {f"{key}.name" if key in parts else key: value for key, value in found.items()}
+
+
+def chosen_method(chosen: Flat) -> Callable[..., Any]:
+    return METHODS[choice("method", SECTIONS["method"], chosen)]
+
+
+def choice(section: str, about: Section, chosen: Flat) -> str:
+    """The name of a section's part, by what is chosen or else by default."""
+    name = chosen.get(f"{section}.name", about.default)
+    if not isinstance(name, str):
+        got = "none" if name is None or name is True else repr(name)
+        raise UserError(section, f"expected the name of one, got {got}; `manyview show` lists all settings")
+    if name in about.refused:
+        raise UserError(section, f"{name} {about.refused[name]}; choose another")
+    if name not in about.table:
+        there = [each for each in about.table if each not in about.refused]
+        raise UserError(section, f"there is none named {name!r}; {hint(name, there)}")
+    return name
+
+
+def own_choice(part: str, method: Callable[..., Any]) -> str:
+    """The name of the part that a method itself chooses."""
+    own = parts_of(method)[part].func
+    return next(name for name, function in section_of(part, method).table.items() if function is own)
+
+
+def section_keys(section: str, chosen: Flat) -> dict[str, Key]:
+    """All keys of a section that every run has, with the part that is chosen."""
+    about = SECTIONS[section]
+    more = {f"{section}.{key}": each for key, each in about.more.items()}
+    if about.default == "auto" and chosen.get(f"{section}.name", "auto") == "auto":
+        return {f"{section}.name": Key(str, "auto"), **more}
+    name = choice(section, about, chosen)
+    hidden = about.hidden + (tuple(parts_of(about.table[name])) if section == "method" else ())
+    return {f"{section}.name": Key(str, name), **keys_of(section, about.table[name], hidden=hidden, part=name), **more}
+
+
+def part_keys(part: str, chosen: Flat, method: Callable[..., Any]) -> dict[str, Key]:
+    """All keys of a method's part; only the name of one that is to be left out."""
+    about, own, chooser = section_of(part, method), own_choice(part, method), f"{part}.name"
+    may_be_none = type(None) in typing.get_args(typing.get_type_hints(method)[part])
+    if may_be_none and chosen.get(chooser, own) in (None, "null"):
+        return {chooser: Key(str | None, own)}
+    name = choice(part, about, {chooser: own, **chosen})
+    numbers = parts_of(method)[part].keywords if name == own else {}  # the method's, where the part is its own choice
+    keys = keys_of(part, about.table[name], hidden=about.hidden, defaults=numbers, part=name)
+    return {chooser: Key(str | None if may_be_none else str, name), **keys}
+
+
+def data_keys(name: str | None) -> dict[str, Key]:
+    """The arguments of `open_data` that mean something for this data; all while nobody has named any."""
+    kinds = {"scenes": ("count", "size", "seed"), "named": ("root", "download"), "folder": ("labels",)}
+    kind = "scenes" if name == SCENES else "named" if name in NAMED else "folder"
+    hidden = [key for each, keys in kinds.items() if name is not None and each != kind for key in keys]
+    found = keys_of("data", open_data, hidden=("data", *hidden), part="" if name is None else str(name))
+    return {**found, "data.imbalance": Key(Rule | None, None)}
+
+
+def encoder_keys() -> dict[str, Key]:
+    found = keys_of("encoder", encoders.create, hidden=("name", "channels", "size"))
+    return {"encoder.name": Key(str, ENCODER), **found, "encoder.options": Key(dict[str, Any], {})}

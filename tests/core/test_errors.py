@@ -1,0 +1,28 @@
+"""UserError: which setting, what is wrong, and the section that it belongs to."""
+
+from __future__ import annotations
+
+from manyview.core.errors import UserError
+
+
+def test_it_says_the_setting_and_what_is_wrong() -> None:
+    error = UserError("temperature", "expected a number above 0, got 0")
+    assert (str(error), error.setting) == ("temperature: expected a number above 0, got 0", "temperature")
+    assert str(UserError(None, "there is no room")) == "there is no room"
+    assert isinstance(error, ValueError)
+
+
+def test_a_section_comes_before_the_setting_once() -> None:
+    inner = UserError("layers", "expected 2 or 3, got 4").within("head")
+    assert str(inner) == "head.layers: expected 2 or 3, got 4"
+    assert str(inner.within("method")) == str(inner)  # a head inside a method is the head's
+    assert str(UserError(None, "cannot be made").within("head")) == "head: cannot be made"
+
+
+def test_what_kind_of_error_it_is_stays() -> None:
+    class Full(UserError):
+        exit_code = 1
+
+    error = Full("disk", "is full").within("out")
+    assert isinstance(error, Full)
+    assert error.exit_code == 1
