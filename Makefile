@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
+WORKERS := -n auto --maxprocesses 4 --dist worksteal # processes that share the tests; `make test WORKERS=` takes one
 
 .PHONY: demo test test-all lint pictures bench clean
 
@@ -9,10 +10,10 @@ demo: $(READY)
 	$(BIN)/manyview demo
 
 test: $(READY)
-	$(BIN)/pytest
+	$(BIN)/pytest $(WORKERS)
 
 test-all: $(READY)
-	$(BIN)/pytest -m ""
+	$(BIN)/pytest $(WORKERS) -m "" --hypothesis-profile thorough
 
 lint: $(READY)
 	$(BIN)/ruff check .

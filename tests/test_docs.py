@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
+PAGES = [ROOT / "README.md", CONTRIBUTING, *sorted((ROOT / "docs").glob("*.md"))]
+INVENTED = {"utils.py", "src/manyview/losses/sigmoid.py", "tests/losses/test_sigmoid.py"}  # of examples
+
+
+def prose(page: Path) -> str:
+    return re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+
+
+def found(path: str) -> Path | None:
+    """A file that a page names from the root or from src/manyview; None if there is none."""
+    places = (ROOT / path, ROOT / "src" / "manyview" / path)
+    return next((place for place in places if place.is_file()), None)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -21,13 +35,28 @@ def test_the_code_of_a_page_runs_from_top_to_bottom(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
-    prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
-    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", prose):
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", prose(page)):
         assert target.startswith("http") or (page.parent / target).exists(), target
 
 
-def test_the_map_of_the_tree_names_every_file() -> None:
-    tree = (ROOT / "README.md").read_text().split("## The tree")[1]
-    for file in (ROOT / "src" / "manyview").rglob("*.py"):
-        if file.name != "__init__.py":
-            assert re.search(rf"\b{re.escape(file.name)} ", tree), file
+def test_the_map_of_the_tree_is_that_of_the_files() -> None:
+    done = subprocess.run([sys.executable, ROOT / "docs" / "tree.py", "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_file_that_is_named_to_contributors_is_there() -> None:
+    named = set(re.findall(r"`([\w./-]+\.(?:py|md|pt|toml|txt|yaml))`", prose(CONTRIBUTING))) - INVENTED
+    assert len(named) > 20
+    assert {path for path in named if found(path) is None} == set()
+
+
+def test_what_contributors_are_told_is_in_a_file_is_in_it() -> None:
+    named = re.findall(r"`(\w+)`\s+in\s+`([\w./-]+\.py)`", prose(CONTRIBUTING))
+    assert len(named) > 8
+    for name, path in named:
+        file = found(path)
+        assert file is not None
+        assert re.search(rf"^(def {name}\(|class {name}\b|{name}\b[^\n]*=)", file.read_text(), re.MULTILINE), (
+            name,
+            path,
+        )

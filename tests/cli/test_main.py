@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,13 @@ import pytest
 import manyview
 from manyview.cli import main as cli
 from tests.data.awful import picture
+from tests.patience import PATIENCE
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "manyview", *arguments], capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [sys.executable, "-m", "manyview", *arguments], capture_output=True, text=True, timeout=PATIENCE
+    )
 
 
 def test_importing_and_asking_for_help_wait_for_no_torch() -> None:
@@ -24,18 +26,9 @@ def test_importing_and_asking_for_help_wait_for_no_torch() -> None:
         "import sys, manyview; from manyview.cli.main import main; assert main(['--help']) == 0; "
         "assert manyview.__version__; assert not {'torch', 'numpy', 'PIL'} & set(sys.modules), 'imported early'"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     assert "check" in done.stdout
-
-
-def test_help_answers_at_once() -> None:
-    times = []
-    for _ in range(3):
-        begun = time.perf_counter()
-        assert run("--help").returncode == 0
-        times.append(time.perf_counter() - begun)
-    assert min(times) < 0.5
 
 
 def test_public_names_are_still_there() -> None:
@@ -103,22 +96,32 @@ def test_an_interrupt_is_one_word(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert capsys.readouterr() == ("", "\ninterrupted\n")
 
 
+CHECK = """
+import sys
+from manyview.cli.main import main
+
+def tell(event, given):
+    if event == "open" and str(given[0]).endswith("9.png") and not told:
+        told.append(given[0])
+        print("reading", flush=True)
+
+told = []
+sys.addaudithook(tell)
+sys.exit(main(["check", sys.argv[1], "--threads", "1"]))
+"""
+
+
 def test_a_real_interrupt_ends_a_check_quickly_and_quietly(tmp_path: Path) -> None:
     picture(400, 400).save(tmp_path / "0.png")
     for number in range(1, 4000):
         (tmp_path / f"{number}.png").hardlink_to(tmp_path / "0.png")
-    code = (
-        "import sys, manyview.data.check; from manyview.cli.main import main; print('ready', flush=True); "
-        "sys.exit(main(['check', sys.argv[1], '--threads', '1']))"
-    )
     running = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", CHECK, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert running.stdout is not None
-    assert running.stdout.readline() == "ready\n"
-    time.sleep(0.5)
+    assert running.stdout.readline() == "reading\n"
     running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=20)
+    out, err = running.communicate(timeout=PATIENCE)
     assert (running.returncode, out, err) == (130, "", "\ninterrupted\n")
 
 
@@ -127,7 +130,7 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
     loud = "m.COMMANDS['loud'] = ('loud:run', '')"
     code = f"import sys; from manyview.cli import main as m; {loud}; sys.exit(m.main(['loud']))"
     script = f'{sys.executable} -c "{code}" | head -1; echo ${{PIPESTATUS[0]}}'
-    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE)
     assert (done.stdout, done.stderr) == ("word\n141\n", "")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from manyview.config.config import components, differences
@@ -95,7 +95,6 @@ def _listed(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-@settings(max_examples=20, deadline=None)
 @given(
     lr=st.floats(1e-6, 10), temperature=st.floats(0.01, 5), epochs=st.integers(1, 10**6), seed=st.integers(0, 2**31),
     out=st.text("abc/.- é", min_size=1), shots=st.lists(st.integers(1, 999)),

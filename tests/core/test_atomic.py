@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from manyview.core.atomic import atomic_write, tidy
+from tests.patience import PATIENCE
 
 
 def names(folder: Path) -> list[str]:
@@ -74,7 +75,7 @@ def test_a_killed_process_leaves_a_draft_that_tidy_removes(tmp_path: Path) -> No
         "with atomic_write(sys.argv[1]) as draft:\n"
         "    draft.write_text('half'); os.kill(os.getpid(), signal.SIGKILL)"
     )
-    subprocess.run([sys.executable, "-c", program, tmp_path / "a.txt"], timeout=60)
+    subprocess.run([sys.executable, "-c", program, tmp_path / "a.txt"], timeout=PATIENCE)
     left = list(tmp_path.iterdir())
     assert len(left) == 1
     assert left[0].name.startswith(".a.txt.")

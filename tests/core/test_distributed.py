@@ -6,10 +6,8 @@ import datetime
 import functools
 import multiprocessing
 import os
-import socket
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
@@ -33,6 +31,7 @@ from manyview.methods.topologies import (
     view_pairs,
     views_against_keys,
 )
+from tests.patience import PATIENCE
 
 VIEWS, IMAGES, INPUTS, DIM = 3, 8, 6, 4
 SHARES = {"even": (4, 4), "uneven": (5, 3), "one empty": (8, 0)}
@@ -131,13 +130,16 @@ def parts(rows: slice, join: Gather) -> dict[str, Tensor]:
     }
 
 
-def work(rank: int, shares: tuple[int, int], folder: str, port: int) -> None:
+def work(rank: int, folder: str) -> None:
+    """One of two processes: leaves what it found for each way to share the images."""
     torch.set_num_threads(1)
-    wait = datetime.timedelta(minutes=2)
-    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2, timeout=wait)
-    start = sum(shares[:rank])
-    rows = slice(start, start + shares[rank])
-    found = {**gradients(rows, gather), **parts(rows, gather)}
+    wait = datetime.timedelta(seconds=PATIENCE)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2, timeout=wait)
+    found = {}
+    for name, shares in SHARES.items():
+        start = sum(shares[:rank])
+        rows = slice(start, start + shares[rank])
+        found[name] = {**gradients(rows, gather), **parts(rows, gather)}
     with pytest.raises(ValueError, match="ids: needed with several processes"):
         contrast([torch.randn(2, 3)] * 2, gather=gather)
     torch.save(found, f"{folder}/{rank}.part")
@@ -152,20 +154,23 @@ def whole() -> dict[str, Tensor]:
     return {**gradients(slice(0, IMAGES), no_gather), **parts(slice(0, IMAGES), no_gather)}
 
 
-@pytest.mark.parametrize("shares", SHARES.values(), ids=SHARES.keys())
-def test_two_processes_have_the_gradient_of_one(shares: tuple[int, int], tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    spawn = multiprocessing.get_context("spawn")
-    processes = [spawn.Process(target=work, args=(rank, shares, str(tmp_path), port)) for rank in range(2)]
+@pytest.fixture(scope="module")
+def in_two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, dict[str, Tensor]]]:
+    """What each of two processes found."""
+    folder, spawn = tmp_path_factory.mktemp("two"), multiprocessing.get_context("spawn")
+    processes = [spawn.Process(target=work, args=(rank, str(folder))) for rank in range(2)]
     for process in processes:
         process.start()
     for process in processes:
-        process.join(timeout=240)
+        process.join(timeout=PATIENCE)
         assert process.exitcode == 0
+    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
+
+
+@pytest.mark.parametrize("shares", SHARES)
+def test_two_processes_have_the_gradient_of_one(shares: str, in_two: list[dict[str, dict[str, Tensor]]]) -> None:
     for rank in range(2):
-        found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
+        found = in_two[rank][shares]
         assert found.keys() == whole().keys()
         for name, expected in whole().items():
             torch.testing.assert_close(found[name], expected, rtol=1e-9, atol=1e-9, msg=f"{name}, rank {rank}")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -9,12 +10,22 @@ from manyview.core.parallel import parallel_map, scratch
 from manyview.views import Augmentation, ViewPipeline
 
 
+@pytest.fixture(params=[1, 2])
+def _threads(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("_threads")
 def test_every_part_is_worked_on_once() -> None:
     done = torch.zeros(50)
     parallel_map(lambda i: done[i].add_(1), list(range(50)))
     assert (done == 1).all()
 
 
+@pytest.mark.usefixtures("_threads")
 def test_a_mistake_in_a_part_is_raised() -> None:
     def work(part: int) -> None:
         if part == 3:
@@ -57,6 +68,7 @@ def test_a_room_survives_other_defaults_of_torch() -> None:
     assert scratch("test", 3, 2, device=torch.device("cpu")).dtype == torch.float32
 
 
+@pytest.mark.usefixtures("_threads")
 def test_views_can_be_made_in_inference_mode() -> None:
     with torch.inference_mode():
         view = ViewPipeline([Augmentation(8)])({"image": torch.zeros(6, 3, 9, 9, dtype=torch.uint8)}, torch.arange(6))[

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import time
 from pathlib import Path
 
 import pytest
@@ -93,9 +92,7 @@ def test_a_closed_folder_is_told(tmp_path: Path) -> None:
 def test_many_files_are_kept_in_a_few_bytes_each() -> None:
     files = Files(f"class{i % 100:03}/image{i:07}.jpg".encode() for i in range(100_000))
     assert len(pickle.dumps(files)) < 40 * 100_000
-    begun = time.perf_counter()
     assert sum(len(name) for name in files) == 25 * 100_000
-    assert time.perf_counter() - begun < 5
 
 
 @pytest.mark.parametrize("index", [2, -3])

@@ -10,6 +10,7 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Mapping
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from manyview.data.dataset import Unreadable
 from manyview.data.loader import Loader, TooManyUnreadable
 from manyview.views import Augmentation, Modality, TransformPipeline, View, ViewPipeline
 from manyview.views.pipeline import Geometry
+from tests.patience import PATIENCE
 
 STACK = ViewPipeline([Augmentation(16, jitter=(0.4, 0.4, 0.4, 0.1), grey=0.2)] * 2)
 
@@ -120,7 +122,7 @@ for batch in loader.epoch(2):
 def test_two_real_processes_see_to_the_bit_what_one_sees() -> None:
     def lines(rank: int, world: int) -> list[str]:
         command = [sys.executable, "-c", PROCESS, str(rank), str(world)]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout.splitlines()
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout.splitlines()
 
     whole, first, second = lines(0, 1), lines(0, 2), lines(1, 2)
     assert len(whole) == 40
@@ -293,26 +295,31 @@ def test_nothing_is_drawn_from_the_random_numbers_of_who_trains(workers: int) ->
 class Endless(Pictures):
     """What a worker never comes back from."""
 
+    begun: Event
+
     def __getitem__(self, index: int) -> Sample:
         if torch.utils.data.get_worker_info() is not None:
-            time.sleep(100)
+            self.begun.set()
+            time.sleep(PATIENCE)
         return super().__getitem__(index)
 
 
 def test_workers_outlive_a_signal_and_end_with_their_loader(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 0.2)  # seconds until torch terminates one
-    loader = Loader(Endless(sizes=(20, 22)), STACK, 10, workers=1, memory=0)
+    data = Endless(sizes=(20, 22))
+    data.begun = multiprocessing.Event()
+    loader = Loader(data, STACK, 10, workers=1, memory=0)
     before = multiprocessing.active_children()
     assert loader._stream is not None
     loader._told.todo = [[(0, 0)]]
     iter(loader._stream)  # its first task is given out
     (worker,) = set(multiprocessing.active_children()) - set(before)
-    time.sleep(1)  # for it to begin
+    assert data.begun.wait(PATIENCE)
     worker.terminate()
     worker.join(0.5)
     assert worker.is_alive()
     del loader
-    worker.join(10)
+    worker.join(PATIENCE)
     assert worker.exitcode == 0
 
 

@@ -4,7 +4,7 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -32,7 +32,6 @@ def wanted(query_ids: Tensor, key_ids: Tensor, rows: slice, cols: slice) -> Tens
 
 @pytest.mark.parametrize("large", [False, True])
 @given(st.data())
-@settings(max_examples=25, deadline=None)
 def test_exactly_the_pairs_of_equal_ids_are_marked_in_any_tile(large: bool, data: st.DataObject) -> None:
     ids = st.lists(st.integers(-3, 6), min_size=1, max_size=9)
     query_ids, key_ids = (torch.tensor(data.draw(ids)) for _ in range(2))

@@ -19,8 +19,7 @@ from manyview.methods.topologies import contrast, each_view, every_view, view_pa
 from tests.losses.every_loss import EVERY_LOSS, Loss, for_every_loss
 from tests.losses.layouts import Options, assert_close, gradients, normal
 
-some = settings(max_examples=25, deadline=None)
-few = settings(max_examples=6, deadline=None)  # for each of many losses
+few = settings(max_examples=settings.default.max_examples // 4)  # for each of many losses
 seeds = st.integers(0, 2**31)
 sizes = st.integers(2, 7)
 POOLED = ("dclw", "cacr, rbf cost", "align_uniform")
@@ -145,7 +144,6 @@ def small(seed: int, n: int, k: int) -> tuple[dict[str, Tensor], Negatives]:
 
 
 @given(seed=seeds, n=sizes, k=st.integers(1, 4))
-@some
 def test_jcl_without_strength_is_info_nce_against_the_mean(seed: int, n: int, k: int) -> None:
     leaves, negatives = small(seed, n, k)
     query, positives, _ = leaves.values()
@@ -155,7 +153,6 @@ def test_jcl_without_strength_is_info_nce_against_the_mean(seed: int, n: int, k:
 
 
 @given(seed=seeds, n=sizes, strength=st.floats(0, 10))
-@some
 def test_jcl_with_one_key_is_info_nce(seed: int, n: int, strength: float) -> None:
     leaves, negatives = small(seed, n, 1)
     query, positives, _ = leaves.values()
@@ -164,7 +161,6 @@ def test_jcl_with_one_key_is_info_nce(seed: int, n: int, strength: float) -> Non
 
 
 @given(seed=seeds, n=sizes, k=st.integers(1, 4))
-@some
 def test_hard_negatives_without_hardness_and_bias_are_info_nce(seed: int, n: int, k: int) -> None:
     leaves, negatives = small(seed, n, k)
     query, positives, _ = leaves.values()
@@ -173,7 +169,6 @@ def test_hard_negatives_without_hardness_and_bias_are_info_nce(seed: int, n: int
 
 
 @given(seed=seeds, n=sizes, tau_plus=st.floats(0, 0.9))
-@some
 def test_hard_negatives_without_hardness_are_debiased_contrastive_learning(seed: int, n: int, tau_plus: float) -> None:
     leaves, _ = small(seed, n, 1)
     query, positives, queue = leaves.values()
@@ -185,7 +180,6 @@ def test_hard_negatives_without_hardness_are_debiased_contrastive_learning(seed:
 
 
 @given(seed=seeds, n=sizes, k=st.integers(1, 4))
-@some
 def test_attraction_at_no_temperature_is_uniform(seed: int, n: int, k: int) -> None:
     leaves, _ = small(seed, n, k)
     query, positives, _ = leaves.values()
@@ -197,7 +191,6 @@ SHARP = 1e7  # a competitor at any distance from the hardest moves the mean by l
 
 
 @given(seed=seeds, n=sizes, k=st.integers(1, 4))
-@some
 def test_sharp_weights_mine_the_hardest(seed: int, n: int, k: int) -> None:
     leaves, _ = small(seed, n, k)
     query, positives, queue = leaves.values()
@@ -214,7 +207,6 @@ def test_sharp_weights_mine_the_hardest(seed: int, n: int, k: int) -> None:
 
 
 @given(seed=seeds, n=sizes)
-@some
 def test_sharp_weights_of_the_opposite_sign_mine_the_easiest(seed: int, n: int) -> None:
     leaves, _ = small(seed, n, 3)
     query, positives, queue = leaves.values()

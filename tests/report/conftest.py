@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from PIL import Image
 
 from manyview.report import write
 from manyview.training.run import Run
+from tests.patience import PATIENCE
 from tests.tiny import pictures, pretrain
 
 EVIL = "<img src=x onerror=alert(1)>"
@@ -22,15 +22,6 @@ QUOTED = "\"'><b>&amp;"
 NAMES = (EVIL, QUOTED)  # of the classes
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 MISSING = "NO CHROMIUM: the report was NOT opened in a browser; apt-get install chromium, pip install playwright"
-
-
-@pytest.fixture(autouse=True, scope="package")
-def _one_thread() -> Iterator[None]:
-    """Tensors of a few entries: handing them to several threads takes longer than the work."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="package")
@@ -86,7 +77,7 @@ def browser() -> Iterator[Any]:
         warnings.warn(MISSING, stacklevel=1)
         pytest.skip(MISSING)
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"], timeout=1000 * PATIENCE)
         yield chromium
         chromium.close()
 

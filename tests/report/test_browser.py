@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE
 from tests.report.conftest import EVIL, NAMES
 
 PHONE = {"width": 390, "height": 844}
@@ -20,6 +21,7 @@ class Opened:
 
     def __init__(self, browser: Any, file: Path, **options: Any) -> None:
         self.context = browser.new_context(**{"viewport": DESK, "reduced_motion": "reduce", **options})
+        self.context.set_default_timeout(1000 * PATIENCE)
         self.page = self.context.new_page()
         self.complaints: list[str] = []
         self.asked: list[str] = []

@@ -115,9 +115,12 @@ def test_data_of_ones_own_is_given(evil: Path, tmp_path: Path) -> None:
     from manyview import pretrain as learn
 
     own = Folder(evil, split=None, labels=False)
-    made = learn(data=own, out=str(tmp_path / "own"), max_steps=2, batch_size=8, quiet=True, evaluate_every=0)
-    assert any("data set of your own" in reason for reason in left_out(page([made], seconds=0.1)))
-    assert 'class="map"' in page([made], own=own, seconds=0.1)
+    small = {"options": {"widths": [8, 16], "blocks": [1, 1]}}
+    made = learn(
+        data=own, out=str(tmp_path / "own"), encoder=small, max_steps=2, batch_size=8, quiet=True, evaluate_every=0
+    )
+    assert any("data set of your own" in reason for reason in left_out(page([made], seconds=60)))
+    assert 'class="map"' in page([made], own=own, seconds=60)
 
 
 def test_the_file_is_bounded_whatever_the_data(report: Path, both: Path) -> None:

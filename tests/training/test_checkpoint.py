@@ -25,6 +25,7 @@ from torch import nn
 
 from manyview.training import checkpoint
 from manyview.training.checkpoint import Checkpoints, DiskFull, InUse, locked
+from tests.patience import PATIENCE
 
 FORK = multiprocessing.get_context("fork")  # real processes that need not import torch again, and must not compute
 SPAWN = multiprocessing.get_context("spawn")
@@ -305,7 +306,7 @@ def test_a_real_limit_in_the_midst_of_a_file_is_told_in_one_line(tmp_path: Path)
     last = Checkpoints(tmp_path).save({"step": 1}, 1)
     ours, theirs = SPAWN.Pipe()
     SPAWN.Process(target=save_under_a_limit, args=(tmp_path, theirs), daemon=True).start()
-    assert ours.poll(120)
+    assert ours.poll(PATIENCE)
     line = ours.recv()
     assert "\n" not in line
     assert "ulimit -f" in line
@@ -316,10 +317,10 @@ def test_a_real_limit_in_the_midst_of_a_file_is_told_in_one_line(tmp_path: Path)
 
 def hold(folder: Path, told: Connection) -> None:
     with locked(folder):
-        worker = FORK.Process(target=time.sleep, args=(60,))
+        worker = FORK.Process(target=time.sleep, args=(PATIENCE,))
         worker.start()
         told.send(worker.pid)
-        time.sleep(60)
+        time.sleep(PATIENCE)
 
 
 @pytest.fixture
@@ -328,7 +329,7 @@ def holder(tmp_path: Path) -> Iterator[tuple[ForkProcess, int]]:
     ours, theirs = FORK.Pipe()
     process = FORK.Process(target=hold, args=(tmp_path / "run", theirs))
     process.start()
-    assert ours.poll(60)
+    assert ours.poll(PATIENCE)
     worker = int(ours.recv())
     yield process, worker
     process.kill()

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import manyview
 from manyview.data import TorchDataset
 from manyview.training import launch
 from manyview.training.launch import configured, resumed
+from tests.patience import PATIENCE, wait_until
 from tests.tiny import noise, pictures, pretrain
 
 TINY: dict[str, Any] = {
@@ -179,12 +179,9 @@ def test_a_signal_for_all_processes_of_a_job_loses_nothing(tmp_path: Path) -> No
         [sys.executable, "-m", "manyview", "pretrain", *words, "--workers", "2", "--quiet", "--checkpoint-steps", "1"],
         env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
-    deadline = time.monotonic() + 60
-    while not list((tmp_path / "run").glob("checkpoints/step-*.pt")) and time.monotonic() < deadline:
-        assert job.poll() is None
-        time.sleep(0.05)
+    wait_until(lambda: any((tmp_path / "run").glob("checkpoints/step-*.pt")), job)
     os.killpg(job.pid, signal.SIGTERM)
-    _, said = job.communicate(timeout=60)
+    _, said = job.communicate(timeout=PATIENCE)
     assert said.startswith("warning: stopped after step ")
     assert said.count("\n") == 1
     assert job.returncode == 143

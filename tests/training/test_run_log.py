@@ -22,6 +22,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from manyview.training.checkpoint import DiskFull
 from manyview.training.run_log import RunLog
+from tests.patience import PATIENCE
 
 ODD = "[red]cats[/red] [/] [link=x] :smile: \udcff é \x1b[2J\nnext.png"
 SPELT = r"[red]cats[/red] [/] [link=x] :smile: \udcff é \x1b[2J next.png"
@@ -254,7 +255,7 @@ try:
 except DiskFull as error:
     print(error)
 """
-    done = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True, timeout=PATIENCE)
     assert done.stdout.count("\n") == 1, done
     assert done.stdout.startswith(f"{tmp_path} cannot be written: files may not grow")
     assert (tmp_path / "metrics.jsonl").read_text().endswith("}\n")

@@ -32,8 +32,9 @@ from manyview.training import build, step, train
 from manyview.training import messages as tell
 from manyview.training.checkpoint import Checkpoints, locked
 from manyview.training.state import Progress
-from tests.kills import differences, metrics
+from tests.patience import PATIENCE
 from tests.tiny import STEPS, noise, pictures, pretrain
+from tests.training.kills import differences, metrics
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -293,6 +294,7 @@ def test_a_worker_that_is_killed_is_one_line_and_the_others_end(
     def kill_one() -> None:
         workers.extend(set(multiprocessing.active_children()) - before)
         workers[0].kill()
+        os.waitid(os.P_PID, workers[0].pid, os.WEXITED | os.WNOWAIT)  # torch says so at once, by a signal
 
     with monkeypatch.context() as patch:
         at_step(patch, 8, kill_one)
@@ -302,7 +304,7 @@ def test_a_worker_that_is_killed_is_one_line_and_the_others_end(
     assert "a worker that reads images was killed, likely for lack of memory; the same command with --workers 1" in said
     gc.collect()  # what a process does when it ends
     for worker in workers:
-        worker.join(20)
+        worker.join(PATIENCE)
     assert [worker.exitcode for worker in workers] == [-9, 0]
     assert pretrain(tmp_path / "run", data=folder, workers=1, epochs=4) == 0
     assert "going on after step 6 of" in capsys.readouterr().out
@@ -665,8 +667,9 @@ def test_without_labels_there_is_no_knn_and_it_says_so(tmp_path: Path, capsys: p
 
 
 def test_plain_lines_are_one_an_epoch_and_none_twice(
-    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr("manyview.training.run_log.LINE_SECONDS", PATIENCE)  # however long it takes here
     assert pretrain(tmp_path) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(set(lines))

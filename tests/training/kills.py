@@ -1,10 +1,11 @@
 """Kills a real training process again and again, and finds that nothing was lost.
 
-    python tests/kills.py --method moco_v2 --kills 20
+    python -m tests.training.kills --method moco_v2 --kills 20
 
 `kill -9` comes at random moments: while the process starts, between and in steps, and while a checkpoint is being
-written. Each time the same command goes on. In the end all must be as in a run that nobody disturbed: weights, queue,
-optimiser, place in the schedule, random numbers, metrics and the encoder's file, to the bit.
+written. A process that is to be killed waits for it some steps later, or in the middle of the file, so that a kill may
+come late on a busy machine. Each time the same command goes on. In the end all must be as in a run that nobody
+disturbed: weights, queue, optimiser, place in the schedule, random numbers, metrics and the encoder's file, to the bit.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import Any
 import torch
 
 from manyview.core.atomic import DRAFT
+from tests.patience import wait_until
 
 SCENES = {"data": "scenes", "data.count": "320"}
 SETTINGS = {
@@ -34,23 +36,36 @@ SETTINGS = {
     "evaluate_every": "4", "checkpoint_steps": "4", "health_every": "1", "snapshots": "2,9", "device": "cpu",
 }  # fmt: skip
 QUEUE = {"memory.size": "128"}  # of methods that have one
-SLOWLY = """
+TO_BE_KILLED = """
 import io, sys, time, torch
-at_once = torch.save
-def slowly(state, file):
-    held = io.BytesIO()
-    at_once(state, held)
-    written = held.getvalue()
-    for start in range(0, len(written), 1 + len(written) // 20):
-        file.write(written[start : start + 1 + len(written) // 20])
-        file.flush()
-        time.sleep(0.02)
-torch.save = slowly
 from manyview.cli.main import main
-sys.exit(main(sys.argv[1:]))
+from manyview.training.run_log import RunLog
+
+def wait_for_the_kill():
+    while True:
+        time.sleep(1)
+
+def write_and_wait(self, step, *given, **named):
+    write(self, step, *given, **named)
+    if step >= last:
+        wait_for_the_kill()
+
+def save_some_and_wait(state, file):
+    whole = io.BytesIO()
+    save(state, whole)
+    file.write(whole.getvalue()[: int(share * len(whole.getvalue()))])
+    file.flush()
+    wait_for_the_kill()
+
+last, share = int(sys.argv[1]), float(sys.argv[2])
+write, save = RunLog.write, torch.save
+RunLog.write = write_and_wait
+if share < 1:
+    torch.save = save_some_and_wait
+sys.exit(main(sys.argv[3:]))
 """
 STEP = 0.15  # about the seconds that a step takes here, over which a kill is spread
-PATIENCE = 120.0
+LATER = 3  # steps after the one that a kill was meant for, where the process waits for it
 DRAW = random.Random()
 
 
@@ -83,34 +98,33 @@ def killed(method: str, out: Path, kills: int, settings: dict[str, str]) -> Iter
 
 def at_the_start(arguments: list[str], out: Path) -> Kill:
     began = step_saved(out)
-    process = start(arguments)
+    process = start(arguments, last=began + LATER)
     time.sleep(DRAW.uniform(0.0, 6.0))
     return kill(process, "at the start", out, began)
 
 
 def in_a_step(arguments: list[str], out: Path) -> Kill:
-    began, said = step_saved(out), size(out / "train.log")
-    process = start(arguments)
-    wait(process, lambda: size(out / "train.log") > said)  # now nothing of an earlier sitting is among the metrics
-    steps = DRAW.randint(1, 9)
-    wait(process, lambda: step_told(out) >= began + steps)
+    began, said, steps = step_saved(out), size(out / "train.log"), DRAW.randint(1, 9)
+    process = start(arguments, last=began + steps + LATER)
+    wait_until(lambda: size(out / "train.log") > said, process)  # now nothing of an earlier sitting is in the metrics
+    wait_until(lambda: step_told(out) >= began + steps, process)
     time.sleep(DRAW.uniform(0.0, STEP))
     return kill(process, "in a step", out, began)
 
 
 def in_a_write(arguments: list[str], out: Path) -> Kill:
-    began = step_saved(out)
-    process = start(arguments, slowly=True)
-    wait(process, lambda: bool(drafts(out)))
-    time.sleep(DRAW.uniform(0.0, 0.3))
-    found = kill(process, "in a write", out, began)
-    if not found.write:
-        raise SystemExit("the write was over before the kill")
-    return found
+    began, gone = step_saved(out), drafts(out)
+    process = start(arguments, share=DRAW.uniform(0.0, 1.0))
+    wait_until(lambda: drafts(out) not in ([], gone), process)
+    time.sleep(DRAW.uniform(0.0, STEP))
+    return kill(process, "in a write", out, began)
 
 
-def start(arguments: list[str], *, slowly: bool = False) -> subprocess.Popen[bytes]:
-    program = ["-c", SLOWLY] if slowly else ["-m", "manyview"]
+def start(arguments: list[str], *, last: int | None = None, share: float | None = None) -> subprocess.Popen[bytes]:
+    """The run; or one that is to be killed, and waits for it after step `last` or after that share of a checkpoint."""
+    program = ["-m", "manyview"]
+    if last is not None or share is not None:
+        program = ["-c", TO_BE_KILLED, str(sys.maxsize if last is None else last), str(1.0 if share is None else share)]
     return subprocess.Popen([sys.executable, *program, *arguments], env={**os.environ, "OMP_NUM_THREADS": "1"})
 
 
@@ -119,17 +133,6 @@ def kill(process: subprocess.Popen[bytes], when: str, out: Path, began: int) -> 
     if process.wait() != -9:
         raise SystemExit(f"{when}: the run had already ended, with code {process.returncode}; make it longer")
     return Kill(when, max(step_told(out), began), began, *drafts(out))
-
-
-def wait(process: subprocess.Popen[bytes], until: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not until():
-        if process.poll() is not None:
-            raise SystemExit(f"the run ended too early, with code {process.returncode}; make it longer")
-        if time.monotonic() > deadline:
-            process.kill()
-            raise SystemExit("the run does not come to what is waited for")
-        time.sleep(0.002)
 
 
 def size(path: Path) -> int:

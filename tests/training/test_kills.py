@@ -1,4 +1,4 @@
-"""Nothing is lost: see tests/kills.py."""
+"""Nothing is lost: see kills.py."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import kills
 from tests.tiny import noise
+from tests.training import kills
 
 SHORT = {
     "data": str(noise()), "batch_size": "8", "epochs": "4", "checkpoint_steps": "3", "snapshots": "1",

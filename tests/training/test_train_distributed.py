@@ -8,7 +8,7 @@ import io
 import json
 import multiprocessing
 import os
-import signal
+import random
 import socket
 import subprocess
 import sys
@@ -23,6 +23,7 @@ from torch import Tensor
 
 from manyview.core.sample import Sample
 from manyview.training.checkpoint import locked
+from tests.patience import PATIENCE
 from tests.tiny import flags, pictures, pretrain
 
 STEPS = 3
@@ -136,10 +137,11 @@ def ran(cases: dict[str, dict[str, Any]], folder: Path) -> list[dict[str, Steps]
 
 
 def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
+    """Below those that the system hands out, so that nobody gets it before it is used."""
+    while True:
+        with contextlib.suppress(OSError), socket.socket() as free:
+            free.bind(("127.0.0.1", port := random.randint(20_000, 30_000)))
+            return port
 
 
 def run_all(target: Callable[..., None], arguments: list[tuple[Any, ...]]) -> None:
@@ -149,7 +151,7 @@ def run_all(target: Callable[..., None], arguments: list[tuple[Any, ...]]) -> No
     for process in processes:
         process.start()
     for process in processes:
-        process.join(timeout=400)
+        process.join(timeout=PATIENCE)
     for process in processes:
         if process.exitcode is None:
             process.kill()
@@ -201,34 +203,41 @@ def refused(rank: int, folder: str, port: int) -> None:
     leave(lambda path: Path(path).write_text(json.dumps(told)), f"{folder}/told-{{}}.json", rank, 2)
 
 
-def torchrun(*given: str) -> subprocess.Popen[str]:
-    """`torchrun --nproc-per-node 2 -m manyview pretrain`, as one types it."""
-    command = ["torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port())]
-    started = [sys.executable, "-m", *command, "-m", "manyview", "pretrain", *given]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(started, stdout=pipe, stderr=pipe, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+STOPPED = """
+import os, signal, sys
+from manyview.cli.main import main
+from manyview.training.run_log import RunLog
+
+def write_and_stop(self, step, *given, **named):
+    write(self, step, *given, **named)
+    if step == 2:
+        os.kill(os.getpid(), signal.SIGTERM)  # only the first process writes; torchrun tells the other
+
+write, RunLog.write = RunLog.write, write_and_stop
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def torchrun(*program: str) -> tuple[int, str]:
+    """The exit code of `torchrun --nproc-per-node 2 ...`, and what it said on stderr."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    return done.returncode, done.stderr
 
 
 def test_torchrun_is_stopped_by_a_signal_to_one_process_and_goes_on_to_the_same_end(tmp_path: Path) -> None:
-    out, settings = tmp_path / "run", flags(data=pictures(tmp_path / "data", 48), epochs=20, evaluate_every=0)
-    first = torchrun(*settings, "--out", str(out))
-    while first.poll() is None and len(metrics(out)) < 2:
-        time.sleep(0.05)
-    os.kill(int((out / "lock").read_text().split()[0]), signal.SIGTERM)  # the first process; torchrun tells the other
-    told = first.communicate(timeout=200)[1]
-    assert "and saved. To go on: torchrun --nproc-per-node 2 -m manyview pretrain --resume" in told
-    second = torchrun("--resume", str(out))
-    said = second.communicate(timeout=200)
-    assert second.returncode == 0, said
-    undisturbed = torchrun(*settings, "--out", str(tmp_path / "whole"))
-    assert undisturbed.wait(timeout=200) == 0
+    out, stopped = tmp_path / "run", tmp_path / "stopped.py"
+    stopped.write_text(STOPPED)
+    settings = flags(data=pictures(tmp_path / "data", 48), evaluate_every=0, health_every=1)
+    _, said = torchrun(str(stopped), "pretrain", *settings, "--out", str(out))
+    assert "and saved. To go on: torchrun --nproc-per-node 2 -m manyview pretrain --resume" in said
+    assert not (out / "encoder.safetensors").exists()
+    code, said = torchrun("-m", "manyview", "pretrain", "--resume", str(out))
+    assert code == 0, said
+    code, said = torchrun("-m", "manyview", "pretrain", *settings, "--out", str(tmp_path / "whole"))
+    assert code == 0, said
     ends = [folder / "encoder.safetensors" for folder in (out, tmp_path / "whole")]
     assert ends[0].read_bytes() == ends[1].read_bytes()
-
-
-def metrics(out: Path) -> list[str]:
-    path = out / "metrics.jsonl"
-    return path.read_text().splitlines() if path.is_file() else []
 
 
 def test_of_what_the_first_process_refuses_the_others_say_nothing(tmp_path: Path) -> None:

@@ -1,0 +1,96 @@
+"""tests/ mirrors src/manyview one to one: `ROOM/test_FILE.py` tests `ROOM/FILE.py`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+SOURCE = TESTS.parent / "src" / "manyview"
+OF_MANY_FILES = {  # tests that are about no single file, and what they are about
+    "test_docs.py": "the documents",
+    "test_imports.py": "the lines between rooms",
+    "test_mirror.py": "the tree of tests",
+    "losses/test_gradients.py": "all losses",
+    "losses/test_identities.py": "all losses: where one is a special case of another",
+    "losses/test_memory.py": "all losses: their memory, seen from outside",
+    "losses/test_precision.py": "all losses: half, single and double precision",
+    "losses/test_properties.py": "all losses: what holds for any input",
+    "report/test_browser.py": "style.css and script.js, in a browser",
+    "training/test_kills.py": "whole runs that are killed, and go on",
+    "training/test_train_distributed.py": "whole runs in several processes",
+}
+WITHOUT_CODE = {"__init__.py", "__main__.py"}  # they import; a command line's test runs `python -m manyview`
+# To become empty: a file that has its test by now, or a test that has its file, is to be taken off the list.
+MISSING = {
+    "cli/embed.py",
+    "comparison/worker.py",
+    "core/device.py",
+    "core/progress.py",
+    "core/sample.py",
+    "core/text.py",
+    "core/writable.py",
+    "data/dataset.py",
+    "data/fingerprint.py",
+    "data/memory.py",
+    "data/workers.py",
+    "embeddings/images.py",
+    "embeddings/partial.py",
+    "embeddings/reader.py",
+    "encoders/pretrained.py",
+    "encoders/stem.py",
+    "encoders/timm_models.py",
+    "encoders/torchvision_models.py",
+    "evaluate/probe.py",
+    "evaluate/scores.py",
+    "features/amounts.py",
+    "features/extract.py",
+    "features/neighbours.py",
+    "losses/reductions.py",
+    "methods/terms.py",
+    "report/frame.py",
+    "report/parts.py",
+    "report/run_embeddings.py",
+    "report/sections/classes.py",
+    "report/sections/comparison.py",
+    "report/sections/coupling.py",
+    "report/sections/gallery.py",
+    "report/sections/neighbourhood.py",
+    "report/sections/settings.py",
+    "report/sections/spectrum.py",
+    "report/sections/spread.py",
+    "report/sections/weights.py",
+    "report/sections/why.py",
+    "training/engine.py",
+    "training/failures.py",
+    "training/folder.py",
+    "training/messages.py",
+    "training/monitor.py",
+    "training/state.py",
+    "views/defaults.py",
+}
+STRAY = {"comparison/test_page.py"}
+
+
+def sources() -> set[str]:
+    files = (file.relative_to(SOURCE) for file in SOURCE.rglob("*.py") if file.name not in WITHOUT_CODE)
+    return {file.as_posix() for file in files}
+
+
+def subjects() -> dict[str, str]:
+    """The file that each test file is about, by its name."""
+    files = (file.relative_to(TESTS) for file in TESTS.rglob("test_*.py"))
+    return {file.as_posix(): file.with_name(file.name.removeprefix("test_")).as_posix() for file in files}
+
+
+def test_every_file_has_its_test() -> None:
+    assert sources() - set(subjects().values()) == MISSING
+
+
+def test_every_test_has_its_file() -> None:
+    alone = {test: source for test, source in subjects().items() if test not in OF_MANY_FILES}
+    assert {test for test, source in alone.items() if source not in sources()} == STRAY
+
+
+def test_what_is_said_to_be_about_no_single_file_is_there() -> None:
+    assert OF_MANY_FILES.keys() <= subjects().keys()
+    assert not {subjects()[test] for test in OF_MANY_FILES} & sources()
