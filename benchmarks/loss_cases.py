@@ -14,7 +14,8 @@ from torch import Tensor
 
 from manyview.core.negatives import Negatives
 from manyview.losses import cacr, info_nce, jcl, nce
-from manyview.methods.topologies import contrast, each_view, each_view_against_keys, query_against_keys, total
+from manyview.memories import Memory
+from manyview.methods.topologies import Embeddings, contrast, each_copy, each_copy_against_keys, total
 
 D = 128
 IN_BATCH_TEMPERATURE = 0.1
@@ -140,6 +141,17 @@ def partition(inputs: Inputs) -> float:
     return len(inputs.rows) * math.exp(1 / (2 * D * BANK_TEMPERATURE**2))
 
 
+class Kept(Memory):
+    """A queue whose keys show no image of the batch, as in the papers' algorithms, which know no ids."""
+
+    def __init__(self, keys: Tensor) -> None:
+        super().__init__(within_batch=1.0)
+        self.keys = keys
+
+    def negatives(self, ids: Tensor, index: Tensor, *, step: int) -> Negatives:
+        return Negatives(self.keys)
+
+
 def our_info_nce(inputs: Inputs) -> Tensor:
     return contrast(inputs.raw, loss="info_nce", temperature=IN_BATCH_TEMPERATURE)
 
@@ -149,16 +161,16 @@ def our_dcl(inputs: Inputs) -> Tensor:
 
 
 def our_cacr(inputs: Inputs) -> Tensor:
-    return contrast(inputs.raw, loss="cacr", pairs=each_view, t_pos=CACR_T_POS, t_neg=CACR_T_NEG)
+    return contrast(inputs.raw, loss="cacr", topology=each_copy, t_pos=CACR_T_POS, t_neg=CACR_T_NEG)
 
 
 def our_jcl(inputs: Inputs) -> Tensor:
-    triples = query_against_keys(inputs.units()[0], inputs.keys, Negatives(inputs.rows))
-    return total(triples, jcl, temperature=JCL_TEMPERATURE, strength=JCL_STRENGTH)
+    positives = torch.stack(inputs.keys, 1)
+    return jcl(inputs.units()[0], positives, Negatives(inputs.rows), temperature=JCL_TEMPERATURE, strength=JCL_STRENGTH)
 
 
 def our_cacr_with_queue(inputs: Inputs) -> Tensor:
-    triples = each_view_against_keys(inputs.units(), inputs.keys, Negatives(inputs.rows), within_batch=1.0)
+    triples = each_copy_against_keys(Embeddings(inputs.units(), keys=inputs.keys), Kept(inputs.rows))
     return total(triples, cacr, t_pos=CACR_T_POS, t_neg=CACR_T_NEG, detach_weights="positives")
 
 

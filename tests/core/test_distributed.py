@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import datetime
 import functools
-import multiprocessing
-import os
-import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -16,22 +13,37 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyview import losses
-from manyview.core.distributed import Gather, gather, no_gather, world_size
+from manyview.core.distributed import (
+    Agreement,
+    Gather,
+    RemoteError,
+    average,
+    exchange,
+    fail_together,
+    gather,
+    gather_all,
+    no_gather,
+    rank,
+    world_size,
+)
 from manyview.core.negatives import Negatives, Triple
-from manyview.memories import MemoryBank, Queue
+from manyview.memories import BankMemory, Memory, MemoryBank, Queue, QueueMemory
 from manyview.methods.topologies import (
+    Embeddings,
     contrast,
     core_view,
-    each_view,
-    each_view_against_keys,
-    every_view,
+    each_copy,
+    each_copy_against_keys,
+    each_query_against_other_keys,
+    every_copy,
     full_graph,
     query_against_keys,
+    query_against_keys_and_queries,
     total,
     view_pairs,
     views_against_keys,
 )
-from tests.patience import PATIENCE
+from tests.two_processes import Found, in_two_processes
 
 VIEWS, IMAGES, INPUTS, DIM = 3, 8, 6, 4
 SHARES = {"even": (4, 4), "uneven": (5, 3), "one empty": (8, 0)}
@@ -48,28 +60,57 @@ class Batch:
         self.queue = F.normalize(draw(10, DIM), dim=1)
         self.queue_ids = torch.tensor([3, 100, 101, 5, 102, 103, 104, 105, 106, 107])
         self.bank = F.normalize(draw(20, DIM), dim=1)
-        self.drawn = torch.randint(20, (IMAGES, 7), generator=generator)[rows]
         self.ids = torch.tensor([0, 1, 2, 3, 4, 5, 1, 7])[rows]  # image 1 is there twice
         self.present = (torch.rand(VIEWS, IMAGES, generator=generator) > 0.3)[:, rows]
 
-    def in_queue(self) -> Negatives:
-        return Negatives(self.queue, self.queue_ids, self.ids)
+    def in_queue(self, within_batch: float = 0.0) -> Memory:
+        held = Queue(10, DIM).double()
+        held.enqueue(self.queue, self.queue_ids)
+        return QueueMemory(held, within_batch=within_batch)
+
+    def in_bank(self, *, stored: bool) -> Memory:
+        memory = BankMemory(DIM, m=7, stored=stored)
+        memory.start(20)
+        memory.bank.vectors = self.bank
+        return memory
+
+    def embedded(
+        self, join: Gather, queries: list[Tensor], keys: list[Tensor] | None = None, **more: Any
+    ) -> Embeddings:
+        return Embeddings(queries, self.ids, keys or [], gather=join, **more)
+
+    def torn(self, views: list[Tensor]) -> list[Tensor]:
+        """What a missing view holds must never be read: NaN."""
+        return [view.masked_fill(~here[:, None], torch.nan) for view, here in zip(views, self.present, strict=True)]
 
 
-Topology = Callable[[Batch, list[Tensor], list[Tensor], Gather], list[Triple]]
+Arranged = Callable[[Batch, list[Tensor], list[Tensor], Gather], list[Triple]]
+ALONE = Memory()
 
-TOPOLOGIES: dict[str, Topology] = {
-    "every_view": lambda b, z, k, g: every_view(z, b.ids, gather=g),
-    "each_view": lambda b, z, k, g: each_view(z, b.ids, gather=g),
-    "query_against_keys": lambda b, z, k, g: query_against_keys(z[0], k[1:], b.in_queue()),
-    "queue": lambda b, z, k, g: each_view_against_keys(z, k, b.in_queue(), b.ids, gather=g),
-    "queue and batch": lambda b, z, k, g: each_view_against_keys(z, k, b.in_queue(), b.ids, within_batch=0.5, gather=g),
-    "core_view": lambda b, z, k, g: view_pairs(z, b.ids, edges=core_view(VIEWS), gather=g),
-    "full_graph": lambda b, z, k, g: view_pairs(z, b.ids, edges=full_graph(VIEWS), gather=g),
-    "missing views": lambda b, z, k, g: view_pairs(_torn(z, b), b.ids, present=b.present, gather=g),
-    "views_against_keys": lambda b, z, k, g: views_against_keys(z, k, b.ids, edges=[(0, 1), (1, 0)], gather=g),
-    "bank": lambda b, z, k, g: query_against_keys(z[0], [z[1]], Negatives(b.bank, index=b.drawn)),
-    "missing positives": lambda b, z, k, g: query_against_keys(z[0], z[1:], b.in_queue(), present=b.present[1:]),
+TOPOLOGIES: dict[str, Arranged] = {
+    "every_copy": lambda b, z, k, g: every_copy(b.embedded(g, z), ALONE),
+    "each_copy": lambda b, z, k, g: each_copy(b.embedded(g, z), ALONE),
+    "query_against_keys": lambda b, z, k, g: query_against_keys(b.embedded(g, z[:1], k[1:]), b.in_queue()),
+    "keys with gradient": lambda b, z, k, g: query_against_keys(b.embedded(g, z[:1], z[1:]), ALONE),
+    "keys and queries": lambda b, z, k, g: query_against_keys_and_queries(
+        b.embedded(g, z[:1], k[1:]), b.in_queue(within_batch=0.5)
+    ),
+    "each query against other keys": lambda b, z, k, g: each_query_against_other_keys(b.embedded(g, z, k), ALONE),
+    "queue": lambda b, z, k, g: each_copy_against_keys(b.embedded(g, z, k), b.in_queue()),
+    "queue and batch": lambda b, z, k, g: each_copy_against_keys(b.embedded(g, z, k), b.in_queue(within_batch=0.5)),
+    "core_view": lambda b, z, k, g: view_pairs(b.embedded(g, z), ALONE, edges=core_view(VIEWS)),
+    "full_graph": lambda b, z, k, g: view_pairs(b.embedded(g, z), ALONE, edges=full_graph(VIEWS)),
+    "missing views": lambda b, z, k, g: view_pairs(b.embedded(g, b.torn(z), present=list(b.present)), ALONE),
+    "views_against_keys": lambda b, z, k, g: views_against_keys(b.embedded(g, z, k), ALONE, edges=[(0, 1), (1, 0)]),
+    "bank": lambda b, z, k, g: query_against_keys(b.embedded(g, z[:1], z[1:2]), b.in_bank(stored=False)),
+    "positives of a bank": lambda b, z, k, g: query_against_keys(b.embedded(g, z[:1], z[1:]), b.in_bank(stored=True)),
+    "missing positives": lambda b, z, k, g: query_against_keys(
+        b.embedded(g, z[:1], z[1:], keys_present=list(b.present[1:])), b.in_queue()
+    ),
+    "missing queries and keys": lambda b, z, k, g: query_against_keys(
+        b.embedded(g, b.torn(z)[:1], b.torn(z)[1:], present=list(b.present[:1]), keys_present=list(b.present[1:])),
+        ALONE,
+    ),
 }
 LOSSES: dict[str, Callable[..., Tensor]] = {
     "info_nce": losses.info_nce,
@@ -87,11 +128,6 @@ LOSSES: dict[str, Callable[..., Tensor]] = {
     "nce": functools.partial(losses.nce, population=20, partition=300.0),
     "align_uniform": losses.align_uniform,
 }
-
-
-def _torn(views: list[Tensor], batch: Batch) -> list[Tensor]:
-    """What a missing view holds must never be read: NaN."""
-    return [view.masked_fill(~here[:, None], torch.nan) for view, here in zip(views, batch.present, strict=True)]
 
 
 def gradients(rows: slice, join: Gather) -> dict[str, Tensor]:
@@ -130,60 +166,200 @@ def parts(rows: slice, join: Gather) -> dict[str, Tensor]:
     }
 
 
-def work(rank: int, folder: str) -> None:
-    """One of two processes: leaves what it found for each way to share the images."""
-    torch.set_num_threads(1)
-    wait = datetime.timedelta(seconds=PATIENCE)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2, timeout=wait)
-    found = {}
+def mixed(rows: slice) -> list[Tensor]:
+    """Tensors of several types and shapes with a row each: what one collective is to carry."""
+    generator = torch.Generator().manual_seed(3)
+    draw = functools.partial(torch.randn, generator=generator)
+    made = [
+        draw(IMAGES, 3).requires_grad_(),
+        draw(IMAGES, 2, 5, dtype=torch.float64).requires_grad_(),
+        torch.arange(IMAGES) - 2**40,
+        draw(IMAGES) > 0,
+        draw(IMAGES, 1).bfloat16(),
+        draw(IMAGES, dtype=torch.float16).requires_grad_(),
+        draw(IMAGES, 4),  # keys, of a momentum tower
+        torch.randint(256, (IMAGES, 3), generator=generator, dtype=torch.uint8),
+    ]
+    return [each[rows].detach().requires_grad_(each.requires_grad) for each in made]
+
+
+def gathered_together(shares: tuple[int, ...], rows: slice) -> Found:
+    """`gather_all` of them, its gradient, and how many collectives both took."""
+    tensors = mixed(rows)
+    with Counted() as forward:
+        found = gather_all(tensors, shares)
+    value = sum((each.double() * torch.arange(1.0, 1 + each.numel()).view_as(each)).sum() for each in found)
+    assert isinstance(value, Tensor)
+    with Counted() as backward:
+        value.backward()
+    result: Found = {f"mixed {number}": each.detach() for number, each in enumerate(found)}
+    result |= {
+        f"gradient {n}": gather(each.grad / world_size()) for n, each in enumerate(tensors) if each.grad is not None
+    }
+    result["fixed"] = [each.requires_grad for each in found]
+    if world_size() > 1:
+        assert (forward.calls, backward.calls) == (["all_gather"], ["all_reduce"])
+    return result
+
+
+class Counted:
+    """The collectives that are called inside, in their order."""
+
+    NAMES = ("all_gather", "all_reduce", "broadcast", "reduce", "gather", "scatter", "barrier", "all_to_all", "send")
+
+    def __enter__(self) -> Counted:
+        self.calls: list[str] = []
+        self._real = {name: getattr(dist, name) for name in dir(dist) if name.startswith(self.NAMES)}
+        for name, real in self._real.items():
+            if callable(real):
+                setattr(dist, name, functools.partial(self._note, name, real))
+        return self
+
+    def _note(self, name: str, real: Callable[..., Any], *given: Any, **options: Any) -> Any:
+        self.calls.append(name)
+        return real(*given, **options)
+
+    def __exit__(self, *_: object) -> None:
+        for name, real in self._real.items():
+            setattr(dist, name, real)
+
+
+def failures() -> Found:
+    """Each case: who fails with what, by process."""
+    found: Found = {}
+    for case, who in {"nobody": (), "the first": (0,), "the second": (1,), "both": (0, 1)}.items():
+        for way in ("fail_together", "agreement"):
+            try:
+                _fail(way, rank() in who)
+                found[f"{way}: {case}"] = "nothing"
+            except (RemoteError, OSError) as error:
+                found[f"{way}: {case}"] = f"{type(error).__name__}: {error}"
+    return found
+
+
+def _fail(way: str, fails: bool) -> None:
+    def attempt() -> None:
+        if fails:
+            raise OSError(f"disc {rank()} is full")
+
+    if way == "fail_together":
+        with fail_together():
+            attempt()
+        return
+    agreement = Agreement()
+    with agreement.attempt():
+        attempt()
+    with agreement.attempt():  # the first error counts
+        if fails:
+            raise ValueError("a second")
+    agreement.settle()
+
+
+def work(rank: int) -> Found:
+    found: Found = {}
     for name, shares in SHARES.items():
         start = sum(shares[:rank])
         rows = slice(start, start + shares[rank])
-        found[name] = {**gradients(rows, gather), **parts(rows, gather)}
+        made = {**gradients(rows, gather), **parts(rows, gather), **gathered_together(shares, rows)}
+        found |= {f"{name}, {key}": value for key, value in made.items()}
     with pytest.raises(ValueError, match="ids: needed with several processes"):
         contrast([torch.randn(2, 3)] * 2, gather=gather)
-    torch.save(found, f"{folder}/{rank}.part")
-    os.replace(f"{folder}/{rank}.part", f"{folder}/{rank}.pt")
-    while not os.path.exists(f"{folder}/{1 - rank}.pt"):
-        time.sleep(0.05)
-    os._exit(0)  # destroying the group can deadlock in PyTorch 2.4, and leaving it to the interpreter can abort
+    single = [torch.tensor([True]), torch.tensor([[1.5, 2.5]], dtype=torch.float64)]
+    one, other = gather_all([each[: 1 - rank] for each in single], (1, 0))  # a row that is not where bytes are aligned
+    found["single"] = [one, other]
+    found["words"] = exchange([rank, 2.5, -1.0])
+    agreement = Agreement()
+    found["agreed"] = [list(agreement.settle(stop=rank == 1, rows=3 + rank)), list(agreement.settle(rows=7))]
+    found["average"] = average(1.0 + rank)
+    return found | failures()
 
 
 @functools.cache
-def whole() -> dict[str, Tensor]:
-    return {**gradients(slice(0, IMAGES), no_gather), **parts(slice(0, IMAGES), no_gather)}
+def whole() -> dict[str, Any]:
+    everything = slice(0, IMAGES)
+    return {
+        **gradients(everything, no_gather),
+        **parts(everything, no_gather),
+        **gathered_together((IMAGES,), everything),
+    }
 
 
 @pytest.fixture(scope="module")
-def in_two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, dict[str, Tensor]]]:
-    """What each of two processes found."""
-    folder, spawn = tmp_path_factory.mktemp("two"), multiprocessing.get_context("spawn")
-    processes = [spawn.Process(target=work, args=(rank, str(folder))) for rank in range(2)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(timeout=PATIENCE)
-        assert process.exitcode == 0
-    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
+def two(tmp_path_factory: pytest.TempPathFactory) -> list[Found]:
+    return in_two_processes(work, tmp_path_factory.mktemp("two"))
 
 
-@pytest.mark.parametrize("shares", SHARES)
-def test_two_processes_have_the_gradient_of_one(shares: str, in_two: list[dict[str, dict[str, Tensor]]]) -> None:
-    for rank in range(2):
-        found = in_two[rank][shares]
-        assert found.keys() == whole().keys()
+@pytest.mark.parametrize("share", SHARES)
+def test_two_processes_have_the_gradient_of_one(share: str, two: list[Found]) -> None:
+    for found in two:
         for name, expected in whole().items():
-            torch.testing.assert_close(found[name], expected, rtol=1e-9, atol=1e-9, msg=f"{name}, rank {rank}")
+            if isinstance(expected, Tensor):
+                got = found[f"{share}, {name}"]
+                assert got.dtype == expected.dtype
+                torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-9, msg=f"{name}, {share}")
 
 
 def test_every_case_has_a_gradient_to_compare() -> None:
     for name, found in whole().items():
-        assert found.isfinite().all() if found.is_floating_point() else True, name
         if ":" in name:
+            assert found.isfinite().all(), name
             assert found[1:].abs().max() > 1e-6, name
 
 
+def test_what_had_no_gradient_has_none_when_it_is_gathered(two: list[Found]) -> None:
+    """A loss does much less for keys that need none."""
+    expected = [each.requires_grad for each in mixed(slice(None))]
+    assert expected == [True, True, False, False, False, True, False, False]
+    for found in two:
+        assert all(found[f"{share}, fixed"] == expected for share in SHARES)
+
+
+def test_one_row_of_two_processes_is_gathered(two: list[Found]) -> None:
+    for found in two:
+        flag, numbers = found["single"]
+        assert flag.tolist() == [True]
+        assert numbers.tolist() == [[1.5, 2.5]]
+
+
+def test_a_status_word_says_what_every_process_says(two: list[Found]) -> None:
+    for found in two:
+        assert found["words"] == [[0.0, 2.5, -1.0], [1.0, 2.5, -1.0]]
+        assert found["agreed"] == [[True, [3, 4]], [False, [7, 7]]]
+        assert found["average"] == 1.5
+
+
+@pytest.mark.parametrize("way", ["fail_together", "agreement"])
+def test_what_fails_in_one_process_ends_all_and_is_told_once(way: str, two: list[Found]) -> None:
+    cases = ("nobody", "the first", "the second", "both")
+    first, second = ([found[f"{way}: {case}"] for case in cases] for found in two)
+    assert first == [
+        "nothing",
+        "OSError: disc 0 is full",
+        "RemoteError: process 1 has failed and says why",
+        "OSError: disc 0 is full",
+    ]
+    assert second == [
+        "nothing",
+        "RemoteError: process 0 has failed and says why",
+        "OSError: disc 1 is full",
+        "RemoteError: process 0 has failed and says why",
+    ]
+
+
 def test_in_one_process_gathering_gives_the_tensor_itself() -> None:
-    rows = torch.randn(3, 2)
+    rows, ids = torch.randn(3, 2), torch.arange(3)
     assert gather(rows) is rows
-    assert world_size() == 1
+    assert [each is given for each, given in zip(gather_all([rows, ids], ()), (rows, ids), strict=True)] == [True, True]
+    assert gather_all([], (3,)) == []
+    assert (world_size(), rank()) == (1, 0)
+
+
+def test_in_one_process_errors_pass_as_they_come() -> None:
+    agreement = Agreement()
+    with pytest.raises(OSError, match="full"), agreement.attempt():
+        raise OSError("full")
+    with pytest.raises(OSError, match="full"), fail_together():
+        raise OSError("full")
+    assert agreement.settle(stop=True, rows=4) == (True, [4])
+    assert exchange([1, 2]) == [[1, 2]]
+    assert average(3.0) == 3.0

@@ -14,14 +14,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyview.core.negatives import Triple
 from manyview.data import Scenes
 from manyview.diagnose import Health, Verdict, flat_share, measure
 from manyview.encoders import create
 from manyview.evaluate import knn
 from manyview.losses import LOSSES, attraction, cacr, info_nce
-from manyview.memories import Queue
-from manyview.methods.topologies import each_view, every_view, query_against_keys, total
+from manyview.memories import Memory, queue
+from manyview.methods.topologies import Embeddings, Topology, each_copy, every_copy, query_against_keys, total
 from manyview.views import AUGMENTATIONS
 
 Reports = list[tuple[int, Verdict]]
@@ -38,7 +37,7 @@ class Run:
     lr: float = 0.1
     steps: int = 121
     noise: float = 0.5
-    pairs: Callable[..., list[Triple]] = every_view
+    topology: Topology = every_copy
     queue: int = 0
     normalize: bool = True
     coupled: bool = True
@@ -57,17 +56,17 @@ class Run:
         head = nn.Linear(self.waist, DIM)
         nn.init.constant_(head.bias, self.offset)
         self.net = nn.Sequential(nn.Linear(32, 64), nn.BatchNorm1d(64), nn.ReLU(), *narrow, head)
-        self.held = Queue(self.queue, DIM) if self.queue else None
+        self.memory = queue(DIM, size=self.queue, enqueue="each") if self.queue else Memory()
         optimizer = torch.optim.SGD(self.net.parameters(), self.lr, momentum=0.9)
         return [(step, health.verdict()) for step in range(self.steps) if self._step(step, optimizer, health)]
 
     def _step(self, step: int, optimizer: torch.optim.Optimizer, health: Health) -> bool:
         ids = torch.randperm(POINTS)[: self.batch]
-        views = [self._embed(self.points[ids] + self.noise * torch.randn(self.batch, 32)) for _ in range(2)]
-        if self.held is None:
-            triples = self.pairs(views, ids)
+        copies = [self._embed(self.points[ids] + self.noise * torch.randn(self.batch, 32)) for _ in range(2)]
+        if not self.queue:
+            triples = self.topology(Embeddings(copies, ids), self.memory)
         else:
-            triples = query_against_keys(views[0], [views[1].detach()], self.held.negatives(ids))
+            triples = query_against_keys(Embeddings(copies[:1], ids, [copies[1].detach()]), self.memory)
         options = {} if self.temperature is None else {"temperature": self.temperature}
         loss = total(triples, self.loss, **options)
         optimizer.zero_grad()
@@ -78,8 +77,7 @@ class Run:
             measures = measure(query, positives, negatives, temperature=self.temperature, t_neg=2.0)
             health.update(step, measures, loss=float(loss.detach()), gradient=gradient, **self._scores(step))
         optimizer.step()
-        if self.held is not None:
-            self.held.enqueue(views[1].detach(), ids)
+        self.memory.update([copies[1].detach()], ids, ids)
         return step % 10 == 0
 
     def _embed(self, x: Tensor) -> Tensor:
@@ -101,7 +99,7 @@ def only_attraction(query: Tensor, positives: Tensor, negatives: object) -> Tens
 
 
 uaur = partial(cacr, attract="uniform", repel="uniform")
-without_temperature: dict[str, Any] = {"temperature": None, "coupled": False, "pairs": each_view}
+without_temperature: dict[str, Any] = {"temperature": None, "coupled": False, "topology": each_copy}
 
 HEALTHY = {
     "info_nce": Run(),
@@ -199,14 +197,15 @@ def on_pictures(change: Callable[[Tensor], object], health: Health) -> Verdict:
     encoder = create("patchnet", size=16, widths=(4, 8), blocks=(1, 1))
     optimizer = torch.optim.SGD(encoder.parameters(), 0.05)
     for step in range(5):
-        looks = AUGMENTATIONS["simclr-cifar"](16)({"image": raw}, ids, seed=0, epoch=step)["image"]
-        query, positives, negatives, *_ = every_view([F.normalize(encoder(look), dim=1) for look in looks], ids)[0]
+        copies = AUGMENTATIONS["simclr-cifar"](16)({"image": raw}, ids, seed=0, epoch=step)["image"]
+        embedded = Embeddings([F.normalize(encoder(copy), dim=1) for copy in copies], ids)
+        query, positives, negatives, *_ = every_copy(embedded, Memory())[0]
         loss = info_nce(query, positives, negatives)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         measures = measure(query, positives, negatives, temperature=0.2, t_neg=2.0)
-        health.update(20 * step, measures, loss=float(loss.detach()), gradient=1.0, flat=flat_share(looks[0]))
+        health.update(20 * step, measures, loss=float(loss.detach()), gradient=1.0, flat=flat_share(copies[0]))
     return health.verdict()
 
 

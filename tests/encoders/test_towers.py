@@ -240,7 +240,7 @@ def decoder(dim: int) -> nn.Module:
 
 def test_one_pass_through_the_encoder_gives_all_that_is_asked_for() -> None:
     each = towers(heads={"decoded": decoder}, predictor=partial(projection, "predictor", dim_out=6, hidden=8)).eval()
-    rows, x = Rows(each.encoder()), images()
+    rows, x = Rows(each.encoder().network), images()
     names = ("maps.stage1", "embedding", "features", "decoded", "projection")
     slots = [Slot("query", "image", 0, name) for name in names]
     found = each({"image": [x]}, slots)

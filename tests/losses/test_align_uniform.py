@@ -7,7 +7,8 @@ import torch
 
 from manyview.core.negatives import Negatives
 from manyview.losses import align_uniform, alignment, uniformity
-from manyview.methods.topologies import each_view, each_view_against_keys, total
+from manyview.memories import Memory, Queue, QueueMemory
+from manyview.methods.topologies import Embeddings, each_copy, each_copy_against_keys, total
 from tests.golden import (
     Precision,
     assert_golden,
@@ -104,9 +105,11 @@ def test_it_is_the_authors_loss_in_a_batch(precision: Precision) -> None:
     v1, v2 = two_views(precision)
     options: Options = {"alpha": parameter(entry, "alpha"), "t": parameter(entry, "t")}
     weights: Options = {"align_weight": parameter(entry, "align_w"), "uniform_weight": parameter(entry, "unif_w")}
-    loss = total(each_view([unit(v1), unit(v2)]), align_uniform, **options, **weights)
+    loss = total(each_copy(Embeddings([unit(v1), unit(v2)]), Memory()), align_uniform, **options, **weights)
     assert_golden(entry, loss, {"v1_raw": v1, "v2_raw": v2}, precision)
-    assert_value(entry, total(each_view([unit(v1), unit(v2)]), align_uniform), precision)  # the defaults
+    assert_value(
+        entry, total(each_copy(Embeddings([unit(v1), unit(v2)]), Memory()), align_uniform), precision
+    )  # the defaults
 
 
 @in_both_precisions
@@ -129,7 +132,9 @@ def test_the_topology_with_half_weight_gives_the_authors_pairs() -> None:
     """Every pair of the batch once, beside every pair of query and queue once."""
     g = torch.Generator().manual_seed(2)
     views, queue = [normal(g, 4, 3), normal(g, 4, 3)], normal(g, 5, 3)
-    first, _ = each_view_against_keys(views, views, Negatives(queue), within_batch=0.5)
+    held = Queue(5, 3).double()
+    held.enqueue(queue)
+    first, _ = each_copy_against_keys(Embeddings(views, keys=views), QueueMemory(held, within_batch=0.5))
     kernels = [(-3 * oracle.distance(views[0][i], n)).exp() for i in range(4) for n in queue]
     kernels += [(-3 * oracle.distance(views[0][i], views[0][j])).exp() for i in range(4) for j in range(i + 1, 4)]
     found = align_uniform(*first[:3], t=3, align_weight=0)

@@ -11,7 +11,8 @@ from torch import Tensor
 from manyview.core.negatives import Negatives
 from manyview.losses import attraction, cacr, repulsion, uniformity
 from manyview.losses.streaming import Stream
-from manyview.methods.topologies import each_view_against_keys, total
+from manyview.memories import Queue, QueueMemory
+from manyview.methods.topologies import Embeddings, each_copy_against_keys, total
 from tests.golden import (
     DOUBLE,
     SINGLE,
@@ -233,8 +234,10 @@ def test_it_is_table_10(entry: str, precision: Precision) -> None:
 def test_it_is_algorithm_3(precision: Precision) -> None:
     entry = "cacr_alg3/K4_tpos1.0_tneg2.0_intra"
     views, keys = precision.leaf("views_raw"), unit(precision.given("kviews_raw"))
-    queue = Negatives(precision.given("queue"))
-    triples = each_view_against_keys(unit(views), keys, queue, within_batch=float(parameter(entry, "intra")))
+    held = Queue(18, 8).to(precision.dtype)
+    held.enqueue(precision.given("queue"))
+    memory = QueueMemory(held, within_batch=float(parameter(entry, "intra")))
+    triples = each_copy_against_keys(Embeddings(unit(views), keys=keys), memory)
     t_pos, t_neg = parameter(entry, "t_pos"), parameter(entry, "t_neg")
     assert_value(entry, total(triples, attraction, t_pos=t_pos), precision, "loss_ca")
     assert_value(entry, total(triples, repulsion, t_neg=t_neg), precision, "loss_cr")

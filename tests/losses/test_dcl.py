@@ -8,7 +8,8 @@ import torch
 from manyview.core.negatives import Negatives
 from manyview.losses import dcl
 from manyview.losses.streaming import Stream
-from manyview.methods.topologies import every_view, total
+from manyview.memories import Memory
+from manyview.methods.topologies import Embeddings, every_copy, total
 from tests.golden import (
     DOUBLE,
     Precision,
@@ -84,7 +85,7 @@ def test_a_learnt_temperature_has_its_gradient(layout: Layout, sigma: float | No
 def test_it_is_published_dcl_in_a_batch_of_two_views(precision: Precision) -> None:
     entry = "dcl/tau0.1"
     v1, v2 = two_views(precision)
-    (triple,) = every_view([unit(v1), unit(v2)])
+    (triple,) = every_copy(Embeddings([unit(v1), unit(v2)]), Memory())
     each = dcl(*triple[:3], temperature=parameter(entry, "tau"), reduction="none")
     assert_value(entry, each, precision, "per_anchor")
     assert_value(entry, each[:6].mean(), precision, "loss_12")
@@ -96,13 +97,13 @@ def test_it_is_published_dcl_in_a_batch_of_two_views(precision: Precision) -> No
 
 def test_it_takes_one_logarithm_over_both_views() -> None:
     v1, v2 = two_views(DOUBLE)
-    loss = total(every_view([unit(v1), unit(v2)]), dcl, temperature=0.1)
+    loss = total(every_copy(Embeddings([unit(v1), unit(v2)]), Memory()), dcl, temperature=0.1)
     assert abs(loss.item() - float(golden("dcl/tau0.1/WRONG_lightly_before_pr1827"))) > 1
 
 
 def test_the_coupling_that_it_removes_is_the_published_one() -> None:
     v1, v2 = two_views(DOUBLE)
-    (triple,) = every_view([unit(v1), unit(v2)])
+    (triple,) = every_copy(Embeddings([unit(v1), unit(v2)]), Memory())
     negatives = Stream(triple.query, triple.negatives).softmax(10.0).log_sum_exp
     positive = (triple.query * triple.positives[:, 0]).sum(-1) / 0.1
     assert_value("dcl/tau0.1", (negatives - positive).sigmoid(), DOUBLE, "npc_multiplier")
@@ -114,7 +115,9 @@ def test_with_sigma_it_is_published_dclw(way: str, precision: Precision) -> None
     entry = f"dclw/tau0.1_sigma0.5/{way}"
     v1, v2 = two_views(precision)
     options: Options = {"temperature": parameter(entry, "tau"), "sigma": parameter(entry, "sigma")}
-    loss = total(every_view([unit(v1), unit(v2)]), dcl, detach_weights=way == "weight_detached", **options)
+    loss = total(
+        every_copy(Embeddings([unit(v1), unit(v2)]), Memory()), dcl, detach_weights=way == "weight_detached", **options
+    )
     assert_golden(entry, loss, {"v1_raw": v1, "v2_raw": v2}, precision)
 
 
@@ -141,5 +144,5 @@ def test_it_is_moco_without_the_positive_in_the_denominator(precision: Precision
 def test_it_stays_right_where_a_plain_exponential_overflows(precision: Precision) -> None:
     entry = "stability/dcl_tau0.01"
     v1, v2 = two_views(precision)
-    loss = total(every_view([unit(v1), unit(v2)]), dcl, temperature=parameter(entry, "tau"))
+    loss = total(every_copy(Embeddings([unit(v1), unit(v2)]), Memory()), dcl, temperature=parameter(entry, "tau"))
     assert_golden(entry, loss, {"v1_raw": v1, "v2_raw": v2}, precision)

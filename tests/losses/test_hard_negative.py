@@ -7,7 +7,8 @@ import torch
 
 from manyview.core.negatives import Negatives
 from manyview.losses import hard_negative, info_nce
-from manyview.methods.topologies import every_view, total
+from manyview.memories import Memory
+from manyview.methods.topologies import Embeddings, every_copy, total
 from tests.golden import Precision, assert_golden, golden, in_both_precisions, parameter, two_views, unit
 from tests.losses import oracle
 from tests.losses.layouts import (
@@ -100,7 +101,12 @@ def test_it_is_the_authors_loss(precision: Precision) -> None:
     assert not golden(f"{entry}/clamp_active").any()
     v1, v2 = two_views(precision)
     options: Options = {name: parameter(entry, name) for name in ("beta", "tau_plus")}
-    loss = total(every_view([unit(v1), unit(v2)]), hard_negative, temperature=parameter(entry, "tau"), **options)
+    loss = total(
+        every_copy(Embeddings([unit(v1), unit(v2)]), Memory()),
+        hard_negative,
+        temperature=parameter(entry, "tau"),
+        **options,
+    )
     assert_golden(entry, loss, {"v1_raw": v1, "v2_raw": v2}, precision)
 
 
@@ -108,7 +114,7 @@ def test_it_is_the_authors_loss(precision: Precision) -> None:
 def test_without_hardness_and_bias_it_is_the_authors_easy_loss(precision: Precision) -> None:
     entry = "hcl/tau0.5_easy"
     v1, v2 = two_views(precision)
-    (triple,) = every_view([unit(v1), unit(v2)])
+    (triple,) = every_copy(Embeddings([unit(v1), unit(v2)]), Memory())
     loss = hard_negative(*triple[:3], temperature=parameter(entry, "tau"), beta=0.0, tau_plus=0.0)
     assert_golden(entry, loss, {"v1_raw": v1, "v2_raw": v2}, precision)
     torch.testing.assert_close(loss, info_nce(*triple[:3], temperature=0.5), rtol=precision.loss, atol=0)

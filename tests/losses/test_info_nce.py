@@ -7,7 +7,16 @@ import torch
 
 from manyview.core.negatives import Negatives
 from manyview.losses import info_nce
-from manyview.methods.topologies import core_view, every_view, full_graph, total, view_pairs, views_against_keys
+from manyview.memories import Memory
+from manyview.methods.topologies import (
+    Embeddings,
+    core_view,
+    every_copy,
+    full_graph,
+    total,
+    view_pairs,
+    views_against_keys,
+)
 from tests.golden import (
     DOUBLE,
     Precision,
@@ -90,7 +99,7 @@ def test_it_is_moco_with_a_queue(entry: str, precision: Precision) -> None:
 def test_it_is_nt_xent_in_a_batch_of_two_views(precision: Precision) -> None:
     entry = "ntxent/tau0.1"
     v1, v2 = two_views(precision)
-    (triple,) = every_view([unit(v1), unit(v2)])
+    (triple,) = every_copy(Embeddings([unit(v1), unit(v2)]), Memory())
     each = info_nce(*triple[:3], temperature=parameter(entry, "tau"), reduction="none")
     assert_value(entry, each, precision, "per_anchor")
     loss = info_nce(*triple[:3], temperature=parameter(entry, "tau"))
@@ -114,9 +123,8 @@ def test_it_is_moco_v3_times_two_tau_in_both_directions(precision: Precision) ->
     entry = "mocov3/T0.2"
     tau = parameter(entry, "T")
     views = precision.given("views_raw")[:2].clone().requires_grad_()
-    triples = views_against_keys(
-        list(unit(views)), list(unit(precision.given("kviews_raw")[:2])), edges=[(0, 1), (1, 0)]
-    )
+    embedded = Embeddings(unit(views), keys=unit(precision.given("kviews_raw")[:2]))
+    triples = views_against_keys(embedded, Memory(), edges=[(0, 1), (1, 0)])
     for triple, name in zip(triples, ("loss_12", "loss_21"), strict=True):
         assert_value(entry, 2 * tau * info_nce(*triple[:3], temperature=tau), precision, name)
     assert_golden(entry, 2 * tau * total(triples, info_nce, temperature=tau), {"views_raw": views}, precision)
@@ -126,7 +134,7 @@ def test_it_is_moco_v3_times_two_tau_in_both_directions(precision: Precision) ->
 def test_it_is_cmc_between_two_views(precision: Precision) -> None:
     entry = "cmc_pair_inbatch/tau0.07"
     v1, v2 = two_views(precision)
-    loss = total(view_pairs([unit(v1), unit(v2)]), info_nce, temperature=parameter(entry, "tau"))
+    loss = total(view_pairs(Embeddings([unit(v1), unit(v2)]), Memory()), info_nce, temperature=parameter(entry, "tau"))
     assert_golden(entry, loss, {"v1_raw": v1, "v2_raw": v2}, precision)
 
 
@@ -136,7 +144,9 @@ def test_it_is_cmc_on_a_graph_of_views(entry: str, precision: Precision) -> None
     count = int(parameter(entry, "views"))
     views = precision.given("views_raw")[:count].clone().requires_grad_()
     edges = core_view(count) if entry.startswith("cmc_core") else full_graph(count)
-    loss = total(view_pairs(unit(views), edges=edges), info_nce, temperature=parameter(entry, "tau"))
+    loss = total(
+        view_pairs(Embeddings(unit(views)), Memory(), edges=edges), info_nce, temperature=parameter(entry, "tau")
+    )
     assert_golden(entry, loss, {"views_raw": views}, precision)
 
 
@@ -166,7 +176,7 @@ def test_it_is_cmc_with_a_memory_bank(precision: Precision) -> None:
 def test_it_is_hn_cl_without_hardness_and_bias() -> None:
     entry = "hcl/tau0.5_easy"
     v1, v2 = two_views(DOUBLE)
-    loss = total(every_view([unit(v1), unit(v2)]), info_nce, temperature=parameter(entry, "tau"))
+    loss = total(every_copy(Embeddings([unit(v1), unit(v2)]), Memory()), info_nce, temperature=parameter(entry, "tau"))
     assert_golden(entry, loss, {"v1_raw": v1, "v2_raw": v2}, DOUBLE)
 
 
@@ -174,7 +184,7 @@ def test_with_many_views_it_is_not_the_logarithm_of_the_summed_positives() -> No
     """solo-learn's convention, another loss: see the docstring."""
     entry = "ntxent_multiview/solo_V5_tau0.2"
     views = DOUBLE.leaf("views_raw")
-    loss = total(every_view(unit(views)), info_nce, temperature=parameter(entry, "tau"))
+    loss = total(every_copy(Embeddings(unit(views)), Memory()), info_nce, temperature=parameter(entry, "tau"))
     assert abs(loss.item() - float(golden(f"{entry}/loss"))) > 0.1
     with pytest.raises(AssertionError):
         assert_gradients(entry, loss, {"views_raw": views}, DOUBLE)

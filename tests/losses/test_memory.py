@@ -12,17 +12,17 @@ PROGRAM = """
 import re, sys, torch
 import torch.nn.functional as F
 from manyview import contrast
-from manyview.methods.topologies import each_view
+from manyview.methods.topologies import each_copy
 
 def peak():  # of this program alone: getrusage also counts what its parent was when it started it
     return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
 
 loss, images = sys.argv[1], int(sys.argv[2])
-pairs = {"pairs": each_view} if loss == "cacr" else {}
-contrast(torch.randn(2, 8, 64), loss=loss, **pairs)
+options = {"topology": each_copy} if loss == "cacr" else {}
+contrast(torch.randn(2, 8, 64), loss=loss, **options)
 raw = torch.randn(2, images, 64, requires_grad=True)
 before = peak()
-contrast(raw, loss=loss, **pairs).backward()
+contrast(raw, loss=loss, **options).backward()
 print(peak() - before)
 """
 

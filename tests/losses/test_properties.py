@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from manyview.core.negatives import Negatives, Triple
+from manyview.core.negatives import Negatives
 from manyview.losses import attraction, cacr, hard_negative, info_nce, jcl, repulsion
-from manyview.methods.topologies import contrast, each_view, every_view, view_pairs
+from manyview.methods.topologies import Topology, contrast, each_copy, every_copy, view_pairs
 from tests.losses.every_loss import EVERY_LOSS, Loss, for_every_loss
 from tests.losses.layouts import Options, assert_close, gradients, normal
 
@@ -120,18 +120,16 @@ def test_ids_that_nobody_shares_change_nothing(loss: Loss, seed: int, n: int) ->
     assert_same(loss(query, positives, with_ids), loss(query, positives, Negatives(queue)), leaves)
 
 
-@pytest.mark.parametrize("pairs", [every_view, each_view, view_pairs], ids=lambda pairs: pairs.__name__)
+@pytest.mark.parametrize("topology", [every_copy, each_copy, view_pairs], ids=lambda topology: topology.__name__)
 @pytest.mark.parametrize("loss", ["info_nce", "dcl", "jcl", "cacr", "hard_negative", "align_uniform"])
 @given(seed=seeds, n=st.integers(2, 5), count=st.integers(2, 4))
 @few
-def test_the_order_of_the_views_does_not_matter(
-    pairs: Callable[..., list[Triple]], loss: str, seed: int, n: int, count: int
-) -> None:
+def test_the_order_of_the_views_does_not_matter(topology: Topology, loss: str, seed: int, n: int, count: int) -> None:
     g = torch.Generator().manual_seed(seed)
     leaves = leaves_of(views=normal(g, count, n, 3))
     order = torch.randperm(count, generator=g)
-    found = contrast(leaves["views"][order], loss=loss, pairs=pairs)
-    assert_same(found, contrast(leaves["views"], loss=loss, pairs=pairs), leaves)
+    found = contrast(leaves["views"][order], loss=loss, topology=topology)
+    assert_same(found, contrast(leaves["views"], loss=loss, topology=topology), leaves)
 
 
 def small(seed: int, n: int, k: int) -> tuple[dict[str, Tensor], Negatives]:

@@ -173,16 +173,24 @@ class _GatherAll(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         wanted = [place for place, needed in enumerate(ctx.needs_input_grad[1:]) if needed]
-        total = torch.cat([grads[place].flatten(1) for place in wanted], 1)
+        rows = [_flat(grads[place]) for place in wanted]
+        total = torch.cat(rows, 1)
         dist.all_reduce(total)
-        pieces = total[ctx.mine].split([grads[place][:1].numel() for place in wanted], 1)
+        pieces = total[ctx.mine].split([each.shape[1] for each in rows], 1)
         found: list[Tensor | None] = [None] * len(grads)
         for place, piece in zip(wanted, pieces, strict=True):
             found[place] = piece.reshape(-1, *grads[place].shape[1:]).to(grads[place].dtype)
         return None, *found
 
 
+def _flat(rows: Tensor) -> Tensor:
+    """(n, numbers a row)."""
+    return rows[:, None] if rows.dim() == 1 else rows.flatten(1)
+
+
 def _bytes(rows: Tensor) -> Tensor:
     """(n, bytes a row)."""
-    flat = rows[:, None] if rows.dim() == 1 else rows.flatten(1)
-    return flat.contiguous().view(torch.uint8)
+    flat = _flat(rows).contiguous()
+    if flat.stride(1) != 1:  # with one number or no row it may be anything
+        flat = flat.clone(memory_format=torch.contiguous_format)
+    return flat.view(torch.uint8)

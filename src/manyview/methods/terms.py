@@ -225,7 +225,7 @@ def mean_of_present(batch: BatchOutputs, values: Tensor, slots: Iterable[Slot]) 
     if not masks:
         return values.sum() * (world_size() / sum(batch.counts))
     here, everywhere = (torch.stack(each).all(0) for each in (masks, [batch.gather(mask) for mask in masks]))
-    return values.masked_fill(~here, 0).sum() * (world_size() / everywhere.sum().clamp_min(1))
+    return values.masked_fill(~here, 0).sum() * world_size() / everywhere.sum().clamp_min(1)
 
 
 def queries(view: str, copies: int | Iterable[int], name: str = "embedding") -> tuple[Slot, ...]:
