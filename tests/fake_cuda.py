@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 import torch
@@ -46,8 +46,9 @@ class FakeCuda:
         return module
 
     def _source(self, source: Source) -> Source:
-        given: dict[str, Any] = {each.name: getattr(source, each.name) for each in fields(source)}
-        return Source(**{name: self.tensor(x) if isinstance(x, Tensor) else x for name, x in given.items()})
+        given = {each.name: getattr(source, each.name) for each in fields(source)}
+        moved: dict[str, Any] = {name: self.tensor(x) for name, x in given.items() if isinstance(x, Tensor)}
+        return replace(source, **moved)
 
 
 @contextmanager
