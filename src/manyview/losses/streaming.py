@@ -272,8 +272,8 @@ def _matmul_dtype_for(alpha: float | Tensor) -> torch.dtype | None:
     dtype = _matmul_dtype.get()
     if dtype is not None and (scale := abs(number(alpha))) > 20:
         raise UserError(
-            None,
-            f"bfloat16_matmul: too coarse for similarities multiplied by {scale:.4g}; the most is 20, as with "
+            "bfloat16_matmul",
+            f"too coarse for similarities multiplied by {scale:.4g}; the most is 20, as with "
             "temperature = 0.05 or t = 10",
         )
     return dtype
