@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyview.encoders import create, dense_convolutions
-from manyview.encoders.dense_conv import SmallMapConv2d
+from manyview.encoders.dense_conv import DenseConv2d
 
 
 def refuse(*_: object) -> Tensor:
@@ -78,7 +78,7 @@ def test_only_plain_convolutions_are_touched() -> None:
     network = nn.Sequential(*kinds, nn.Conv2d(4, 4, 3, padding=1))
     names = list(network.state_dict())
     dense_convolutions(network)
-    assert [isinstance(part, SmallMapConv2d) for part in network] == [False] * len(kinds) + [True]
+    assert [isinstance(part, DenseConv2d) for part in network] == [False] * len(kinds) + [True]
     assert list(network.state_dict()) == names
 
 

@@ -127,50 +127,15 @@ def test_a_stage_that_is_not_there_is_answered_with_those_that_are() -> None:
         create("patchnet", size=32).embed_with_maps(images(3, 32), ["stage1", "stage9"])
 
 
-def test_both_libraries_name_the_stages_of_a_resnet_alike() -> None:
-    maps = create("torchvision/resnet18").eval().layers(images(3, 64))
-    assert list(maps) == ["relu", "layer1", "layer2", "layer3", "layer4"]
-    maps = create("timm/resnet18").eval().layers(images(3, 64))
-    assert list(maps) == ["act1", "layer1", "layer2", "layer3", "layer4"]
-
-
-def test_a_map_is_what_the_stage_gave_and_not_what_came_of_it_in_place() -> None:
-    maps = create("torchvision/densenet121").eval().layers(images(3, 64))
-    assert bool((maps["features.norm5"] < 0).any())
-
-
 def test_reading_the_layers_leaves_no_hook_behind() -> None:
     encoder = create("patchnet", size=32)
     encoder.layers(images(3, 32))
     assert not any(part._forward_hooks for part in encoder.modules())
 
 
-@pytest.mark.parametrize("name", ["timm/resnet18", "torchvision/resnet18", "timm/resnet26d", "timm/seresnet18"])
-@pytest.mark.parametrize("channels", [1, 3])
-def test_the_cifar_stem_keeps_the_resolution(name: str, channels: int) -> None:
-    encoder = create(name, channels=channels, size=32, stem="cifar").eval()
-    with torch.no_grad():
-        maps = list(encoder.layers(images(channels, 32)).values())
-    assert [each.shape[-1] for each in maps] == [32, 32, 16, 8, 4]
-    stem: torch.nn.Conv2d = encoder.network.get_submodule("conv1")  # type: ignore[assignment]
-    assert (stem.kernel_size, stem.stride, stem.in_channels) == ((3, 3), (1, 1), channels)
-
-
-@pytest.mark.parametrize("name", ["timm/convnext_atto", "torchvision/mobilenet_v3_small", "patchnet", "small_alexnet"])
-def test_the_cifar_stem_is_refused_where_there_is_none(name: str) -> None:
-    with pytest.raises(ValueError, match="stem: 'cifar' is for ResNets"):
-        create(name, stem="cifar")
-
-
 def test_vectors_are_the_same_twice_in_evaluation() -> None:
     encoder = create("timm/efficientnet_b0", size=64).eval()
     assert torch.equal(encoder(images(3, 64)), encoder(images(3, 64)))
-
-
-def test_the_dropout_in_front_of_the_classifier_is_gone_with_it() -> None:
-    encoder = create("torchvision/efficientnet_b0", size=64)
-    parts = encoder.network.get_submodule("classifier").modules()
-    assert not any(isinstance(part, torch.nn.Dropout) for part in parts)
 
 
 def test_creating_leaves_the_network_in_train_mode_and_its_statistics_fresh() -> None:
@@ -185,17 +150,6 @@ def test_an_encoder_knows_how_to_be_made_again() -> None:
     assert isinstance(again, Encoder)
     assert (again.dim, again.options) == (16, first.options)
     again.load_state_dict(first.state_dict())
-
-
-def test_the_first_convolution_carries_published_weights_over_to_other_channels() -> None:
-    from manyview.encoders.stem import look_at_channels
-
-    network = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3))
-    before = network.state_dict()
-    look_at_channels(network, 1, keep=True)
-    after = network.state_dict()
-    torch.testing.assert_close(after["0.weight"], before["0.weight"].sum(1, keepdim=True))
-    assert torch.equal(after["0.bias"], before["0.bias"])
 
 
 @pytest.mark.parametrize(
@@ -245,32 +199,6 @@ def test_a_wrong_argument_is_named(argument: str, value: object) -> None:
         create("patchnet", **{argument: value})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["patchnet", "small_alexnet"])
-def test_networks_without_published_weights_say_so(name: str) -> None:
-    with pytest.raises(ValueError, match="pretrained: there are no published weights"):
-        create(name, size=32, pretrained=True)
-
-
-@pytest.mark.parametrize("name", ["timm/resnet18", "torchvision/resnet18"])
-def test_weights_out_of_reach_are_one_line_that_says_where_to_put_them(
-    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: object
-) -> None:
-    import manyview.encoders.pretrained as published
-    import manyview.encoders.timm_models as timm_models
-
-    monkeypatch.setattr(published, "_answers", lambda site: False)
-    monkeypatch.setattr(timm_models, "_in_cache", lambda repository: False)
-    monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
-    with pytest.raises(ValueError, match=f"pretrained: the weights of {name} are not on this machine.*put them into"):
-        create(name, pretrained=True)
-
-
-def test_a_site_that_does_not_answer_is_out_of_reach() -> None:
-    from manyview.encoders.pretrained import _answers
-
-    assert not _answers("http://127.0.0.1:9", seconds=1)
-
-
 def test_images_of_another_shape_are_refused() -> None:
     encoder = create("patchnet", size=32)
     for shape in ((3, 32, 32), (2, 1, 32, 32)):
@@ -293,21 +221,6 @@ def test_sizes_beyond_reason_are_refused(argument: str, value: int) -> None:
 def test_a_name_that_is_no_text_is_refused() -> None:
     with pytest.raises(ValueError, match="name: expected a text such as 'patchnet' or 'timm/resnet18', got 5"):
         create(5)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(("name", "dim"), [("googlenet", 1024), ("inception_v3", 2048)])
-def test_published_networks_lose_the_classifiers_at_their_side(
-    name: str, dim: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import torchvision.models as zoo
-
-    weights = zoo.get_model_weights(name).DEFAULT
-    state = zoo.get_model(name, aux_logits=True, init_weights=False).state_dict()
-    monkeypatch.setattr("manyview.encoders.torchvision_models._weights", lambda model: weights)
-    monkeypatch.setattr(type(weights), "get_state_dict", lambda self, **given: state)
-    encoder = create(f"torchvision/{name}", size=96, pretrained=True)
-    assert encoder(images(3, 96)).shape == (2, dim)
-    assert not [key for key in encoder.state_dict() if "aux" in key.lower()]
 
 
 def test_weights_that_are_neither_wanted_nor_a_file_are_refused() -> None:

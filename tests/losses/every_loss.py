@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 import pytest
 from torch import Tensor
 
-from manyview.core.negatives import Negatives
 from manyview.losses import align_uniform, cacr, dcl, hard_negative, info_nce, jcl, nce, repulsion
 
-
-class Loss(Protocol):
-    def __call__(self, query: Tensor, positives: Tensor, negatives: Negatives, /) -> Tensor: ...
-
+Loss = Callable[..., Tensor]
 
 EVERY_LOSS: dict[str, Loss] = {
     "info_nce": partial(info_nce, temperature=0.3),

@@ -193,7 +193,7 @@ def gradients(loss: Tensor, leaves: dict[str, Tensor]) -> dict[str, Tensor]:
 @contextmanager
 def many_tiles() -> Iterator[None]:
     """Tiles of a few entries and equal ids found by sorting, as in batches many times as large."""
-    with patch("manyview.losses.tiles.TILE", TINY), patch("manyview.losses.id_mask._SMALL", 0):
+    with patch("manyview.losses.tiles.TILE", TINY), patch("manyview.losses.id_mask.COMPARED_AT_ONCE", 0):
         yield
 
 

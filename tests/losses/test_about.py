@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import pytest
 import torch
-from torch import Tensor
 
 from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives
 from manyview.losses import cacr, info_nce, is_coupled, is_pooled, nce, option
-from tests.losses.every_loss import EVERY_LOSS, for_every_loss
+from tests.losses.every_loss import EVERY_LOSS, Loss, for_every_loss
 
 
 def test_an_option_is_the_default_or_what_partials_have_given() -> None:
@@ -38,7 +36,7 @@ def test_the_gradient_of_a_coupled_loss_fades_with_an_easy_task(name: str) -> No
 
 
 @for_every_loss
-def test_a_pooled_loss_has_no_value_per_query(loss: Callable[..., Tensor]) -> None:
+def test_a_pooled_loss_has_no_value_per_query(loss: Loss) -> None:
     given = torch.randn(3, 4), torch.randn(3, 2, 4), Negatives(torch.randn(5, 4))
     each = partial(loss, reduction="none")
     if is_pooled(loss):

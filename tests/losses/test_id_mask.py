@@ -10,14 +10,14 @@ from torch import Tensor
 
 from manyview.core.negatives import Negatives
 from manyview.losses import info_nce
-from manyview.losses.id_mask import Exclusion
+from manyview.losses.id_mask import IdMask
 
-listed = patch("manyview.losses.id_mask._SMALL", 0)  # as in a large problem
+listed = patch("manyview.losses.id_mask.COMPARED_AT_ONCE", 0)  # as in a large problem
 
 
-def tile(exclusion: Exclusion, rows: slice, cols: slice) -> Tensor:
+def tile(id_mask: IdMask, rows: slice, cols: slice) -> Tensor:
     scores = torch.zeros(rows.stop - rows.start, cols.stop - cols.start)
-    exclusion.fill(scores, rows, cols)
+    id_mask.fill(scores, rows, cols)
     return scores
 
 
@@ -38,40 +38,40 @@ def test_exactly_the_pairs_of_equal_ids_are_marked_in_any_tile(large: bool, data
     top, left = (data.draw(st.integers(0, len(x) - 1)) for x in (query_ids, key_ids))
     rows = slice(top, data.draw(st.integers(top + 1, len(query_ids))))
     cols = slice(left, data.draw(st.integers(left + 1, len(key_ids))))
-    with patch("manyview.losses.id_mask._SMALL", 0 if large else 2**18):
-        exclusion = Exclusion(query_ids, key_ids)
-    assert torch.equal(tile(exclusion, rows, cols), wanted(query_ids, key_ids, rows, cols))
-    assert exclusion.count.tolist() == [int((key_ids == i).sum()) for i in query_ids]
+    with patch("manyview.losses.id_mask.COMPARED_AT_ONCE", 0 if large else 2**18):
+        id_mask = IdMask(query_ids, key_ids)
+    assert torch.equal(tile(id_mask, rows, cols), wanted(query_ids, key_ids, rows, cols))
+    assert id_mask.count.tolist() == [int((key_ids == i).sum()) for i in query_ids]
 
 
 @listed
 def test_ids_that_repeat_too_often_to_be_listed_are_compared_tile_by_tile() -> None:
     query_ids, key_ids = torch.arange(60) % 2, torch.arange(50) % 2  # 1500 equal pairs among 110 vectors: about 14 each
-    sparse = Exclusion(query_ids, key_ids)
-    dense = Exclusion(torch.zeros(60, dtype=torch.long), torch.zeros(50, dtype=torch.long))
-    for exclusion in (sparse, dense):
+    sparse = IdMask(query_ids, key_ids)
+    dense = IdMask(torch.zeros(60, dtype=torch.long), torch.zeros(50, dtype=torch.long))
+    for id_mask in (sparse, dense):
         for rows, cols in ((slice(0, 60), slice(0, 50)), (slice(13, 31), slice(7, 8))):
-            expected = wanted(exclusion.query_ids, exclusion.key_ids, rows, cols)
-            assert torch.equal(tile(exclusion, rows, cols), expected)
+            expected = wanted(id_mask.query_ids, id_mask.key_ids, rows, cols)
+            assert torch.equal(tile(id_mask, rows, cols), expected)
     assert dense.count.tolist() == [50] * 60
 
 
 @pytest.mark.parametrize("large", [False, True])
 def test_no_keys_and_no_queries_are_fine(large: bool) -> None:
     none, some = torch.zeros(0, dtype=torch.long), torch.tensor([3, 4])
-    with patch("manyview.losses.id_mask._SMALL", 0 if large else 2**18):
-        assert Exclusion(some, none).count.tolist() == [0, 0]
-        assert Exclusion(none, some).count.tolist() == []
+    with patch("manyview.losses.id_mask.COMPARED_AT_ONCE", 0 if large else 2**18):
+        assert IdMask(some, none).count.tolist() == [0, 0]
+        assert IdMask(none, some).count.tolist() == []
 
 
 @pytest.mark.parametrize("large", [False, True])
 @pytest.mark.parametrize("types", [(torch.int32, torch.int64), (torch.int64, torch.int32), (torch.uint8, torch.int64)])
 def test_ids_of_different_integer_types_compare(large: bool, types: tuple[torch.dtype, torch.dtype]) -> None:
     ids = torch.tensor([0, 1, 2, 1])
-    with patch("manyview.losses.id_mask._SMALL", 0 if large else 2**18):
-        exclusion = Exclusion(ids.to(types[0]), ids.to(types[1]))
-    assert exclusion.count.tolist() == [1, 2, 1, 2]
-    assert torch.equal(tile(exclusion, slice(0, 4), slice(0, 4)), wanted(ids, ids, slice(0, 4), slice(0, 4)))
+    with patch("manyview.losses.id_mask.COMPARED_AT_ONCE", 0 if large else 2**18):
+        id_mask = IdMask(ids.to(types[0]), ids.to(types[1]))
+    assert id_mask.count.tolist() == [1, 2, 1, 2]
+    assert torch.equal(tile(id_mask, slice(0, 4), slice(0, 4)), wanted(ids, ids, slice(0, 4), slice(0, 4)))
 
 
 def test_a_key_with_the_query_id_is_skipped() -> None:

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from manyview.core.negatives import Negatives
-from manyview.losses.streaming import Softmaxed, Stream
+from manyview.losses.streaming import SoftmaxResult, Stream
 from tests.losses import oracle
 from tests.losses.layouts import (
     Batch,
@@ -40,7 +40,7 @@ FORMS: dict[str, tuple[float, float, Value]] = {
 for_every_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
 
 
-def both(sums: Softmaxed) -> Tensor:
+def both(sums: SoftmaxResult) -> Tensor:
     return torch.stack([sums.log_sum_exp, sums.mean])
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from manyview.core.negatives import Negatives
 from manyview.losses import info_nce
 from manyview.losses.streaming import Stream
-from manyview.losses.tiles import Buffers, DrawnKeys, OwnKeys, SharedKeys, tiles_of
+from manyview.losses.tiles import Buffers, KeysPerQuery, SharedKeys, SmallBankKeys, tiles_for
 from tests.losses.layouts import assert_close, gradients, integers, many_tiles, normal
 
 
@@ -72,16 +72,16 @@ def test_a_large_bank_is_gathered_and_a_small_one_multiplied_whole() -> None:
     query, index = torch.zeros(4, 3), torch.zeros(4, 2, dtype=torch.long)
     (small,) = Negatives(torch.zeros(64, 3), index=index).sources
     (large,) = Negatives(torch.zeros(65, 3), index=index).sources
-    assert type(tiles_of(query, small, None, None)) is DrawnKeys
-    assert type(tiles_of(query, large, None, None)) is OwnKeys
+    assert type(tiles_for(query, small, None, None)) is SmallBankKeys
+    assert type(tiles_for(query, large, None, None)) is KeysPerQuery
 
 
 def test_shared_keys_and_keys_per_query_have_their_own_ways() -> None:
     query = torch.zeros(4, 3)
     (shared,) = Negatives(torch.zeros(6, 3)).sources
     (own,) = Negatives(torch.zeros(4, 6, 3)).sources
-    assert type(tiles_of(query, shared, None, None)) is SharedKeys
-    assert type(tiles_of(query, own, None, None)) is OwnKeys
+    assert type(tiles_for(query, shared, None, None)) is SharedKeys
+    assert type(tiles_for(query, own, None, None)) is KeysPerQuery
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_shared_keys_and_keys_per_query_have_their_own_ways() -> None:
 def test_tiles_visit_each_pair_once(negatives: Negatives, width: int) -> None:
     visits = torch.zeros(11, width)
     with many_tiles():
-        tiles = list(tiles_of(torch.zeros(11, 3), negatives.sources[0], None, None).spans())
+        tiles = list(tiles_for(torch.zeros(11, 3), negatives.sources[0], None, None).spans())
     for rows, cols in tiles:
         visits[rows, cols] += 1
     assert len(tiles) > 1
@@ -156,6 +156,6 @@ def test_any_mixture_of_tile_sizes_gives_the_same() -> None:
     negatives = Negatives(queue) + Negatives(query, ids, ids)
     wanted = gradients(streamed(query, negatives, 2.0).sum(), {"query": query})["query"]
     for tile, small in product((1, 17, 100, 1000), (0, 2**18)):
-        with patch("manyview.losses.tiles.TILE", tile), patch("manyview.losses.id_mask._SMALL", small):
+        with patch("manyview.losses.tiles.TILE", tile), patch("manyview.losses.id_mask.COMPARED_AT_ONCE", small):
             found = gradients(streamed(query, negatives, 2.0).sum(), {"query": query})["query"]
         assert_close(found, wanted, 1e-11, f"gradient with tiles of {tile}")

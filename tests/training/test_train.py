@@ -27,7 +27,7 @@ from manyview.config.resolve import resolve
 from manyview.config.yaml_file import from_yaml
 from manyview.core import distributed
 from manyview.diagnose.health import Health
-from manyview.encoders import dense_conv as small_maps
+from manyview.encoders import dense_conv
 from manyview.training import build, step, train
 from manyview.training import messages as tell
 from manyview.training.checkpoint import Checkpoints, locked
@@ -570,13 +570,13 @@ def test_in_training_convolutions_on_small_maps_are_dense_layers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     maps: list[torch.Size] = []
-    dense = small_maps._dense
+    dense = dense_conv._dense
 
     def watched(x: torch.Tensor, *given: Any) -> torch.Tensor:
         maps.append(x.shape[2:])
         return dense(x, *given)
 
-    monkeypatch.setattr(small_maps, "_dense", watched)
+    monkeypatch.setattr(dense_conv, "_dense", watched)
     assert pretrain(tmp_path, augmentation__size=8, max_steps=1) == 0
     assert set(maps) == {(2, 2)}  # of the second stage's second convolution
 

@@ -303,7 +303,7 @@ def _check_name(name: str) -> None:
     if os.path.isdir(name):
         raise UserError("run", f"{name} is no run's folder, it has no {CONFIG}")
     try:
-        encoders.known(name)
+        encoders.check_name(name)
     except ValueError as error:
         looks_like_path = os.path.dirname(name) and name.partition("/")[0] not in FAMILIES
         near = "" if name.endswith(".safetensors") or looks_like_path else str(error).rpartition("; ")[2]

@@ -1,7 +1,7 @@
 """Who looks: networks that turn images into vectors, their heads, and the towers of query and key branch."""
 
 from manyview.encoders.dense_conv import dense_convolutions
-from manyview.encoders.encoder import Encoder, create, known
+from manyview.encoders.encoder import Encoder, check_name, create
 from manyview.encoders.heads import HEADS, projection
 from manyview.encoders.momentum import MOMENTUM
 from manyview.encoders.norm import shuffled, split_batch_norm, sync_batch_norm
@@ -14,9 +14,9 @@ __all__ = [
     "Encoder",
     "Slot",
     "Towers",
+    "check_name",
     "create",
     "dense_convolutions",
-    "known",
     "load",
     "load_into",
     "projection",

@@ -1,4 +1,4 @@
-"""Convolutions whose kernel covers the whole map, computed as the dense layers that they are."""
+"""Dense convolutions: those whose kernel covers the whole map are computed as the dense layers that they are."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
-class SmallMapConv2d(nn.Conv2d):
+class DenseConv2d(nn.Conv2d):
     """A convolution that on a CPU is a dense layer wherever each of its outputs sees the whole map.
 
     That is so for 3x3 kernels, padded by 1, on maps of 1x1 and 2x2: the last stages of a ResNet on images of 32 px. The
@@ -25,10 +25,10 @@ class SmallMapConv2d(nn.Conv2d):
 
 
 def dense_convolutions(module: nn.Module) -> None:
-    """Every plain Conv2d inside becomes a SmallMapConv2d; parameters and state dict stay what they are."""
+    """Makes every plain Conv2d inside a DenseConv2d; parameters and state dict stay what they are."""
     for part in module.modules():
         if type(part) is nn.Conv2d and _plain(part):
-            part.__class__ = SmallMapConv2d
+            part.__class__ = DenseConv2d
 
 
 def _plain(conv: nn.Conv2d) -> bool:
@@ -49,5 +49,5 @@ def _dense(x: Tensor, weight: Tensor, bias: Tensor | None, down: list[int], acro
     taps = weight.permute(0, 2, 3, 1)
     windows = [taps[:, top : top + height, left : left + width].flatten(1) for top in down for left in across]
     biases = None if bias is None else bias.repeat(len(windows))
-    seen = F.linear(x.permute(0, 2, 3, 1).flatten(1), torch.cat(windows), biases)
-    return seen.view(len(x), len(down), len(across), -1).permute(0, 3, 1, 2)
+    output = F.linear(x.permute(0, 2, 3, 1).flatten(1), torch.cat(windows), biases)
+    return output.view(len(x), len(down), len(across), -1).permute(0, 3, 1, 2)

@@ -1,4 +1,4 @@
-"""An encoder: any network as (B, C, H, W) to (B, dim), with the feature maps on the way."""
+"""Encoders: any network as (B, C, H, W) to (B, dim), with the feature maps on the way."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ NETWORKS = {"patchnet": "manyview.encoders.patchnet", "small_alexnet": "manyview
 
 
 class Encoder(nn.Module):
-    """A network that looks at images. Made by `create(name, **options)`, which makes the same one again.
+    """A network that embeds images. Made by `create(name, **options)`, which makes the same one again.
 
     dim         length of an embedding
     network     the network itself, with the parameter names of its library
-    removed     the prefixes of the classifier that the library's own weights have, and this has not
-    preprocess  makes of a picture what the encoder was trained on; `manyview.load` sets it
+    removed     prefixes of the classifier's weights, which the library's own state dict has and this has not
+    preprocess  the preprocessing of pictures that the encoder was trained with; `manyview.load` sets it
     """
 
     preprocess: Callable[[Any], Tensor] | None = None
@@ -79,7 +79,7 @@ class Encoder(nn.Module):
 
     @torch.no_grad()
     def _dry_run(self, channels: int, size: int) -> int:
-        """What comes out for one image: that the size is possible, and how long a vector is."""
+        """The length of an embedding, from a pass of one image, which also shows that its size is possible."""
         some = next(self.network.parameters())
         image = torch.zeros(1, channels, size, size, device=some.device, dtype=some.dtype)
         self.network.eval()
@@ -88,7 +88,7 @@ class Encoder(nn.Module):
         except (RuntimeError, AssertionError, ArithmeticError, ValueError) as error:
             why = str(error).strip().split("\n")[0]
             raise UserError(
-                "size", f"{self.name} cannot look at {size} x {size} images ({why}); give a size that it allows"
+                "size", f"{self.name} cannot take {size} x {size} images ({why}); give a size that it allows"
             ) from None
         finally:
             self.network.train()
@@ -106,10 +106,10 @@ def create(
     pretrained: bool | str | Path = False,
     **options: Any,
 ) -> Encoder:
-    """An encoder by name: `timm/<model>`, `torchvision/<model>`, `patchnet` or `small_alexnet`.
+    """Creates an encoder by name: `timm/<model>`, `torchvision/<model>`, `patchnet` or `small_alexnet`.
 
     channels    of the images
-    size        of the images, for networks that must know it; others look at any size later
+    size        of the images, for networks that must know it; others take any size later
     stem        "cifar" for ResNets: first convolution 3x3 of stride 1 and no max-pool, for images of about 32 px
     pretrained  True for the library's weights, or a safetensors file to `load_into` it
     options     go to the network
@@ -121,16 +121,15 @@ def create(
         raise UserError("name", f"expected a text such as 'patchnet' or 'timm/resnet18', got {name!r}")
     for argument, value in (("channels", channels), ("size", size)):
         if not isinstance(value, int) or not 1 <= value <= LIMITS[argument]:
-            raise UserError(None, f"{argument}: expected a whole number from 1 to {LIMITS[argument]}, got {value!r}")
+            raise UserError(argument, f"expected a whole number from 1 to {LIMITS[argument]}, got {value!r}")
     if stem not in (None, "cifar"):
         raise UserError("stem", f"expected None or 'cifar', got {stem!r}")
     if not isinstance(pretrained, bool | str | Path):
         raise UserError("pretrained", f"expected True, False or a safetensors file, got {pretrained!r}")
     build, model = _builder(name)
-    published = pretrained is True
-    backbone = build(model, channels=channels, size=size, stem=stem, pretrained=published, options=options)
-    known = {"channels": channels, "size": size, "stem": stem, **options}
-    encoder = Encoder(name, known, backbone)
+    common = {"channels": channels, "size": size, "stem": stem}
+    backbone = build(model, **common, pretrained=pretrained is True, options=options)
+    encoder = Encoder(name, {**common, **options}, backbone)
     if isinstance(pretrained, str | Path):
         from manyview.encoders.weights import load_into  # which builds encoders itself
 
@@ -138,8 +137,8 @@ def create(
     return encoder
 
 
-def known(name: str) -> None:
-    """That there is an encoder of this name; one line with the nearest if not."""
+def check_name(name: str) -> None:
+    """Raises an error with the nearest names if there is no encoder of this name."""
     _builder(name)
 
 
@@ -149,14 +148,14 @@ def _builder(name: str) -> tuple[Callable[..., Backbone], str]:
         return import_module(NETWORKS[name]).build, name
     if slash and family in FAMILIES:
         module = import_module(FAMILIES[family])
-        if module.knows(model):
+        if module.has_model(model):
             return module.build, model
     raise UserError("name", f"there is no encoder {name!r}; nearest: {', '.join(_nearest(name))}")
 
 
 def _nearest(name: str) -> list[str]:
-    """Names with the same last part first, then those spelt alike."""
-    families = {family: import_module(module).names() for family, module in FAMILIES.items()}
+    """The nearest names: those with the same last part first, then those spelt alike."""
+    families = {family: import_module(module).model_names() for family, module in FAMILIES.items()}
     everything = [*NETWORKS, *(f"{family}/{model}" for family, models in families.items() for model in models)]
     last = name.rpartition("/")[2]
     same = [each for each in everything if each.rpartition("/")[2] == last]

@@ -108,5 +108,5 @@ def projection(name: str, dim_in: int, dim_out: int, **options: Any) -> nn.Modul
     taken = [each for each in inspect.signature(HEADS[name]).parameters if not each.startswith("dim_")]
     unknown = sorted(set(options) - set(taken))
     if unknown:
-        raise UserError(None, f"head {name}: takes {', '.join(taken)}, not {', '.join(unknown)}")
+        raise UserError(f"head {name}", f"takes {', '.join(taken)}, not {', '.join(unknown)}")
     return HEADS[name](dim_in, dim_out, **options)

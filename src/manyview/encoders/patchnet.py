@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from manyview.core.errors import UserError
 from manyview.encoders.feature_maps import Backbone, module_outputs
-from manyview.encoders.pretrained import refuse_what_only_libraries_have
+from manyview.encoders.pretrained import refuse_library_options
 
 WIDTHS = (32, 64, 128, 256)
 BLOCKS = (1, 1, 1, 1)
@@ -65,7 +65,7 @@ def build(
     model: str, *, channels: int, size: int, stem: str | None, pretrained: bool, options: dict[str, Any]
 ) -> Backbone:
     """options: widths and blocks, one number per stage."""
-    refuse_what_only_libraries_have(model, stem, pretrained, options, takes=("widths", "blocks"))
+    refuse_library_options(model, stem, pretrained, options, takes=("widths", "blocks"))
     widths, blocks = options.get("widths", WIDTHS), options.get("blocks", BLOCKS)
     if len(widths) != len(blocks) or min((*widths, *blocks), default=0) < 1:
         raise UserError("widths and blocks", f"expected a number of at least 1 per stage, got {widths} and {blocks}")

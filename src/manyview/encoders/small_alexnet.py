@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from manyview.core.errors import UserError
 from manyview.encoders.feature_maps import Backbone, module_outputs
-from manyview.encoders.pretrained import refuse_what_only_libraries_have
+from manyview.encoders.pretrained import refuse_library_options
 
 WIDTHS = (96, 192, 384, 384, 192)
 POOLED = (True, True, False, False, True)  # a max-pool after convolutions 1, 2 and 5
@@ -58,7 +58,7 @@ class SmallAlexNet(nn.Module):
 def build(
     model: str, *, channels: int, size: int, stem: str | None, pretrained: bool, options: dict[str, Any]
 ) -> Backbone:
-    refuse_what_only_libraries_have(model, stem, pretrained, options, takes=("out_dim",))
+    refuse_library_options(model, stem, pretrained, options, takes=("out_dim",))
     network = SmallAlexNet(channels, size, options.get("out_dim"))
     return Backbone(network, module_outputs([name for name, _ in network.named_children() if name != "flatten"]))
 

@@ -20,8 +20,8 @@ def cifar_stem(resnet: Any, channels: int) -> None:
     resnet.maxpool = nn.Identity()
 
 
-def look_at_channels(network: nn.Module, channels: int, *, keep: bool) -> None:
-    """Gives the first convolution `channels` inputs, in place.
+def adapt_input_channels(network: nn.Module, channels: int, *, keep: bool) -> None:
+    """Gives the first convolution `channels` input channels, in place.
 
     keep: its RGB weights are carried over as timm does it (repeated and rescaled; summed for one channel). Otherwise it
     is drawn anew.

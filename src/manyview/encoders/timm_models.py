@@ -1,4 +1,4 @@
-"""Any model of timm as a backbone."""
+"""Backbones from timm: any of its models."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from torch import Tensor
 
 from manyview.core.errors import UserError
 from manyview.encoders.feature_maps import Backbone, Maps, module_outputs
-from manyview.encoders.pretrained import HUB, refuse_if_unreachable, unavailable
+from manyview.encoders.pretrained import HUB, check_reachable, weights_unavailable
 from manyview.encoders.stem import cifar_stem
 
 
-def names() -> list[str]:
+def model_names() -> list[str]:
     return list(timm.list_models())
 
 
-def knows(model: str) -> bool:
-    """With or without a tag of its weights: resnet18, resnet18.a1_in1k."""
+def has_model(model: str) -> bool:
+    """Whether timm has a model, with or without a tag of its weights: resnet18, resnet18.a1_in1k."""
     return bool(timm.is_model(model))
 
 
@@ -82,7 +82,7 @@ def _check_weights(model: str) -> None:
         raise UserError("pretrained", f"timm has no weights of {model}; see timm.list_pretrained()")
     if not config.hf_hub_id or _in_cache(config.hf_hub_id):
         return
-    refuse_if_unreachable(f"timm/{model}", f"{HUB}/{config.hf_hub_id}", _place(), HUB)
+    check_reachable(f"timm/{model}", f"{HUB}/{config.hf_hub_id}", _cache_path(), HUB)
 
 
 def _in_cache(repository: str) -> bool:
@@ -92,12 +92,12 @@ def _in_cache(repository: str) -> bool:
     return any(isinstance(try_to_load_from_cache(repository, file), str) for file in files)
 
 
-def _place() -> str:
+def _cache_path() -> str:
     from huggingface_hub.constants import HF_HUB_CACHE
 
     return f"the Hugging Face cache {HF_HUB_CACHE}"
 
 
-def _missing(model: str) -> ValueError:
+def _missing(model: str) -> UserError:
     config = timm.get_pretrained_cfg(model)
-    return unavailable(f"timm/{model}", f"{HUB}/{config.hf_hub_id if config else 'timm'}", _place())
+    return weights_unavailable(f"timm/{model}", f"{HUB}/{config.hf_hub_id if config else 'timm'}", _cache_path())

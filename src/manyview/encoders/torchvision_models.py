@@ -1,4 +1,4 @@
-"""Any classification model of torchvision as a backbone."""
+"""Backbones from torchvision: any of its classification models."""
 
 from __future__ import annotations
 
@@ -11,36 +11,20 @@ from torch import nn
 
 from manyview.core.errors import UserError
 from manyview.encoders.feature_maps import Backbone, MapReader, channels_first, grid_of_tokens, module_outputs
-from manyview.encoders.pretrained import refuse_if_unreachable, unavailable
-from manyview.encoders.stem import cifar_stem, look_at_channels
+from manyview.encoders.pretrained import check_reachable, weights_unavailable
+from manyview.encoders.stem import adapt_input_channels, cifar_stem
 
-SIDE_CLASSIFIED = (zoo.GoogLeNet, zoo.Inception3)
+WITH_AUXILIARY_CLASSIFIERS = (zoo.GoogLeNet, zoo.Inception3)
 SITE = "https://download.pytorch.org"
-NO_STAGE = (nn.Conv2d, nn.BatchNorm2d, nn.MaxPool2d, nn.Dropout, nn.Identity)  # their activation is
+NOT_A_STAGE = (nn.Conv2d, nn.BatchNorm2d, nn.MaxPool2d, nn.Dropout, nn.Identity)  # their activation is
 
 
-def _nothing(size: int, pretrained: bool) -> dict[str, Any]:
-    return {}
-
-
-def _sized(size: int, pretrained: bool) -> dict[str, Any]:
-    return {"image_size": size}
-
-
-def _one_classifier(size: int, pretrained: bool) -> dict[str, Any]:
-    """With weights torchvision wants to decide itself; what is at the side goes afterwards."""
-    return {} if pretrained else {"aux_logits": False, "init_weights": True}
-
-
-SETTINGS = {"googlenet": _one_classifier, "inception": _one_classifier, "vit": _sized}  # by a model's first word
-
-
-def names() -> list[str]:
+def model_names() -> list[str]:
     return list(zoo.list_models(module=zoo))
 
 
-def knows(model: str) -> bool:
-    return model in names()
+def has_model(model: str) -> bool:
+    return model in model_names()
 
 
 def build(
@@ -48,10 +32,10 @@ def build(
 ) -> Backbone:
     network = _network(model, size, pretrained, options)
     removed = _without_classifier(network)
-    if isinstance(network, SIDE_CLASSIFIED) and channels != 3:
+    if isinstance(network, WITH_AUXILIARY_CLASSIFIERS) and channels != 3:
         network.transform_input = False  # from one normalisation of RGB to another
     if stem is None:
-        look_at_channels(network, channels, keep=pretrained)
+        adapt_input_channels(network, channels, keep=pretrained)
     elif isinstance(network, zoo.ResNet):
         cifar_stem(network, channels)
     else:
@@ -61,7 +45,7 @@ def build(
 
 def _network(model: str, size: int, pretrained: bool, options: dict[str, Any]) -> nn.Module:
     weights = _weights(model) if pretrained else None
-    settings = SETTINGS.get(model.partition("_")[0], _nothing)(size, pretrained)
+    settings = _arguments(model, size, pretrained)
     try:
         network: nn.Module = zoo.get_model(model, weights=weights, **{**settings, **options})
     except TypeError as error:
@@ -69,23 +53,33 @@ def _network(model: str, size: int, pretrained: bool, options: dict[str, Any]) -
     except OSError:
         if weights is None:
             raise
-        raise unavailable(f"torchvision/{model}", weights.url, _place(weights.url)) from None
+        raise weights_unavailable(f"torchvision/{model}", weights.url, _cache_path(weights.url)) from None
     except (ValueError, RuntimeError, AssertionError) as error:
         given = f"size {size} and options {options}"
         raise UserError("size", f"torchvision/{model} cannot be made with {given}: {error}") from None
     return network
 
 
+def _arguments(model: str, size: int, pretrained: bool) -> dict[str, Any]:
+    """What some families of networks must be told."""
+    family = model.partition("_")[0]
+    if family == "vit":
+        return {"image_size": size}
+    if family in ("googlenet", "inception") and not pretrained:  # with weights torchvision decides itself
+        return {"aux_logits": False, "init_weights": True}
+    return {}
+
+
 def _weights(model: str) -> Any:
-    """torchvision's best for this model, on this machine or within reach."""
+    """The best weights that torchvision has for this model, if they are on this machine or within reach."""
     weights: Any = zoo.get_model_weights(model).DEFAULT
-    place = _place(weights.url)
-    if not Path(place).exists():
-        refuse_if_unreachable(f"torchvision/{model}", weights.url, place, SITE)
+    cache_path = _cache_path(weights.url)
+    if not Path(cache_path).exists():
+        check_reachable(f"torchvision/{model}", weights.url, cache_path, SITE)
     return weights
 
 
-def _place(url: str) -> str:
+def _cache_path(url: str) -> str:
     return str(Path(torch.hub.get_dir()) / "checkpoints" / url.rpartition("/")[2])
 
 
@@ -106,7 +100,7 @@ def _without_classifier(network: nn.Module) -> tuple[str, ...]:
             holder[before] = nn.Identity()
     elif isinstance(getattr(network, "dropout", None), nn.Dropout):
         network.dropout = nn.Identity()
-    return (path, "AuxLogits", "aux1", "aux2") if isinstance(network, SIDE_CLASSIFIED) else (path,)
+    return (path, "AuxLogits", "aux1", "aux2") if isinstance(network, WITH_AUXILIARY_CLASSIFIERS) else (path,)
 
 
 def _reader(network: nn.Module) -> MapReader:
@@ -126,4 +120,4 @@ def _stages(network: nn.Module) -> list[str]:
             break
         inside = name in ("features", "layers", "blocks", "trunk_output")
         parts += [(f"{name}.{each}", part) for each, part in child.named_children()] if inside else [(name, child)]
-    return [name for name, part in parts if not isinstance(part, NO_STAGE) or name == parts[-1][0]]
+    return [name for name, part in parts if not isinstance(part, NOT_A_STAGE) or name == parts[-1][0]]

@@ -17,16 +17,16 @@ from manyview.encoders.encoder import Encoder, create
 
 State = dict[str, Tensor]
 Normalisation = tuple[tuple[float, ...], tuple[float, ...]]
-"""Mean and deviation of pictures: an encoder was trained on (x / 255 - mean) / deviation."""
+"""Mean and std of pictures: an encoder was trained on (x / 255 - mean) / std."""
 FORMAT = "1"
-FETCHES = ("checkpoint_path", "cache_dir", "weights", "weights_backbone", "scriptable")
-SHOWN = 3
+FILE_OPTIONS = ("checkpoint_path", "cache_dir", "weights", "weights_backbone", "scriptable")
+LISTED_KEYS = 3
 
 
 def save(encoder: Encoder, path: str | Path, *, picture: Normalisation | None = None) -> None:
     """Writes the network's state dict, under the names of its library, and how to create it again.
 
-    picture  mean and deviation that pictures were normalised with in training; without, what is known of the encoder
+    picture  mean and std that pictures were normalised with in training; without, what is known of the encoder
 
     The file appears whole or not at all.
     """
@@ -34,9 +34,9 @@ def save(encoder: Encoder, path: str | Path, *, picture: Normalisation | None = 
         recipe = {"name": json.dumps(encoder.name), "options": json.dumps(encoder.options)}
     except TypeError as error:
         raise UserError("options", f"{encoder.name} was created with what JSON cannot hold: {error}") from None
-    seen = picture or normalisation(encoder)
-    if seen is not None:
-        recipe["picture"] = json.dumps({"mean": seen[0], "std": seen[1]})
+    normalised_with = picture or normalisation(encoder)
+    if normalised_with is not None:
+        recipe["picture"] = json.dumps({"mean": normalised_with[0], "std": normalised_with[1]})
     state = {key: value.detach().cpu().contiguous().clone() for key, value in encoder.network.state_dict().items()}
     path = Path(path)
     if not path.parent.is_dir():
@@ -57,8 +57,8 @@ def load(path: str | Path) -> Encoder:
     except Exception as error:  # options that make no sense raise almost anything inside a library
         why = " ".join(str(error).split())[:300] or type(error).__name__
         raise UserError(None, f"{path}: its encoder cannot be made: {why}") from error
-    _put(encoder, state, path)
-    _note(encoder, metadata, path)
+    _load_state(encoder, state, path)
+    _note_normalisation(encoder, metadata, path)
     return encoder
 
 
@@ -68,15 +68,12 @@ def load_into(encoder: Encoder, path: str | Path) -> None:
     Of a plain one the classifier is left out. Everything else must fit, name by name and shape by shape.
     """
     state, metadata = _read(path)
-    _put(encoder, state, path)
-    _note(encoder, metadata, path)
+    _load_state(encoder, state, path)
+    _note_normalisation(encoder, metadata, path)
 
 
 def normalisation(encoder: Encoder) -> Normalisation | None:
-    """How pictures were normalised that the encoder was trained on: of `manyview.load`, or as a file of `save` says.
-
-    None where nobody has said.
-    """
+    """The normalisation of pictures in training: from `manyview.load`, or as a file of `save` says; None if unknown."""
     modality = getattr(encoder.preprocess, "picture", None)
     if modality is not None:
         return modality.mean, modality.std
@@ -118,19 +115,19 @@ def _recipe(path: str | Path, metadata: dict[str, str]) -> tuple[str, dict[str, 
         raise UserError(None, f"{path}: name and options of its network are missing or damaged") from None
     if not isinstance(name, str) or not isinstance(options, dict):
         raise UserError(None, f"{path}: expected a name and a table of options, got {name!r} and {options!r}")
-    fetching = [option for option in options if option in FETCHES or option.startswith("pretrained")]
+    fetching = [option for option in options if option in FILE_OPTIONS or option.startswith("pretrained")]
     if fetching:  # a file may not make the library read or download another one
         raise UserError(None, f"{path}: refused, its options ask for other files: {', '.join(fetching)}")
     return name, options
 
 
-def _note(encoder: Encoder, metadata: dict[str, str], path: str | Path) -> None:
-    """Files of others, and older ones, say nothing."""
+def _note_normalisation(encoder: Encoder, metadata: dict[str, str], path: str | Path) -> None:
+    """Keeps the normalisation that a file names; files of others, and older ones, name none."""
     if "picture" not in metadata:
         return
     try:
-        told = json.loads(metadata["picture"])
-        mean, std = (tuple(float(each) for each in told[key]) for key in ("mean", "std"))
+        stored = json.loads(metadata["picture"])
+        mean, std = (tuple(float(each) for each in stored[key]) for key in ("mean", "std"))
     except (KeyError, TypeError, ValueError):
         raise UserError(
             None, f"{path}: its normalisation of pictures is damaged: {metadata['picture'][:100]!r}"
@@ -140,9 +137,9 @@ def _note(encoder: Encoder, metadata: dict[str, str], path: str | Path) -> None:
     vars(encoder)["normalisation"] = (mean, std)
 
 
-def _put(encoder: Encoder, state: State, path: str | Path) -> None:
+def _load_state(encoder: Encoder, state: State, path: str | Path) -> None:
     wanted = encoder.network.state_dict()
-    given = {key: value for key, value in state.items() if key in wanted or not _belongs(key, encoder.removed)}
+    given = {key: value for key, value in state.items() if key in wanted or not _has_prefix(key, encoder.removed)}
     missing = [key for key in wanted if key not in given and not key.endswith("num_batches_tracked")]
     unexpected = [key for key in given if key not in wanted]
     shapes = [
@@ -151,17 +148,17 @@ def _put(encoder: Encoder, state: State, path: str | Path) -> None:
         if key in given and given[key].shape != wanted[key].shape
     ]
     found = {"missing": missing, "unexpected": unexpected, "shapes": shapes}
-    wrong = [f"{kind}: {_some(keys)}" for kind, keys in found.items() if keys]
+    wrong = [f"{kind}: {_first_few(keys)}" for kind, keys in found.items() if keys]
     if wrong:
         expected = f"{encoder.name} {encoder.options}"
         raise UserError(None, f"{path}: does not fit {expected}; {'; '.join(wrong)}")
     encoder.network.load_state_dict(given, strict=False)
 
 
-def _belongs(key: str, prefixes: tuple[str, ...]) -> bool:
+def _has_prefix(key: str, prefixes: tuple[str, ...]) -> bool:
     return any(key == prefix or key.startswith(prefix + ".") for prefix in prefixes)
 
 
-def _some(keys: list[str]) -> str:
-    more = f" and {len(keys) - SHOWN} more" if len(keys) > SHOWN else ""
-    return ", ".join(keys[:SHOWN]) + more
+def _first_few(keys: list[str]) -> str:
+    more = f" and {len(keys) - LISTED_KEYS} more" if len(keys) > LISTED_KEYS else ""
+    return ", ".join(keys[:LISTED_KEYS]) + more

@@ -1,4 +1,7 @@
-"""What every loss does first and last: check what it was given, and average what it found."""
+"""Checks of what a loss is given, and the average that it ends with.
+
+What a GPU would have to be waited for, the values of its tensors, is checked on a CPU only.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ Reduction = Literal["mean", "none"]
 
 
 class Inputs(NamedTuple):
-    """Checked, in float32 or wider."""
+    """What a loss was given, after the checks, in float32 or wider."""
 
     query: Tensor  # (N, d)
     positives: Tensor  # (N, K, d)
@@ -41,7 +44,7 @@ class Inputs(NamedTuple):
 def check_inputs(query: Tensor, positives: Tensor, present: Tensor | None, reduction: str) -> Inputs:
     for name, tensor in (("query", query), ("positives", positives)):
         if not isinstance(tensor, Tensor):
-            raise UserError(None, f"{name}: expected a tensor, got {type(tensor).__name__}")
+            raise UserError(name, f"expected a tensor, got {type(tensor).__name__}")
     if query.dim() != 2 or not query.is_floating_point():
         raise UserError("query", f"expected floats (N, d), got {query.dtype} {tuple(query.shape)}")
     n, d = query.shape
@@ -92,23 +95,26 @@ def check_temperature(temperature: float | Tensor, like: Tensor) -> float | Tens
     """A temperature may be a tensor that learns: then a single number, computed with in the precision of `like`."""
     if isinstance(temperature, Tensor) and temperature.numel() != 1:
         raise UserError("temperature", f"expected one number, got shape {tuple(temperature.shape)}")
-    check_positive("temperature", number(temperature))
+    check_positive("temperature", temperature.detach() if isinstance(temperature, Tensor) else temperature)
     return temperature.reshape(()).to(like) if isinstance(temperature, Tensor) else temperature
 
 
-def check_positive(name: str, value: float) -> None:
+def check_positive(name: str, value: float | Tensor) -> None:
     if isinstance(value, Tensor) and value.requires_grad:
-        raise UserError(
-            None, f"{name}: expected a number, got a tensor that requires gradient; only a temperature can learn"
-        )
+        raise UserError(name, "expected a number, got a tensor that requires gradient; only a temperature can learn")
     if not isinstance(value, int | float | Tensor):
-        raise UserError(None, f"{name}: expected a number, got {value!r}")
-    if not 0 < value < math.inf:
-        raise UserError(None, f"{name}: expected a positive number, got {value}")
+        raise UserError(name, f"expected a number, got {value!r}")
+    if readable(value) and not 0 < value < math.inf:
+        raise UserError(name, f"expected a positive number, got {number(value)}")
 
 
 def at_least_float32(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def readable(value: float | Tensor) -> bool:
+    """Whether a value can be read without waiting for a GPU."""
+    return not isinstance(value, Tensor) or value.device.type == "cpu"
 
 
 def number(value: float | Tensor) -> float:
@@ -117,7 +123,7 @@ def number(value: float | Tensor) -> float:
 
 def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
     if value not in choices:
-        raise UserError(None, f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}")
+        raise UserError(name, f"expected one of {', '.join(map(repr, choices))}, got {value!r}")
 
 
 def check_pooled(reduction: str, why: str) -> None:
@@ -146,7 +152,7 @@ def gathered(values: Tensor, present: Tensor | None, gather: Gather) -> tuple[Te
     """Per-query values of all processes and, with `present`, whether a query has any positive."""
     values = gather(values)
     here = None if present is None else gather(present.any(1))
-    if not (len(values) if here is None else here.any()):
+    if not len(values) or (here is not None and readable(here) and not here.any()):
         raise UserError(
             "query", f"expected at least one with a positive, got {len(values)} queries, none with a positive"
         )

@@ -1,4 +1,4 @@
-"""Which pairs do not count because key and query show the same image."""
+"""The mask of pairs that do not count because key and query show the same image."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-_SMALL = 2**18  # pairs that are compared at once
+COMPARED_AT_ONCE = 2**18  # pairs that are compared at once
 
 
-class Exclusion:
-    """Equal ids between N queries and M shared keys.
+class IdMask:
+    """Marks the pairs of N queries and M shared keys that have equal ids.
 
     Comparing ids inside every tile would cost as much as half the matrix multiply. On a CPU the equal pairs are
     therefore found once by sorting and listed (a handful per query), and only those entries of a tile are touched.
@@ -24,7 +24,7 @@ class Exclusion:
         self.query_ids, self.key_ids = query_ids, key_ids
         self._same: Tensor | None = None
         self._ends: list[int] | None = None
-        if len(query_ids) * len(key_ids) <= _SMALL:
+        if len(query_ids) * len(key_ids) <= COMPARED_AT_ONCE:
             self._same = query_ids[:, None] == key_ids
             return
         ordered, order = key_ids.sort()
@@ -45,9 +45,10 @@ class Exclusion:
         return same.sum(1)
 
     @property
-    def leaves_some(self) -> bool:
-        """Whether the keys show two images or more, so that every query has a negative among them."""
-        return len(self.key_ids) > 0 and bool((self.key_ids != self.key_ids[0]).any())
+    def leaves_negatives(self) -> bool:
+        """Whether the keys show two images or more, so that every query has a negative; False on a GPU, unasked."""
+        on_cpu = self.key_ids.device.type == "cpu"
+        return on_cpu and len(self.key_ids) > 0 and bool((self.key_ids != self.key_ids[0]).any())
 
     def fill(self, scores: Tensor, rows: slice, cols: slice) -> None:
         """Sets the excluded entries of one tile to minus infinity, in place."""

@@ -20,6 +20,7 @@ from manyview.losses.checks import (
     check_positive,
     check_temperature,
     number,
+    readable,
 )
 from manyview.losses.streaming import Stream
 
@@ -50,12 +51,11 @@ def nce(
     given = check_inputs(query, positives, present, reduction)
     temperature = check_temperature(temperature, given.query)
     check_positive("population", population)
-    on_gpu = isinstance(partition, Tensor) and partition.device.type != "cpu"  # it would have to wait for the answer
-    if not on_gpu and not number(partition) > 0:
+    if readable(partition) and not number(partition) > 0:
         raise UserError("partition", f"expected a positive number, got {number(partition)}; nce_partition estimates it")
     check_choice("noise", noise, ("sum", "mean"))
     stream = Stream(query, negatives)
-    log_partition = partition.log() if isinstance(partition, Tensor) else math.log(partition)
+    log_partition = partition.detach().log() if isinstance(partition, Tensor) else math.log(partition)
     shift = math.log(population) - log_partition - stream.count.log()  # (N,)
     data = -F.logsigmoid(given.similarities() / temperature + shift[:, None])
     mistaken = stream.softplus(1 / temperature, shift)

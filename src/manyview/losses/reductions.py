@@ -1,15 +1,15 @@
-"""What the engine sums over the keys: two formulas of a pair's inner product, and their slopes.
+"""Reductions over the keys: two formulas of a pair's inner product that the engine sums, and their slopes.
 
-A form sees a tile of inner products G = <q, k> (and of |k|^2 where it uses them), never how the tile came about, and
-may write over it. Both forms have the same steps: `absorb` adds a tile to the running sums of its queries, `finish`
-turns these into two results per query, `weights` makes the pairs' final weights x (and y) again, and `coefficients`
-says what they count in the derivative of the results,
+A reduction sees a tile of inner products G = <q, k> (and of |k|^2 where it uses them), never how the tile came about,
+and may write over it. Both have the same steps: `absorb` adds a tile to the running sums of its queries, `finish` turns
+these into two results per query, `weights` makes the pairs' final weights x (and y) again, and `coefficients` says what
+they count in the derivative of the results,
 
     by G:      x u + y w
     by |k|^2:  x U + y W        u, w, U, W: one number per query
 
-so that gradients need nothing but products of weights with vectors. |q|^2 is no business of a form: in s and v it is a
-constant of the query, which `Stream` adds to the results.
+so that gradients need nothing but products of weights with vectors. |q|^2 is no business of a reduction: in s and
+v it is a constant of the query, which `Stream` adds to the results.
 """
 
 from __future__ import annotations
@@ -28,18 +28,20 @@ LOWEST = -1e30  # where running maxima start: below any score, yet finite, so th
 
 
 class Slope(NamedTuple):
-    """What the weights of a pair count in its derivative: a list of (N,), as long as that of the weights."""
+    """The factors of the weights in a pair's derivative: lists of (N,), as long as that of the weights."""
 
     by_dot: list[Tensor]
     by_norm: list[Tensor]
 
 
 class Tile(NamedTuple):
+    """The inner products of some queries with some keys."""
+
     rows: slice  # which queries
     g: Tensor  # (r, c)
-    room: Callable[[], Tensor]  # for another tile of that shape
-    norms: Tensor | None  # |k|^2, (c,) or (r, c), where the form uses them
-    fill: Callable[[Tensor], None]  # sets the pairs that do not count to -inf, in place
+    scratch: Callable[[], Tensor]  # gives memory for another tile of that shape
+    norms: Tensor | None  # |k|^2, (c,) or (r, c), where the reduction uses them
+    mask: Callable[[Tensor], None]  # sets the pairs that do not count to -inf, in place
 
 
 @dataclass(frozen=True)
@@ -59,21 +61,21 @@ class Softmax:
         return self.beta != 0 or (self.value is not None and self.value[1] != 0)
 
     def start(self, queries: int, like: Tensor) -> list[Tensor]:
-        """Running maximum, sum of exp and sum of exp times value, (N,) each."""
+        """The running maximum, sum of exp and sum of exp times value, (N,) each."""
         top = like.new_full((queries,), LOWEST)
         return [top, torch.zeros_like(top), torch.zeros_like(top)]
 
     def scores(self, tile: Tile) -> tuple[Tensor, Tensor | None]:
-        """s, in place of G, and v."""
+        """Gives s, in place of G, and v."""
         values = None
         if self.value is not None:
-            values = _add_norms(torch.mul(tile.g, self.value[0], out=tile.room()), tile.norms, self.value[1])
+            values = _add_norms(torch.mul(tile.g, self.value[0], out=tile.scratch()), tile.norms, self.value[1])
         scores = _add_norms(tile.g.mul_(self.alpha), tile.norms, self.beta)
-        tile.fill(scores)
+        tile.mask(scores)
         return scores, values
 
     def absorb(self, state: list[Tensor], tile: Tile) -> tuple[Tensor | None, list[Tensor]]:
-        """The factor by which sums of keys taken so far must shrink, if any, and this tile's weights so far."""
+        """Adds a tile. Gives the factor by which sums of keys so far must shrink, if any, and the tile's weights."""
         return self.absorb_scores([s[tile.rows] for s in state], *self.scores(tile))
 
     def absorb_scores(self, state: list[Tensor], scores: Tensor, values: Tensor | None) -> tuple[Tensor, list[Tensor]]:
@@ -90,12 +92,12 @@ class Softmax:
         return scale, [p] if self.detach else [p, values]
 
     def finish(self, state: list[Tensor]) -> Pair:
-        """-inf and 0 for a query without a key that counts."""
+        """Log-sum-exp and mean; -inf and 0 for a query without a key that counts."""
         top, total, weighted = state
         return total.log() + top, weighted if self.value is None else weighted / _positive(total)
 
     def normalise(self, sums: list[Tensor], state: list[Tensor]) -> list[Tensor]:
-        """Sums of keys (N, d) under the weights of `absorb`, turned into sums under the final weights."""
+        """Turns sums of keys (N, d) under the weights of `absorb` into sums under the final weights."""
         return [each / _positive(state[1])[:, None] for each in sums]
 
     def weights(self, tile: Tile, results: Pair) -> list[Tensor]:
@@ -107,7 +109,7 @@ class Softmax:
         return [p] if values is None or self.detach else [p, values.mul_(p)]
 
     def coefficients(self, results: Pair, grads: Pair) -> Slope:
-        """From d lse = sum p ds and d mean = sum p (v - mean) ds + p dv."""
+        """The slope, from d lse = sum p ds and d mean = sum p (v - mean) ds + p dv."""
         (_, mean), (grad_lse, grad_mean) = results, grads
         if self.value is None:
             return Slope([self.alpha * grad_lse], [self.beta * grad_lse] if self.beta else [])
@@ -135,7 +137,7 @@ class Softplus:
 
     def scores(self, tile: Tile) -> Tensor:
         scores = tile.g.mul_(self.alpha).add_(self.shift[tile.rows, None])
-        tile.fill(scores)
+        tile.mask(scores)
         return scores
 
     def absorb(self, state: list[Tensor], tile: Tile) -> tuple[Tensor | None, list[Tensor]]:
@@ -156,7 +158,7 @@ class Softplus:
         return Slope([self.alpha * grads[0]], [])
 
 
-Form = Softmax | Softplus
+KeyReduction = Softmax | Softplus
 
 
 def _add_norms(x: Tensor, norms: Tensor | None, factor: float) -> Tensor:

@@ -20,10 +20,10 @@ from torch import Tensor
 from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives, Source
 from manyview.losses.checks import at_least_float32, check_negatives, number
-from manyview.losses.id_mask import Exclusion
-from manyview.losses.reductions import Form, Pair, Softmax, Softplus, Tile
-from manyview.losses.symmetric import Mirror, MirrorFunction
-from manyview.losses.tiles import Keys, Span, exact, steps, tiles_of
+from manyview.losses.id_mask import IdMask
+from manyview.losses.reductions import KeyReduction, Pair, Softmax, Softplus, Tile
+from manyview.losses.symmetric import SymmetricFunction, SymmetricTiles
+from manyview.losses.tiles import Span, Tiles, exact, steps, tiles_for
 
 _matmul_dtype: ContextVar[torch.dtype | None] = ContextVar("matmul_dtype", default=None)
 
@@ -41,8 +41,8 @@ def bfloat16_matmul() -> Iterator[None]:
         _matmul_dtype.reset(token)
 
 
-class Softmaxed(NamedTuple):
-    """One number per query, over the negatives that count."""
+class SoftmaxResult(NamedTuple):
+    """The softmax over the negatives that count, as one number per query each."""
 
     log_sum_exp: Tensor  # (N,)
     mean: Tensor  # (N,)  sum softmax(s) v; zeros where no value was asked for
@@ -61,14 +61,19 @@ class Stream:
     def __init__(self, query: Tensor, negatives: Negatives) -> None:
         check_negatives(query, negatives)
         self.query = at_least_float32(query)
-        self.parts = [_Part(query, source) for source in negatives.sources]
-        if len(query) and not any(part.leaves_some for part in self.parts) and not self.count.min() > 0:
+        self.parts = [_SourceSums(query, source) for source in negatives.sources]
+        if len(query) and self._can_lack_negatives() and not self.count.min() > 0:
             row = int((self.count <= 0).nonzero()[0])
             raise UserError(
                 "negatives",
                 f"none is left for query {row} of query {tuple(query.shape)} against {negatives}: there is "
                 "no key, or all carry the query's id. Give two images or more, and ids that differ between images.",
             )
+
+    def _can_lack_negatives(self) -> bool:
+        """Whether a query may have none. Not asked where a GPU would have to be waited for: where it has ids."""
+        unknown = self.query.device.type != "cpu" and any(part.source.query_ids is not None for part in self.parts)
+        return not unknown and not any(part.leaves_negatives for part in self.parts)
 
     @cached_property
     def count(self) -> Tensor:
@@ -83,7 +88,7 @@ class Stream:
         *,
         value: tuple[float, float] | None = None,
         detach: bool = False,
-    ) -> Softmaxed:
+    ) -> SoftmaxResult:
         """Log-sum-exp of s, and the mean of v under softmax(s); `detach` stops the gradient through the softmax.
 
         alpha may be a tensor that learns, for scores without norms and values.
@@ -100,17 +105,18 @@ class Stream:
             log_sum_exp = each.logsumexp(0)
         if beta or (value and value[1]):
             norms = self.query.square().sum(-1)
-            return Softmaxed(log_sum_exp + beta * norms, mean + (value[1] if value else 0.0) * norms)
-        return Softmaxed(log_sum_exp, mean)
+            return SoftmaxResult(log_sum_exp + beta * norms, mean + (value[1] if value else 0.0) * norms)
+        return SoftmaxResult(log_sum_exp, mean)
 
     def softplus(self, alpha: float | Tensor, shift: Tensor) -> Tensor:
         """Sum over the negatives of softplus(alpha <q, k> + shift), the shift (N,) without gradient."""
-        form = Softplus(1.0, shift.detach().to(self.query.dtype))
-        return torch.stack([part.sums(self.query, form, alpha)[0] * part.source.weight for part in self.parts]).sum(0)
+        reduction = Softplus(1.0, shift.detach().to(self.query.dtype))
+        sums = [part.sums(self.query, reduction, alpha)[0] * part.source.weight for part in self.parts]
+        return torch.stack(sums).sum(0)
 
 
-class _Part:
-    """One source, with the pairs that do not count found once for all sums over it."""
+class _SourceSums:
+    """The sums over one source, for all of which the pairs that do not count are found once."""
 
     def __init__(self, query: Tensor, source: Source) -> None:
         self.source = source
@@ -118,22 +124,24 @@ class _Part:
         whole = source.keys is query and source.index is None
         if whole and source.key_ids is None and source.split is None:
             raise UserError("negatives", "the keys are the queries; give ids, or each query is its own negative")
-        self.mirrored = whole and _same(source.key_ids, source.query_ids)
-        self.exclusion: Exclusion | None = None
-        self.halves: list[tuple[slice, _Part]] = []
+        self.symmetric = whole and _same(source.key_ids, source.query_ids)
+        self.id_mask: IdMask | None = None
+        self.halves: list[tuple[slice, _SourceSums]] = []
         if source.split is not None:
             self._split(query, source.split)
         elif source.index is None and source.keys.dim() == 2 and source.key_ids is not None:
             assert source.query_ids is not None
-            self.exclusion = Exclusion(source.query_ids, source.key_ids)
+            self.id_mask = IdMask(source.query_ids, source.key_ids)
         self.queries, self.dtype = len(query), torch.promote_types(query.dtype, torch.float32)
 
     @property
-    def leaves_some(self) -> bool:
+    def leaves_negatives(self) -> bool:
         """Whether every query certainly has a negative here, as far as a glance tells."""
-        if self.exclusion is not None and not self.halves:
-            return self.exclusion.leaves_some
-        return self.source.query_ids is None and self.source.split is None and self.width > 0
+        if self.halves:
+            return all(half.leaves_negatives for _, half in self.halves if half.queries)
+        if self.id_mask is not None:
+            return self.id_mask.leaves_negatives
+        return self.source.query_ids is None and self.width > 0
 
     def _split(self, query: Tensor, split: tuple[int, int]) -> None:
         at, key_at = split
@@ -144,10 +152,10 @@ class _Part:
                 key_ids=None if ids[0] is None else ids[0][cols],
                 query_ids=None if ids[1] is None else ids[1][rows],
             )
-            self.halves.append((rows, _Part(query[rows], half)))
-        self.mirrored = self.mirrored and at == key_at
-        if self.mirrored and self.source.key_ids is not None:
-            self.exclusion = Exclusion(self.source.key_ids, self.source.key_ids)
+            self.halves.append((rows, _SourceSums(query[rows], half)))
+        self.symmetric = self.symmetric and at == key_at
+        if self.symmetric and self.source.key_ids is not None:
+            self.id_mask = IdMask(self.source.key_ids, self.source.key_ids)
 
     @cached_property
     def count(self) -> Tensor:
@@ -156,43 +164,46 @@ class _Part:
             return torch.cat([half.count for _, half in self.halves])
         source = self.source
         count = torch.full((self.queries,), self.width, dtype=self.dtype, device=source.keys.device)
-        if self.exclusion is not None:
-            return count - self.exclusion.count
+        if self.id_mask is not None:
+            return count - self.id_mask.count
         if source.key_ids is not None and source.query_ids is not None:
             for rows in steps(0, self.queries, 64):  # not at once: key_ids[index] is as large as the index
                 met = source.key_ids[rows] if source.index is None else source.key_ids[source.index[rows]]
                 count[rows] -= (met == source.query_ids[rows, None]).sum(1)
         return count
 
-    def sums(self, query: Tensor, form: Softmax | Softplus, alpha: float | Tensor) -> Pair:
-        mirrored = self.mirrored and isinstance(form, Softmax)
-        if self.halves and not mirrored:
-            parts = [half.sums(query[rows], _of_rows(form, rows), alpha) for rows, half in self.halves]
+    def sums(self, query: Tensor, reduction: KeyReduction, alpha: float | Tensor) -> Pair:
+        symmetric = self.symmetric and isinstance(reduction, Softmax)
+        if self.halves and not symmetric:
+            parts = [half.sums(query[rows], _of_rows(reduction, rows), alpha) for rows, half in self.halves]
             return torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts])
-        dtype = _multiply_in(alpha)
+        dtype = _matmul_dtype_for(alpha)
         if isinstance(alpha, Tensor):  # a learnt scale goes into the vectors, so that autograd sees it
-            query = query * (alpha.sqrt() if mirrored else alpha)
+            query = query * (alpha.sqrt() if symmetric else alpha)
         else:
-            form = replace(form, alpha=alpha)
-        if mirrored:
+            reduction = replace(reduction, alpha=alpha)
+        if symmetric:
             half = None if self.source.split is None else self.source.split[0]
-            return cast(Pair, MirrorFunction.apply(query, Mirror(query, half, self.exclusion, dtype), form))
-        tiles = tiles_of(query, self.source, self.exclusion, dtype)
+            both_ends = SymmetricTiles(query, half, self.id_mask, dtype)
+            return cast(Pair, SymmetricFunction.apply(query, both_ends, reduction))
+        tiles = tiles_for(query, self.source, self.id_mask, dtype)
         forward_only = torch.is_grad_enabled() and query.requires_grad and not self.source.keys.requires_grad
-        return cast(Pair, StreamFunction.apply(query, self.source.keys, tiles, form, forward_only))
+        return cast(Pair, StreamFunction.apply(query, self.source.keys, tiles, reduction, forward_only))
 
 
 class StreamFunction(torch.autograd.Function):
-    """A form's two results per query, summed over the keys tile by tile."""
+    """Computes a reduction's two results per query, summed over the keys tile by tile."""
 
     @staticmethod
     @exact
-    def forward(ctx: Any, query: Tensor, keys: Tensor, tiles: Keys, form: Form, forward_only: bool) -> Pair:
-        state = form.start(len(query), query)
+    def forward(
+        ctx: Any, query: Tensor, keys: Tensor, tiles: Tiles, reduction: KeyReduction, forward_only: bool
+    ) -> Pair:
+        state = reduction.start(len(query), query)
         sums: list[Tensor] = []  # keys under the weights so far, for the query's gradient
         for span in tiles.spans():
             taken = tiles.take(*span)
-            scale, weights = form.absorb(state, _tile(tiles, form, query, taken, span))
+            scale, weights = reduction.absorb(state, _tile(tiles, reduction, query, taken, span))
             if forward_only:
                 sums = sums or [torch.zeros_like(query) for _ in weights]
                 for total, weight in zip(sums, weights, strict=True):
@@ -200,21 +211,21 @@ class StreamFunction(torch.autograd.Function):
                         total[span[0]] *= scale[:, None]
                     tiles.weigh(weight, taken, total[span[0]])
         tiles.buffers.free()
-        results = form.finish(state)
+        results = reduction.finish(state)
         if forward_only:
-            ctx.save_for_backward(*results, *form.normalise(sums, state))
+            ctx.save_for_backward(*results, *reduction.normalise(sums, state))
         else:
             ctx.save_for_backward(*results, query, keys)
             ctx.tiles = tiles
-        ctx.form, ctx.forward_only = form, forward_only
+        ctx.reduction, ctx.forward_only = reduction, forward_only
         return results
 
     @staticmethod
     @exact
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        form: Form = ctx.form
+        reduction: KeyReduction = ctx.reduction
         lse, mean, *saved = ctx.saved_tensors
-        by_dot, by_norm = form.coefficients((lse, mean), (grads[0], grads[1]))
+        by_dot, by_norm = reduction.coefficients((lse, mean), (grads[0], grads[1]))
         if ctx.forward_only:
             parts = [total * c[:, None] for total, c in zip(saved, by_dot, strict=False)]
             return (torch.stack(parts).sum(0) if parts else None), None, None, None, None
@@ -223,22 +234,22 @@ class StreamFunction(torch.autograd.Function):
         by_keys = query.new_zeros(keys.shape) if ctx.needs_input_grad[1] else None
         for span in tiles.spans():
             taken, rows = tiles.take(*span), span[0]
-            weights = form.weights(_tile(tiles, form, query, taken, span), (lse, mean))
+            weights = reduction.weights(_tile(tiles, reduction, query, taken, span), (lse, mean))
             slope = _combine(weights, by_dot, rows)
             if by_query is not None:
                 tiles.weigh(slope, taken, by_query[rows])
             if by_keys is not None:
-                norm_slope = _combine(weights, by_norm, rows) if form.uses_norms else None
+                norm_slope = _combine(weights, by_norm, rows) if reduction.uses_norms else None
                 tiles.spread(slope, norm_slope, query[rows], taken, by_keys, span)
         tiles.buffers.free()
         return by_query, None if by_keys is None else by_keys.to(keys.dtype), None, None, None
 
 
-def _tile(tiles: Keys, form: Form, query: Tensor, taken: Tensor, span: Span) -> Tile:
+def _tile(tiles: Tiles, reduction: KeyReduction, query: Tensor, taken: Tensor, span: Span) -> Tile:
     g = tiles.dot(query[span[0]], taken)
-    norms = tiles.norms(taken) if form.uses_norms else None
-    room = partial(tiles.buffers.get, 1, g.shape, g)
-    return Tile(span[0], g, room, norms, partial(tiles.fill, span=span))
+    norms = tiles.norms(taken) if reduction.uses_norms else None
+    scratch = partial(tiles.buffers.get, 1, g.shape, g)
+    return Tile(span[0], g, scratch, norms, partial(tiles.mask, span=span))
 
 
 def _combine(weights: list[Tensor], coefficients: list[Tensor], rows: slice) -> Tensor:
@@ -248,20 +259,21 @@ def _combine(weights: list[Tensor], coefficients: list[Tensor], rows: slice) -> 
     return slope
 
 
-def _of_rows(form: Softmax | Softplus, rows: slice) -> Softmax | Softplus:
-    return replace(form, shift=form.shift[rows]) if isinstance(form, Softplus) else form
+def _of_rows(reduction: KeyReduction, rows: slice) -> KeyReduction:
+    return replace(reduction, shift=reduction.shift[rows]) if isinstance(reduction, Softplus) else reduction
 
 
 def _same(a: Tensor | None, b: Tensor | None) -> bool:
-    return a is b or (a is not None and b is not None and torch.equal(a, b))
+    """Whether ids are equal; on a GPU, which would have to be waited for, whether they are one tensor."""
+    return a is b or (a is not None and b is not None and a.device.type == "cpu" and torch.equal(a, b))
 
 
-def _multiply_in(alpha: float | Tensor) -> torch.dtype | None:
-    dtype, scale = _matmul_dtype.get(), abs(number(alpha))
-    if dtype is not None and scale > 20:
+def _matmul_dtype_for(alpha: float | Tensor) -> torch.dtype | None:
+    dtype = _matmul_dtype.get()
+    if dtype is not None and (scale := abs(number(alpha))) > 20:
         raise UserError(
-            None,
-            f"bfloat16_matmul: too coarse for similarities multiplied by {scale:.4g}; the most is 20, as with "
+            "bfloat16_matmul",
+            f"too coarse for similarities multiplied by {scale:.4g}; the most is 20, as with "
             "temperature = 0.05 or t = 10",
         )
     return dtype

@@ -1,7 +1,7 @@
 """How a tile of inner products comes about, for each way in which keys can be given.
 
 Every class offers the engine the same steps: `spans` walks the pairs; for each span `take` fetches what is needed of
-the keys, `dot` multiplies, `weigh` sums keys by weights, `spread` gives keys their gradient, `fill` marks pairs that do
+the keys, `dot` multiplies, `weigh` sums keys by weights, `spread` gives keys their gradient, `mask` marks pairs that do
 not count. Keys may be stored in half precision: they are widened a tile at a time. Tiles live in buffers that are used
 again within a pass, since touching fresh memory costs more than filling it.
 """
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from manyview.core.negatives import Source
-from manyview.losses.id_mask import Exclusion
+from manyview.losses.id_mask import IdMask
 
 TILE = 2**20  # entries: a few such float32 tiles stay in a processor's last cache
 CUDA_TILE = 2**22
@@ -62,11 +62,11 @@ def add_product(total: Tensor, a: Tensor, b: Tensor, dtype: torch.dtype | None) 
         total += a.to(dtype) @ b.to(dtype)
 
 
-Passed = TypeVar("Passed", bound=Callable[..., object])
+Step = TypeVar("Step", bound=Callable[..., object])
 
 
-def exact(step: Passed) -> Passed:
-    """For the forward and backward of a Function: without autocast or TF32, never as part of a second derivative.
+def exact(step: Step) -> Step:
+    """Decorates the forward and backward of a Function: neither autocast nor TF32, and no second derivative.
 
     Tiles that are made again carry no graph, so differentiating the backward would silently be wrong.
     """
@@ -85,15 +85,15 @@ def exact(step: Passed) -> Passed:
         finally:
             torch.set_float32_matmul_precision(precision)
 
-    return cast(Passed, run)
+    return cast(Step, run)
 
 
 class SharedKeys:
     """Keys (M, d) that all queries meet."""
 
-    def __init__(self, query: Tensor, source: Source, exclusion: Exclusion | None, dtype: torch.dtype | None) -> None:
+    def __init__(self, query: Tensor, source: Source, id_mask: IdMask | None, dtype: torch.dtype | None) -> None:
         self.queries, self.wide, self.source = len(query), query.dtype, source
-        self.exclusion, self.dtype = exclusion, dtype
+        self.id_mask, self.dtype = id_mask, dtype
         self.buffers = Buffers()
         rows = min(max(len(query), 1), 1024)
         self.shape = rows, max(tile_entries(query) // rows, 256)
@@ -128,12 +128,12 @@ class SharedKeys:
         if by_norm is not None:
             total[span[1]] += taken * (2 * by_norm.sum(0))[:, None]
 
-    def fill(self, scores: Tensor, span: Span) -> None:
-        if self.exclusion is not None:
-            self.exclusion.fill(scores, *span)
+    def mask(self, scores: Tensor, span: Span) -> None:
+        if self.id_mask is not None:
+            self.id_mask.fill(scores, *span)
 
 
-class OwnKeys:
+class KeysPerQuery:
     """One set of keys per query: given as (N, M, d), or rows of a bank drawn by `index`, gathered a tile at a time."""
 
     def __init__(self, query: Tensor, source: Source) -> None:
@@ -180,14 +180,14 @@ class OwnKeys:
         else:
             total.index_add_(0, self.source.index[span].flatten(), grad.flatten(0, 1))
 
-    def fill(self, scores: Tensor, span: Span) -> None:
+    def mask(self, scores: Tensor, span: Span) -> None:
         key_ids, query_ids, index = self.source.key_ids, self.source.query_ids, self.source.index
         if key_ids is not None and query_ids is not None:
             met = key_ids[span] if index is None else key_ids[index[span]]
             scores.masked_fill_(met == query_ids[span[0], None], -torch.inf)
 
 
-class DrawnKeys(OwnKeys):
+class SmallBankKeys(KeysPerQuery):
     """Rows drawn from a bank so small that multiplying all of it and picking the drawn products is faster."""
 
     def __init__(self, query: Tensor, source: Source, dtype: torch.dtype | None) -> None:
@@ -229,14 +229,14 @@ class DrawnKeys(OwnKeys):
             total += self.bank * (2 * self._drawn(by_norm, taken).sum(0))[:, None]
 
 
-Keys = SharedKeys | OwnKeys
+Tiles = SharedKeys | KeysPerQuery
 
 
-def tiles_of(query: Tensor, source: Source, exclusion: Exclusion | None, dtype: torch.dtype | None) -> Keys:
-    """The way through the pairs that suits how the keys are given."""
+def tiles_for(query: Tensor, source: Source, id_mask: IdMask | None, dtype: torch.dtype | None) -> Tiles:
+    """Chooses the way through the pairs that suits how the keys are given."""
     if source.index is None and source.keys.dim() == 2:
-        return SharedKeys(query, source, exclusion, dtype)
+        return SharedKeys(query, source, id_mask, dtype)
     small = source.index is not None and len(source.keys) <= WHOLE_BANK * source.index.shape[1]
     if small and source.keys.dtype == query.dtype:  # a bank in half precision is widened row by row instead
-        return DrawnKeys(query, source, dtype)
-    return OwnKeys(query, source)
+        return SmallBankKeys(query, source, dtype)
+    return KeysPerQuery(query, source)

@@ -123,7 +123,7 @@ def check(config: Config) -> None:
     """
     device(config)
     try:
-        encoders.known(config.encoder["name"])
+        encoders.check_name(config.encoder["name"])
     except UserError as error:
         raise error.within("encoder") from None
     with torch.random.fork_rng(devices=[]), torch.device("meta"):

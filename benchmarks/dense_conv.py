@@ -1,8 +1,8 @@
 """What computing convolutions on small maps as dense layers gains, as a markdown table.
 
-    python benchmarks/small_maps.py
+    python benchmarks/dense_conv.py
 
-Forward and backward of the same network, with and without `dense_on_small_maps`, in turns in one process.
+Forward and backward of the same network, with and without `dense_convolutions`, in turns in one process.
 """
 
 from __future__ import annotations
