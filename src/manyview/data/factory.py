@@ -1,4 +1,4 @@
-"""A data set from what a person would type: a name or a path."""
+"""Opens a data set from what a person would type: a name or a path."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def open_data(
     seed: int = 0,
     modalities: tuple[str, ...] | None = None,
 ) -> Dataset:
-    """A named set of `NAMED` (cifar10, stl10, ...), `scenes`, or else a folder.
+    """Opens a named set of `NAMED` (cifar10, stl10, ...), `scenes`, or else a folder.
 
     A folder that holds one folder per modality, one of them called rgb, image or images, opens as `Paired`, any other
     as `Folder`. Names win over paths: write ./cifar10 for a folder of that name. `root` and `download` are for named

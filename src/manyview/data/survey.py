@@ -20,7 +20,7 @@ from manyview.data.folder import Folder
 from manyview.data.image import Source, decode, read_header, reason
 from manyview.data.paired import Paired
 
-SMALL = 32  # pixels of the shorter side; below, crops show almost nothing
+MIN_SIDE = 32  # pixels of the shorter side; below, crops show almost nothing
 _CHUNK = 64  # samples that a thread takes at once
 
 Progress = Callable[[int, int], None]
@@ -44,7 +44,7 @@ class Finding:
 
 @dataclass
 class Survey:
-    """What a data set holds. `exact` is False if only headers were read: then there are no duplicates to report."""
+    """All that a data set was found to hold; with `exact` False only headers were read, which tell no duplicates."""
 
     exact: bool
     splits: dict[str, int] = field(default_factory=dict)
@@ -91,7 +91,7 @@ def survey(
 
 
 def _describe(result: Survey, split: str, dataset: Dataset) -> None:
-    """All that is known without opening a file."""
+    """Notes all that is known without opening a file."""
     result.splits[split] = len(dataset)
     result.samples += len(dataset)
     if dataset.labels is None:
@@ -110,7 +110,7 @@ def _describe(result: Survey, split: str, dataset: Dataset) -> None:
 
 
 def _examine_all(dataset: Dataset, fast: bool, threads: int) -> Iterator[tuple[int, list[Finding]]]:
-    """(index, findings) in order."""
+    """Gives (index, findings) in order."""
     chunks = [range(start, min(start + _CHUNK, len(dataset))) for start in range(0, len(dataset), _CHUNK)]
     pool = ThreadPoolExecutor(threads)
     try:
@@ -195,7 +195,7 @@ class _Tally:
         self.modes[mode] += 1
         if finding.format:
             self.formats[finding.format] += 1
-        self.result.small += min(finding.width, finding.height) < SMALL
+        self.result.small += min(finding.width, finding.height) < MIN_SIDE
         self.result.stored += finding.stored
         self.result.decoded += finding.decoded
 
