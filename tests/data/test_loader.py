@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import subprocess
 import sys
-import time
 import weakref
 from collections import Counter
 from collections.abc import Mapping
@@ -19,52 +17,12 @@ from torch import Tensor
 from torchvision import transforms
 
 from manyview.core.sample import Batch, Sample
-from manyview.data.dataset import Unreadable
 from manyview.data.loader import Loader, TooManyUnreadable
 from manyview.views import Augmentation, Modality, TransformPipeline, View, ViewPipeline
 from manyview.views.pipeline import Geometry
+from tests.data.random_pictures import Paired, Pictures
 
 PIPELINE = ViewPipeline([Augmentation(16, jitter=(0.4, 0.4, 0.4, 0.1), grey=0.2)] * 2)
-
-
-class Pictures:
-    """Random pictures, some of them unreadable; counts how often each is decoded, over all processes, in files."""
-
-    classes: tuple[str, ...] = ()
-    modalities: tuple[str, ...] = ("image",)
-
-    def __init__(self, n: int = 50, *, sizes: tuple[int, ...] = (20,), unreadable: tuple[int, ...] = ()) -> None:
-        self.ids = torch.arange(n) * 3 + 1000
-        self.labels = torch.arange(n) % 4
-        self.sizes, self.bad = sizes, unreadable
-        self.log: Path | None = None
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def __getitem__(self, index: int) -> Sample:
-        if self.log is not None:
-            with self.log.open("a") as log:
-                log.write(f"{index}\n")
-        if index in self.bad:
-            raise Unreadable("cut short")
-        side = self.sizes[index % len(self.sizes)]
-        image = torch.randint(256, (3, side, side), generator=torch.Generator().manual_seed(index), dtype=torch.uint8)
-        return Sample(int(self.ids[index]), index, {"image": image}, {"label": int(self.labels[index])})
-
-    def name(self, index: int) -> str:
-        return f"picture {index}"
-
-
-class Paired(Pictures):
-    """Every third sample lacks its depth."""
-
-    modalities: tuple[str, ...] = ("image", "depth")
-
-    def __getitem__(self, index: int) -> Sample:
-        sample = super().__getitem__(index)
-        depth = {} if index % 3 == 0 else {"depth": torch.full((1, 20, 20), float(index))}
-        return Sample(sample.id, index, {**sample.modalities, **depth}, sample.targets)
 
 
 def seen(loader: Loader, epoch: int = 1, start: int = 0) -> list[tuple[Tensor, Mapping[str, list[Tensor]]]]:
@@ -292,32 +250,6 @@ def test_nothing_is_drawn_from_the_random_numbers_of_who_trains(workers: int) ->
     assert torch.equal(torch.get_rng_state(), before)
 
 
-class Endless(Pictures):
-    """What a worker never comes back from."""
-
-    def __getitem__(self, index: int) -> Sample:
-        if torch.utils.data.get_worker_info() is not None:
-            time.sleep(100)
-        return super().__getitem__(index)
-
-
-def test_workers_outlive_a_signal_and_end_with_their_loader(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 0.2)  # seconds until torch terminates one
-    loader = Loader(Endless(sizes=(20, 22)), PIPELINE, 10, workers=1, memory=0)
-    before = multiprocessing.active_children()
-    assert loader._stream is not None
-    loader._rows.todo = [[(0, 0)]]
-    iter(loader._stream)  # its first task is given out
-    (worker,) = set(multiprocessing.active_children()) - set(before)
-    time.sleep(1)  # for it to begin
-    worker.terminate()
-    worker.join(0.5)
-    assert worker.is_alive()
-    del loader
-    worker.join(10)
-    assert worker.exitcode == 0
-
-
 @pytest.mark.parametrize("memory", [0, None])
 def test_views_of_some_rows_are_those_of_the_whole_batch(memory: int | None) -> None:
     batch: Batch = next(Loader(Pictures(), PIPELINE, 10, workers=0, memory=memory).epoch(0))
@@ -367,14 +299,6 @@ def test_a_derived_view_is_present_where_its_modality_is(memory: int | None, geo
         assert [tuple(copy.shape) for copy in views["L"]] == [(10, 1, 16, 16)] * 2
         torch.testing.assert_close(views["near"][0][there].mean((1, 2, 3)), (batch.index[there].float() - 1) / 2)
         assert torch.equal(batch.views(slice(2, 5))["L"][1], views["L"][1][2:5])
-
-
-def test_workers_hand_on_only_what_a_view_is_made_of() -> None:
-    loader = Loader(Paired(), PIPELINE.of({"L": 1, "ab": 1}), 10, workers=0, memory=0)
-    loader._rows.todo = [[(0, row) for row in range(10)]]
-    assert loader._stream is not None
-    (collated,) = loader._stream
-    assert {name: len(copies) for name, copies in collated.views.items()} == {"image": 1}
 
 
 @pytest.mark.parametrize("memory", [0, None])
