@@ -23,7 +23,7 @@ from manyview.views.augmentation import GEOMETRY, PHOTOMETRY, Array, Augmentatio
 from manyview.views.colour import coloured
 from manyview.views.colour_space import SPACES
 from manyview.views.modality import PICTURE, Modality, checked, usual
-from manyview.views.resample import crop_batch, crop_one, turn_vectors_
+from manyview.views.resample import crop_batch, crop_each, scaled_boxes
 from manyview.views.view import View, view_named
 
 PART_PIXELS = 1 << 18  # pixels worked on at a time, by one core: enough that starting the operations costs little
@@ -142,8 +142,8 @@ class ViewPipeline:
             params = self.params(name, torch.tensor([id]), torch.arange(copies), seed, epoch, size)
             for number, augmentation in enumerate(self.augmentations[:copies]):
                 one = AugmentationParams(*(column[number : number + 1] for column in params))
-                box = _scaled(one.box, size, image.shape[1:])
-                crop = _one_by_one(image[None], augmentation, box, one.flip, modality)[:, 0]
+                box = scaled_boxes(one.box, size, image.shape[1:])
+                crop = crop_each(image[None], augmentation, box, one.flip, modality)[:, 0]
                 made[name].append(_rounded(crop, augmentation, one) if colour and modality.colour else crop)
         return made
 
@@ -263,37 +263,15 @@ def _parts(source: Tensor, size: int) -> list[slice]:
     return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
 
 
-def _scaled(box: Array, reference: Sequence[int], size: Sequence[int]) -> Array:
-    """Moves boxes on a picture of the reference's size to one of another size."""
-    if tuple(reference) == tuple(size):
-        return box
-    factor = np.array(size) / np.array(reference)
-    extent = np.maximum(np.rint(box[:, 2:] * factor), 1)
-    corner = np.minimum(np.rint(box[:, :2] * factor), np.array(size) - extent)
-    return np.concatenate([corner, extent], 1).astype(np.int64)
-
-
 def _crops(
     images: Tensor, augmentation: Augmentation, params: AugmentationParams, reference: Sequence[int], modality: Modality
 ) -> Tensor:
     """Crops pictures to planes, in [0, 1] where they are pictures."""
-    unit, boxes = modality.unit(images), _scaled(params.box, reference, images.shape[2:])
+    unit, boxes = modality.unit(images), scaled_boxes(params.box, reference, images.shape[2:])
     mixed = images.dtype == torch.uint8 and not (modality.nearest or modality.vectors)  # a product would spread a NaN
     if mixed and (images.device.type != "cpu" or max(images.shape[2:]) <= PRODUCT_SIDE):
         return crop_batch(images, augmentation, boxes, params.flip, unit=unit)
-    return _one_by_one(images, augmentation, boxes, params.flip, modality).float().mul_(unit)
-
-
-def _one_by_one(images: Tensor, augmentation: Augmentation, boxes: Array, flip: Array, modality: Modality) -> Tensor:
-    """Crops pictures to planes in their dtype."""
-    crops = [
-        crop_one(image, augmentation, box, bool(turned), nearest=modality.nearest)
-        for image, box, turned in zip(images, boxes, flip, strict=True)
-    ]
-    planes = torch.stack(crops, 1)
-    if modality.vectors:
-        turn_vectors_(planes, augmentation, boxes, flip, lengths=modality.vectors == "displacements")
-    return planes
+    return crop_each(images, augmentation, boxes, params.flip, modality).float().mul_(unit)
 
 
 def _rounded(crop: Tensor, augmentation: Augmentation, params: AugmentationParams) -> Tensor:

@@ -7,7 +7,7 @@ large picture: torch's own resize of the box, which keeps to uint8 on a CPU.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from manyview.core.parallel import scratch
 from manyview.views.augmentation import Array, Augmentation
+from manyview.views.modality import Modality
 
 
 def crop_batch(images: Tensor, augmentation: Augmentation, box: Array, flip: Array, *, unit: float = 1.0) -> Tensor:
@@ -55,6 +56,18 @@ def weights(
     filtered = (pixel - centre[:, :, None]).abs_().mul_(slope[:, None, None]).add_(1).clamp_(min=0)
     filtered.mul_(counts[:, None])
     return filtered.mul_(1 / filtered.sum(2, keepdim=True))
+
+
+def crop_each(images: Tensor, augmentation: Augmentation, boxes: Array, flip: Array, modality: Modality) -> Tensor:
+    """Crops pictures (n, C, H, W) one by one to planes (C, n, size, size) in their dtype; vectors turn with them."""
+    crops = [
+        crop_one(image, augmentation, box, bool(turned), nearest=modality.nearest)
+        for image, box, turned in zip(images, boxes, flip, strict=True)
+    ]
+    planes = torch.stack(crops, 1)
+    if modality.vectors:
+        turn_vectors_(planes, augmentation, boxes, flip, lengths=modality.vectors == "displacements")
+    return planes
 
 
 def crop_one(image: Tensor, augmentation: Augmentation, box: Array, flip: bool, *, nearest: bool = False) -> Tensor:
@@ -120,3 +133,13 @@ def _axes(augmentation: Augmentation, box: Array, flip: Array) -> Iterator[tuple
             low,
             low + extent,
         )
+
+
+def scaled_boxes(box: Array, reference: Sequence[int], size: Sequence[int]) -> Array:
+    """Moves boxes on a picture of the reference's size to one of another size."""
+    if tuple(reference) == tuple(size):
+        return box
+    factor = np.array(size) / np.array(reference)
+    extent = np.maximum(np.rint(box[:, 2:] * factor), 1)
+    corner = np.minimum(np.rint(box[:, :2] * factor), np.array(size) - extent)
+    return np.concatenate([corner, extent], 1).astype(np.int64)
