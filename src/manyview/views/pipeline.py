@@ -19,7 +19,7 @@ from manyview.core.errors import UserError
 from manyview.core.parallel import parallel_map
 from manyview.core.rng import key, uniform
 from manyview.core.sample import Views
-from manyview.views.augmentation import GEOMETRY, PHOTOMETRY, Array, Augmentation, AugmentationParams, draw
+from manyview.views.augmentation import GEOMETRY, PHOTOMETRY, Augmentation, AugmentationParams, draw
 from manyview.views.colour import coloured
 from manyview.views.colour_space import SPACES
 from manyview.views.modality import PICTURE, Modality, checked, usual
