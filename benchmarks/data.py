@@ -81,55 +81,64 @@ class Tensors:
         return str(index)
 
 
-def torchvision_v1(look: Augmentation) -> transforms.Compose:
-    blur = [transforms.RandomApply([transforms.GaussianBlur(look.blur_kernel, look.sigma)], look.blur)]
+def torchvision_v1(augmentation: Augmentation) -> transforms.Compose:
+    blur = [
+        transforms.RandomApply(
+            [transforms.GaussianBlur(augmentation.blur_kernel, augmentation.sigma)], augmentation.blur
+        )
+    ]
     return transforms.Compose(
         [
-            transforms.RandomResizedCrop(look.size, look.scale),
+            transforms.RandomResizedCrop(augmentation.size, augmentation.scale),
             transforms.RandomHorizontalFlip(),
-            transforms.RandomApply([transforms.ColorJitter(*look.jitter)], look.jitter_p),
-            transforms.RandomGrayscale(look.grey),
-            *(blur if look.blur else []),
+            transforms.RandomApply([transforms.ColorJitter(*augmentation.jitter)], augmentation.jitter_p),
+            transforms.RandomGrayscale(augmentation.grey),
+            *(blur if augmentation.blur else []),
             transforms.ToTensor(),
             transforms.Normalize(*IMAGENET),
         ]
     )
 
 
-def torchvision_v2(look: Augmentation) -> v2.Compose:
-    blur = [v2.RandomApply([v2.GaussianBlur(look.blur_kernel, look.sigma)], look.blur)]
+def torchvision_v2(augmentation: Augmentation) -> v2.Compose:
+    blur = [v2.RandomApply([v2.GaussianBlur(augmentation.blur_kernel, augmentation.sigma)], augmentation.blur)]
     return v2.Compose(
         [
             v2.ToImage(),
-            v2.RandomResizedCrop(look.size, look.scale, antialias=True),
+            v2.RandomResizedCrop(augmentation.size, augmentation.scale, antialias=True),
             v2.RandomHorizontalFlip(),
-            v2.RandomApply([v2.ColorJitter(*look.jitter)], look.jitter_p),
-            v2.RandomGrayscale(look.grey),
-            *(blur if look.blur else []),
+            v2.RandomApply([v2.ColorJitter(*augmentation.jitter)], augmentation.jitter_p),
+            v2.RandomGrayscale(augmentation.grey),
+            *(blur if augmentation.blur else []),
             v2.ToDtype(torch.float32, scale=True),
             v2.Normalize(*IMAGENET),
         ]
     )
 
 
-def kornia_stack(look: Augmentation) -> nn.Module:
+def kornia_pipeline(augmentation: Augmentation) -> nn.Module:
     from kornia import augmentation as K
 
     mean, std = (torch.tensor(each) for each in IMAGENET)
     return nn.Sequential(
-        K.RandomResizedCrop((look.size, look.size), look.scale),
+        K.RandomResizedCrop((augmentation.size, augmentation.size), augmentation.scale),
         K.RandomHorizontalFlip(),
-        K.ColorJitter(*look.jitter, p=look.jitter_p),
-        K.RandomGrayscale(p=look.grey),
+        K.ColorJitter(*augmentation.jitter, p=augmentation.jitter_p),
+        K.RandomGrayscale(p=augmentation.grey),
         K.Normalize(mean, std),
     )
 
 
-def lightly_transform(look: Augmentation) -> Callable[[Any], Any]:
+def lightly_transform(augmentation: Augmentation) -> Callable[[Any], Any]:
     from lightly.transforms.simclr_transform import SimCLRTransform
 
     transform: Callable[[Any], Any] = SimCLRTransform(
-        look.size, cj_prob=look.jitter_p, cj_strength=0.5, cj_hue=0.2, min_scale=0.2, gaussian_blur=look.blur
+        augmentation.size,
+        cj_prob=augmentation.jitter_p,
+        cj_strength=0.5,
+        cj_hue=0.2,
+        min_scale=0.2,
+        gaussian_blur=augmentation.blur,
     )
     return transform
 
@@ -154,8 +163,8 @@ def small_pipelines(count: int) -> dict[str, Pass]:
         f"torchvision v2 on tensors, {WORKERS} workers": through(Twice(list(images), torchvision_v2(SMALL))),
     }
     if version("kornia"):
-        stack = kornia_stack(SMALL)
-        runs["kornia, batched"] = lambda: [stack(x.float() / 255) for x in images.split(BATCH) for _ in range(2)]
+        pipeline = kornia_pipeline(SMALL)
+        runs["kornia, batched"] = lambda: [pipeline(x.float() / 255) for x in images.split(BATCH) for _ in range(2)]
     return runs
 
 

@@ -49,20 +49,20 @@ def test_torch_uses_one_core_inside_and_as_many_as_before_outside() -> None:
 @pytest.mark.parametrize("cores", [1, 2, 3])
 def test_views_are_the_same_for_any_number_of_cores_and_any_parts(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
     images, ids = torch.randint(256, (24, 3, 96, 96), dtype=torch.uint8), torch.arange(24)
-    stack = ViewPipeline([Augmentation(96, jitter=(0.4,) * 4, grey=0.2, blur=0.5)] * 2)
-    expected = [stack({"image": images[i : i + 1]}, ids[i : i + 1])["image"] for i in range(24)]
-    monkeypatch.setattr("manyview.views.pipeline.PART", 5 * 96 * 96)
+    pipeline = ViewPipeline([Augmentation(96, jitter=(0.4,) * 4, grey=0.2, blur=0.5)] * 2)
+    expected = [pipeline({"image": images[i : i + 1]}, ids[i : i + 1])["image"] for i in range(24)]
+    monkeypatch.setattr("manyview.views.pipeline.PART_PIXELS", 5 * 96 * 96)
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(cores)
-        views = stack({"image": images}, ids)["image"]
+        views = pipeline({"image": images}, ids)["image"]
     finally:
         torch.set_num_threads(before)
     for k, view in enumerate(views):
         assert torch.equal(view, torch.cat([one[k] for one in expected]))
 
 
-def test_a_room_survives_other_defaults_of_torch() -> None:
+def test_scratch_space_survives_other_defaults_of_torch() -> None:
     with torch.device("meta"):
         assert scratch("test", 2, 3, device=torch.device("cpu")).device.type == "cpu"
     assert scratch("test", 3, 2, device=torch.device("cpu")).dtype == torch.float32

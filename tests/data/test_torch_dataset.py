@@ -23,13 +23,13 @@ class Pictures(MapDataset[tuple[Image.Image, int]]):
         return Image.new("L", (7, 5), 10 * index), self.targets[index]
 
 
-class Sensors(MapDataset[dict[str, object]]):
+class SeveralModalities(MapDataset[dict[str, object]]):
     def __len__(self) -> int:
         return 2
 
     def __getitem__(self, index: int) -> dict[str, object]:
-        views: dict[str, object] = {"rgb": torch.full((3, 4, 4), 0.5), "label": 1}
-        return views if index else {**views, "depth": torch.full((1, 2, 2), 1234.0)}
+        always: dict[str, object] = {"rgb": torch.full((3, 4, 4), 0.5), "label": 1}
+        return always if index else {**always, "depth": torch.full((1, 2, 2), 1234.0)}
 
 
 def test_pictures_with_labels_become_samples() -> None:
@@ -43,8 +43,8 @@ def test_pictures_with_labels_become_samples() -> None:
     assert (sample.modalities["image"] == 20).all()
 
 
-def test_a_dict_gives_named_views_and_may_lack_some() -> None:
-    own = TorchDataset(Sensors())
+def test_a_dict_gives_named_modalities_and_may_lack_some() -> None:
+    own = TorchDataset(SeveralModalities())
     assert own[0].modalities["rgb"].dtype == torch.uint8
     assert own[0].modalities["depth"].dtype == torch.float32
     assert set(own[1].modalities) == {"rgb"}
@@ -59,20 +59,20 @@ def test_tensors_and_own_ids_are_taken() -> None:
 
 
 def test_what_the_data_set_cannot_give_is_unreadable() -> None:
-    class Broken(Pictures):
+    class Truncated(Pictures):
         def __getitem__(self, index: int) -> tuple[Image.Image, int]:
             if index == 0:
                 raise OSError("image file is truncated")
             return super().__getitem__(index)
 
-    own = TorchDataset(Broken())
+    own = TorchDataset(Truncated())
     assert own.modalities == ("image",)
     with pytest.raises(Unreadable, match="truncated"):
         own[0]
 
 
-def test_a_deep_picture_of_a_sensor_keeps_its_unit() -> None:
-    class Deep(Sensors):
+def test_a_deep_picture_of_another_modality_keeps_its_unit() -> None:
+    class Deep(SeveralModalities):
         def __getitem__(self, index: int) -> dict[str, object]:
             return {"rgb": Image.new("RGB", (4, 4)), "depth": Image.new("I;16", (4, 4), 5000)}
 

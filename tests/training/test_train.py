@@ -624,8 +624,8 @@ def test_images_that_cannot_be_read_are_remembered_over_a_stop(tmp_path: Path, m
         torch.load(tmp_path / name / "checkpoints" / "step-000000012.pt", weights_only=True)
         for name in ("whole", "run")
     ]
-    assert states[0]["broken"]
-    assert states[0]["broken"] == states[1]["broken"]
+    assert states[0]["unreadable"]
+    assert states[0]["unreadable"] == states[1]["unreadable"]
     assert states[0]["progress"]["health"] == states[1]["progress"]["health"]
 
 

@@ -14,10 +14,12 @@ from manyview.views.augmentation import GEOMETRY, PHOTOMETRY, Augmentation, draw
 N = 20_000
 
 
-def drawn(look: Augmentation, height: int = 60, width: int = 80) -> dict[str, Tensor]:
+def drawn(augmentation: Augmentation, height: int = 60, width: int = 80) -> dict[str, Tensor]:
     keys = key(1, 2, torch.arange(N))
     g, p = uniform(keys, GEOMETRY).numpy(), uniform(key(keys, 9), PHOTOMETRY).numpy()
-    return {name: torch.from_numpy(column) for name, column in draw(look, g, p, height, width)._asdict().items()}
+    return {
+        name: torch.from_numpy(column) for name, column in draw(augmentation, g, p, height, width)._asdict().items()
+    }
 
 
 def same_distribution(a: Tensor | np.ndarray, b: Tensor | np.ndarray) -> bool:
@@ -85,11 +87,11 @@ def test_sigma_is_uniform() -> None:
     assert same_distribution(got, torch.linspace(0.1, 2.0, N))
 
 
-def test_sensors_that_share_the_geometric_key_share_box_and_flip_only() -> None:
+def test_modalities_that_share_the_geometric_key_share_box_and_flip_only() -> None:
     keys = key(0, torch.arange(50))
-    look, geometry = Augmentation(32, jitter=(0.4,) * 4, blur=0.5), uniform(keys, GEOMETRY).numpy()
-    a = draw(look, geometry, uniform(key(keys, 1), PHOTOMETRY).numpy(), 64, 64)
-    b = draw(look, geometry, uniform(key(keys, 2), PHOTOMETRY).numpy(), 64, 64)
+    augmentation, geometry = Augmentation(32, jitter=(0.4,) * 4, blur=0.5), uniform(keys, GEOMETRY).numpy()
+    a = draw(augmentation, geometry, uniform(key(keys, 1), PHOTOMETRY).numpy(), 64, 64)
+    b = draw(augmentation, geometry, uniform(key(keys, 2), PHOTOMETRY).numpy(), 64, 64)
     assert (a.box == b.box).all()
     assert (a.flip == b.flip).all()
     assert (a.colour != b.colour).all()

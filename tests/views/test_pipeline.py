@@ -8,8 +8,9 @@ import pytest
 import torch
 import torchvision.transforms.functional as tv
 from torch import Tensor
+from torch._subclasses import FakeTensorMode
 
-from manyview.views import IMAGENET, SPACES, VIEWS, Augmentation, Modality, View, ViewPipeline
+from manyview.views import AUGMENTATIONS, IMAGENET, SPACES, VIEWS, Augmentation, Modality, View, ViewPipeline
 from manyview.views.colour import coloured
 from manyview.views.pipeline import Geometry
 from tests.views.oracle import oracle, pictures
@@ -256,3 +257,18 @@ def test_copies_and_geometry_that_cannot_be_are_named() -> None:
         COLOURED.of({"L": 4})
     with pytest.raises(ValueError, match="geometry: 'apart': give one of shared, own"):
         COLOURED.of({"L": 1}, geometry="apart")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", AUGMENTATIONS)
+def test_views_are_made_on_the_device_of_the_pictures(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU that is not there: whatever lies elsewhere, or waits for a number, fails."""
+    pipeline, ids = AUGMENTATIONS[name](32, 2).of({"L": 1, "image": 2, "flow": 1}), torch.arange(8)
+    params = {(cut, k): pipeline.params(cut, ids, k, 0, 0, (40, 40)) for cut in ("image", "flow") for k in range(2)}
+    monkeypatch.setattr(ViewPipeline, "params", lambda self, cut, ids, k, *rest: params[cut, k])
+    monkeypatch.setattr("manyview.core.parallel.cores", lambda: 1)  # the mode is known to this thread only
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        images = torch.zeros(8, 3, 40, 40, dtype=torch.uint8, device="cuda")
+        views = pipeline({"image": images, "flow": torch.zeros(8, 2, 40, 40, device="cuda")}, ids)
+        made = [copy for copies in views.values() for copy in copies]
+    assert len(made) == 4
+    assert {copy.device.type for copy in made} == {"cuda"}

@@ -51,12 +51,12 @@ def test_the_middle_is_torchvisions_resize_and_centre_crop(
     resize: int, size: int, turned: bool, images: Tensor
 ) -> None:
     images = images.transpose(2, 3).contiguous() if turned else images
-    look = Augmentation(size, scale=None, resize=resize, flip=0.0)
+    augmentation = Augmentation(size, scale=None, resize=resize, flip=0.0)
     whole = np.array([[0, 0, *images.shape[2:]]] * 5)
-    planes = crop_batch(images, look, whole, np.zeros(5, dtype=bool))
+    planes = crop_batch(images, augmentation, whole, np.zeros(5, dtype=bool))
     wanted = tv.center_crop(tv.resize(images, [resize], antialias=True), [size, size])
     torch.testing.assert_close(planes.transpose(0, 1), wanted, atol=1e-5, rtol=0)
-    torch.testing.assert_close(crop_one(images[0], look, whole[0], False), wanted[0], atol=1e-5, rtol=0)
+    torch.testing.assert_close(crop_one(images[0], augmentation, whole[0], False), wanted[0], atol=1e-5, rtol=0)
 
 
 def test_nearest_never_makes_a_value_that_was_not_there() -> None:

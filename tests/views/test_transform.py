@@ -24,15 +24,15 @@ def test_a_torchvision_transform_gives_as_many_views_as_asked() -> None:
 
 
 def test_what_it_draws_depends_on_seed_epoch_and_id_only() -> None:
-    stack, images = TransformPipeline(OWN), pictures()
-    whole = stack({"image": images}, torch.arange(5), seed=1, epoch=2)["image"]
+    pipeline, images = TransformPipeline(OWN), pictures()
+    whole = pipeline({"image": images}, torch.arange(5), seed=1, epoch=2)["image"]
     random.random(), torch.rand(1), np.random.rand()
-    again = stack({"image": images[3:4]}, torch.tensor([3]), seed=1, epoch=2)["image"]
+    again = pipeline({"image": images[3:4]}, torch.tensor([3]), seed=1, epoch=2)["image"]
     assert torch.equal(whole[0][3:4], again[0])
-    assert not torch.equal(whole[0], stack({"image": images}, torch.arange(5), seed=1, epoch=3)["image"][0])
+    assert not torch.equal(whole[0], pipeline({"image": images}, torch.arange(5), seed=1, epoch=3)["image"][0])
 
 
-def test_sensors_are_cropped_alike() -> None:
+def test_modalities_are_cropped_alike() -> None:
     views = TransformPipeline(OWN)({"rgb": pictures(), "again": pictures()}, torch.arange(5))
     assert torch.equal(views["rgb"][0], views["again"][0])
 
@@ -63,5 +63,5 @@ def test_a_transform_that_gives_no_tensor_is_told_so() -> None:
 
 
 def test_a_transform_of_tensors_gets_tensors() -> None:
-    stack = TransformPipeline(lambda image: image.float() / 255, copies=1, pillow=False)
-    assert torch.equal(stack({"image": pictures()}, torch.arange(5))["image"][0], pictures().float() / 255)
+    pipeline = TransformPipeline(lambda image: image.float() / 255, copies=1, pillow=False)
+    assert torch.equal(pipeline({"image": pictures()}, torch.arange(5))["image"][0], pictures().float() / 255)

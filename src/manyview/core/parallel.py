@@ -1,4 +1,4 @@
-"""Parts of a batch on several cores: a thread a part, each operation on one core.
+"""Works on parts of a batch on several cores: a thread a part, each operation on one core.
 
 Many small operations, each spread over all cores, wait for the slowest core every time; on a busy machine that is most
 of the time. A part needs no waiting, and Python's lock is free while an operation runs.
@@ -29,7 +29,7 @@ def scratch(name: str, *shape: int, device: torch.device) -> Tensor:
     """Space for intermediate results, float32, of any content; on a CPU each thread has its own and uses it again.
 
     The system gives pages of memory anew to whoever asks for much and frees it, and fills them with zeros, which takes
-    longer than most operations. What is in a room lasts until the next call with its name.
+    longer than most operations. What is in it lasts until the next call with its name.
     """
     if device.type != "cpu":
         return torch.empty(shape, dtype=torch.float32, device=device)
@@ -51,7 +51,7 @@ def cores() -> int:
 
 
 def parallel_map(work: Callable[[T], R], parts: Sequence[T]) -> list[R]:
-    """[work(part) for part in parts], on as many cores as torch may use."""
+    """Returns [work(part) for part in parts], computed on as many cores as torch may use."""
     threads = cores()
     if threads == 1:
         return [work(part) for part in parts]
@@ -66,7 +66,7 @@ def parallel_map(work: Callable[[T], R], parts: Sequence[T]) -> list[R]:
 
 @cache
 def _pool(threads: int, process: int) -> ThreadPoolExecutor:
-    """Threads in which torch uses one core; those of a parent process do not live on in its child."""
+    """A pool of threads in which torch uses one core; those of a parent process do not live on in its child."""
     pool = ThreadPoolExecutor(threads, "manyview", _one_core)
     together = Barrier(threads)
     list(pool.map(lambda _: together.wait(), range(threads)))  # all are there, and each has set its number

@@ -21,7 +21,7 @@ _SIGNED = [int(each.view(np.int64)) for each in (_GOLDEN, _FIRST, _SECOND)]  # t
 
 
 def key(*parts: int | Tensor) -> Tensor:
-    """One int64 per broadcast element, mixed from whole numbers; their order matters.
+    """Mixes whole numbers to one int64 per broadcast element; their order matters.
 
     Numbers that are on a GPU stay there, and nobody waits for them.
 
@@ -37,7 +37,7 @@ def key(*parts: int | Tensor) -> Tensor:
 
 
 def uniform(keys: Tensor, count: int) -> Tensor:
-    """(*keys.shape, count) numbers in [0, 1), float64, for keys made by `key`."""
+    """Draws (*keys.shape, count) numbers in [0, 1), float64, for keys made by `key`."""
     if device := _device_of(keys):
         return _uniform_there(keys, count, device)
     with np.errstate(over="ignore"):

@@ -1,4 +1,4 @@
-"""WHERE IMAGES COME FROM: folders, named sets, paired views, procedural scenes; and the loader that batches them."""
+"""WHERE SAMPLES COME FROM: folders, named sets, paired modalities, generated scenes; and the loader of batches."""
 
 from manyview.core.sample import Batch
 from manyview.data.dataset import Dataset, Unreadable, id_of

@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import sys
-import time
 import warnings
 from dataclasses import asdict
 from typing import NoReturn
@@ -14,17 +13,18 @@ from typing import NoReturn
 from PIL import Image
 
 from manyview.core.errors import UserError
+from manyview.core.progress import bar
 from manyview.core.text import printable
 from manyview.data.dataset import Dataset
 from manyview.data.factory import SCENES, open_data
 from manyview.data.memory import default_limit
 from manyview.data.named import NAMED
 from manyview.data.splits import Labels, check_folder, find_splits
-from manyview.data.survey import SMALL, Progress, Survey, survey
+from manyview.data.survey import MIN_SIDE, Survey, survey
 
 _LABELS: dict[str, Labels] = {"auto": "auto", "yes": True, "no": False}
-_SHOWN = 20  # lines of a long list
-_SCENES = 1000  # scenes are made as they are looked at; so many show what they are
+MAX_LISTED = 20  # lines of a long list
+SCENES_CHECKED = 1000  # scenes are made as they are looked at; so many show what they are
 
 
 def command(arguments: list[str]) -> int:
@@ -37,8 +37,8 @@ def command(arguments: list[str]) -> int:
     warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the sizes are in the report
     options = {"root": given.root, "labels": _LABELS[given.labels], "download": given.download}
     splits, missing = open_splits(given.data, given.split, **options)
-    progress = _progress_line() if sys.stderr.isatty() else None
-    result = survey(splits, fast=given.fast, threads=given.threads, progress=progress)
+    with bar(sum(map(len, splits.values())), "examining") as advance:
+        result = survey(splits, fast=given.fast, threads=given.threads, advance=advance)
     if given.json:
         print(json.dumps(as_json(given.data, result, missing), indent=2))
     else:
@@ -53,13 +53,15 @@ def command(arguments: list[str]) -> int:
 def open_splits(
     data: str, split: str | None = None, *, root: str | None = None, labels: Labels = "auto", download: bool = False
 ) -> tuple[dict[str, Dataset], dict[str, str]]:
-    """The split that was asked for, or all that are there, and why those that are not there are missing."""
+    """Opens the split that was asked for, or all that are there, and says why the others are missing."""
     opened: dict[str, Dataset] = {}
     missing: dict[str, str] = {}
     names = [split] if split else _split_names(data)
     for name in names:
         try:
-            opened[name] = open_data(data, root=root, split=name, labels=labels, download=download, count=_SCENES)
+            opened[name] = open_data(
+                data, root=root, split=name, labels=labels, download=download, count=SCENES_CHECKED
+            )
         except (ValueError, OSError) as error:
             if len(names) == 1:
                 raise
@@ -70,14 +72,14 @@ def open_splits(
 
 
 def as_json(data: str, result: Survey, missing: dict[str, str]) -> dict[str, object]:
-    """Everything, for programs. Names are escaped as in the text."""
+    """Gives all that a survey found as JSON for programs; names are escaped as in the text."""
     limit = default_limit()
     extra = {"unreadable_share": result.unreadable_share, "memory": limit, "fits_in_memory": result.decoded <= limit}
     return {"data": printable(data), **asdict(result), **extra, "missing_splits": missing}
 
 
 def as_text(data: str, result: Survey, missing: dict[str, str]) -> str:
-    """The same for a person."""
+    """Writes what a survey found as text for a person."""
     how = "every image decoded" if result.exact else "only headers read"
     lines = [f"{printable(data)} ({how})"]
     for title, text in _facts(result):
@@ -92,7 +94,7 @@ def as_text(data: str, result: Survey, missing: dict[str, str]) -> str:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Whose complaint is one line, like any other."""
+    """Argument parser that reports errors as a single line."""
 
     def error(self, message: str) -> NoReturn:
         raise UserError(None, message)
@@ -174,7 +176,7 @@ def _sizes(result: Survey) -> str:
     (narrow, width, wide), (low, height, high) = result.widths, result.heights
     spread = f"width {narrow} to {wide}, median {width}; height {low} to {high}, median {height}"
     same = (narrow, low) == (wide, high)
-    small = f"; {result.small} are less than {SMALL} px wide or high" if result.small else ""
+    small = f"; {result.small} are less than {MIN_SIDE} px wide or high" if result.small else ""
     return (f"all {wide} x {high}" if same else spread) + small
 
 
@@ -203,8 +205,8 @@ def _ignored(result: Survey) -> str:
 
 
 def _class_lines(split: str, classes: dict[str, int]) -> list[str]:
-    shown = [f"{name} {count}" for name, count in list(classes.items())[:_SHOWN]]
-    more = f", and {len(classes) - _SHOWN} more" if len(classes) > _SHOWN else ""
+    shown = [f"{name} {count}" for name, count in list(classes.items())[:MAX_LISTED]]
+    more = f", and {len(classes) - MAX_LISTED} more" if len(classes) > MAX_LISTED else ""
     spread = f"{min(classes.values())} to {max(classes.values())} per class" if classes else "no classes"
     return [f"classes in {split}, {spread}:", f"  {', '.join(shown)}{more}"]
 
@@ -212,8 +214,8 @@ def _class_lines(split: str, classes: dict[str, int]) -> list[str]:
 def _listed(title: str, items: list[str]) -> list[str]:
     if not items:
         return []
-    more = [f"  and {len(items) - _SHOWN} more; --json lists all"] if len(items) > _SHOWN else []
-    return [f"{title}:", *(f"  {item}" for item in items[:_SHOWN]), *more]
+    more = [f"  and {len(items) - MAX_LISTED} more; --json lists all"] if len(items) > MAX_LISTED else []
+    return [f"{title}:", *(f"  {item}" for item in items[:MAX_LISTED]), *more]
 
 
 def _few(names: list[str]) -> list[str]:
@@ -226,19 +228,3 @@ def _bytes(count: float) -> str:
             return f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:.3g} TB"
-
-
-def _progress_line() -> Progress:
-    begun = shown = time.monotonic()
-
-    def show(done: int, total: int) -> None:
-        nonlocal shown
-        now = time.monotonic()
-        if now - shown < 0.1 and done < total:
-            return
-        shown, rate = now, done / max(now - begun, 1e-9)
-        left = f"{(total - done) / rate:.0f} s left"
-        end = "\r\033[K" if done == total else ""  # the line goes when the report comes
-        print(f"\r{done} of {total}, {rate:.0f} a second, {left}   {end}", end="", file=sys.stderr, flush=True)
-
-    return show

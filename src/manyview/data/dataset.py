@@ -12,7 +12,7 @@ from manyview.core.sample import Sample
 
 @runtime_checkable
 class Dataset(Protocol):
-    """Anything with these; it need not inherit.
+    """A data set is anything with these attributes; it need not inherit.
 
     ids      (n,) int64: what each sample is, for ever
     labels   (n,) int64, -1 where there is none; None if no sample has any
@@ -31,7 +31,7 @@ class Dataset(Protocol):
     def __len__(self) -> int: ...
     def __getitem__(self, index: int) -> Sample: ...
     def name(self, index: int) -> str:
-        """What a person would call the sample: a relative path, a number."""
+        """What a person would call the sample, such as a relative path or a number."""
         ...
 
 
@@ -40,7 +40,7 @@ class Batched(Protocol):
     """A data set that makes many samples at once faster than one by one."""
 
     def batch(self, index: Tensor) -> dict[str, Tensor]:
-        """Raw views (len(index), C, H, W) by name."""
+        """The modalities of many samples, (len(index), C, H, W) by name."""
         ...
 
 

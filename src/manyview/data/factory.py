@@ -1,11 +1,11 @@
-"""A data set from what a person would type: a name or a path."""
+"""Opens a data set from what a person would type: a name or a path."""
 
 from __future__ import annotations
 
 import os
-from difflib import get_close_matches
 
 from manyview.core.errors import UserError
+from manyview.core.names import hint
 from manyview.data.dataset import Dataset
 from manyview.data.folder import Folder
 from manyview.data.named import NAMED, open_named
@@ -27,7 +27,7 @@ def open_data(
     seed: int = 0,
     modalities: tuple[str, ...] | None = None,
 ) -> Dataset:
-    """A named set of `NAMED` (cifar10, stl10, ...), `scenes`, or else a folder.
+    """Opens a named set of `NAMED` (cifar10, stl10, ...), `scenes`, or else a folder.
 
     A folder that holds one folder per modality, one of them called rgb, image or images, opens as `Paired`, any other
     as `Folder`. Names win over paths: write ./cifar10 for a folder of that name. `root` and `download` are for named
@@ -53,6 +53,7 @@ def open_data(
 def _unknown(text: str) -> str:
     if os.path.dirname(text):  # a path, not a name
         check_folder(text)
-    near = get_close_matches(text.lower(), [*NAMED, SCENES], n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"the names are {SCENES}, {', '.join(NAMED)}"
-    return f"data: {text!r} is neither a folder here nor the name of a data set; {hint}"
+    known = [SCENES, *NAMED]
+    return (
+        f"data: {text!r} is neither a folder here nor the name of a data set; {hint(text.lower(), known, cutoff=0.6)}"
+    )

@@ -45,7 +45,7 @@ class Files(Sequence[str]):
 
 @dataclass
 class Found:
-    """What a scan met: the files asked for, and how much of what else."""
+    """What a scan found: the files asked for, and how much of what else."""
 
     files: Files
     ignored: dict[str, int]  # other files by extension
@@ -55,7 +55,7 @@ class Found:
 
 
 def scan(root: str, extensions: tuple[str, ...]) -> Found:
-    """All files below `root` whose names end so. Links are followed; each folder is read once, so a loop ends.
+    """Finds all files below `root` with these extensions; links are followed, each folder is read once, so a loop ends.
 
     What can be reached in two ways counts once, under its own name rather than a link's. A link that leads nowhere
     is kept if its name is right: that a file is missing should be seen. No file is opened.
@@ -74,12 +74,12 @@ def scan(root: str, extensions: tuple[str, ...]) -> Found:
 
 
 def is_folder(entry: os.DirEntry[bytes]) -> bool:
-    """Whether an entry is a folder or a link to one. `entry.is_dir()` raises on a link to itself."""
+    """Tells whether an entry is a folder or a link to one. `entry.is_dir()` raises on a link to itself."""
     return os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir(follow_symlinks=False)
 
 
 class _Walk:
-    """Folders still to be read, and what was met so far. Paths are bytes: a name need not be text."""
+    """A walk through folders: those still to be read, and what was met so far, in bytes, as names need not be text."""
 
     def __init__(self, root: bytes, extensions: tuple[bytes, ...]) -> None:
         self.root, self.extensions = root, extensions
@@ -93,7 +93,7 @@ class _Walk:
         self._seen: set[tuple[int, int]] = set()
 
     def run(self) -> None:
-        """Real folders first, so that a folder goes by its own name and not by that of a link to it."""
+        """Reads real folders first, so that a folder goes by its own name and not by that of a link to it."""
         while self._folders or self._linked_folders:
             if not self._folders:
                 self._linked_folders.sort(reverse=True)

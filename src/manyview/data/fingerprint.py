@@ -1,4 +1,4 @@
-"""Which data it is and what it is like, told from its ids and a few samples."""
+"""What identifies a data set and what its pictures are like, from its ids and a few samples."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from manyview.data.splits import Labels, check_folder, class_labels, pick_split,
 
 
 class Folder:
-    """All images below `root`, as uint8 RGB (3, H, W) under the view name `image`.
+    """All images below `root`, as uint8 RGB (3, H, W) as the modality `image`.
 
     split   "train", "test", "val" or "unlabeled" picks the folder of that name in `root`. A root without such folders
             is all train. None takes everything, whatever the folders are called.

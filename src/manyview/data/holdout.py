@@ -34,7 +34,7 @@ class Divided:
 
 
 def divided(data: Dataset | str, *, imbalance: Any = None, **options: Any) -> Divided:
-    """The training images of a data set and its test split; without one, a tenth of the labelled images is held out.
+    """Divides data into training images and its test split; without one, a tenth of the labelled images is held out.
 
     So it is where the test split is of no use, which `test_unused` then says. At most `MAX_HELD_OUT` are held out.
     `options` are those of `open_data`. Which images are held out depends on their ids alone.
@@ -55,7 +55,7 @@ def divided(data: Dataset | str, *, imbalance: Any = None, **options: Any) -> Di
 
 
 def some(dataset: Dataset, count: int) -> Dataset:
-    """At most `count` labelled samples, chosen by their ids alone."""
+    """Chooses at most `count` labelled samples by their ids alone."""
     assert dataset.labels is not None
     labelled = (dataset.labels >= 0).nonzero()[:, 0]
     chosen = labelled[order(key(HOLDOUT, dataset.ids[labelled]))[:count]]
@@ -65,7 +65,7 @@ def some(dataset: Dataset, count: int) -> Dataset:
 def _split(
     data: str, split: str, options: dict[str, Any], train: Dataset
 ) -> tuple[Dataset, None] | tuple[None, str | None]:
-    """A split to score on, or what is wrong with it; neither where there is none."""
+    """Opens a split to score on, or says what is wrong with it; neither where there is none."""
     try:
         found = open_data(data, **{**options, "split": split})
     except (ValueError, OSError) as error:
@@ -76,12 +76,12 @@ def _split(
 
 
 def _labelled(dataset: Dataset) -> bool:
-    """Whether kNN has something to tell apart."""
+    """Tells whether there are at least two classes to tell apart."""
     return dataset.labels is not None and len(dataset.labels[dataset.labels >= 0].unique()) > 1
 
 
 def _useless(test: Dataset, train: Dataset) -> str | None:
-    """Why a test split cannot be scored on: it needs labels that training has too, and none of its images.
+    """Says why a test split cannot be scored on: it needs labels that training has too, and none of its images.
 
     The images are the same where a person trains on the test split itself, or from all splits of a folder.
     """

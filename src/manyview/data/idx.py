@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 def find_idx(folder: Path, train: bool) -> tuple[Path, Path] | None:
-    """The files of images and labels in a folder, if both are there."""
+    """Finds the files of images and labels in a folder, if both are there."""
     stem = "train" if train else "t10k"
     for ending in ("", ".gz"):
         images, labels = (folder / f"{stem}-{what}-ubyte{ending}" for what in ("images-idx3", "labels-idx1"))
@@ -22,7 +22,7 @@ def find_idx(folder: Path, train: bool) -> tuple[Path, Path] | None:
 
 
 def read_idx(path: Path) -> Tensor:
-    """uint8, of the shape that the file declares: two zeros, the type (8), the number of axes, their sizes."""
+    """Reads uint8 of the shape that the file declares: two zeros, the type (8), the number of axes, their sizes."""
     try:
         stored = path.read_bytes()
         data = bytearray(gzip.decompress(stored) if path.suffix == ".gz" else stored)

@@ -1,4 +1,4 @@
-"""From an image file to numbers."""
+"""Decodes image files and arrays into tensors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Header(NamedTuple):
 
 
 def decode(source: Source) -> Tensor:
-    """uint8 RGB (3, H, W), whatever the file holds; in memory it is (H, W, 3), which torch calls channels last.
+    """Decodes any image into uint8 RGB (3, H, W); in memory it is (H, W, 3), which torch calls channels last.
 
     The first frame counts, EXIF orientation is applied, and transparency is laid over white. A grey of 16 bits is
     scaled by the full range, 65535 to 255. Whole numbers of 32 bits and floats have no agreed range: floats in [0, 1]
@@ -52,7 +52,7 @@ def decode(source: Source) -> Tensor:
 
 
 def decode_own(source: Source) -> Tensor:
-    """(C, H, W) in its own unit: uint8 for pictures of 8 bits, 3 channels or 1; float32 for one channel of more bits.
+    """Decodes into (C, H, W) in its own unit: uint8 for 8 bits, 3 channels or 1; float32 for one channel of more bits.
 
     Palettes and CMYK become RGB, black and white becomes 0 and 255; EXIF and transparency as in `decode`.
     """
@@ -60,7 +60,7 @@ def decode_own(source: Source) -> Tensor:
 
 
 def decode_array(path: str | os.PathLike[str]) -> Tensor:
-    """(C, H, W) from a `.npy` file: uint8 stays, true and false become 255 and 0, all other numbers become float32.
+    """Reads (C, H, W) from a `.npy` file: uint8 stays, true and false become 255 and 0, all else becomes float32.
 
     A 2-D array has one channel. Of a 3-D array's first and last axis the shorter is the channels, the first if they are
     equal. Nothing is unpickled. NaN, which sensors write where they saw nothing, stays.
@@ -76,7 +76,7 @@ def decode_array(path: str | os.PathLike[str]) -> Tensor:
 
 
 def read_header(source: Source) -> Header:
-    """Format, mode and size from the first bytes of the file. The mode is in words: "16-bit grey", "palette+alpha"."""
+    """Reads format, mode and size from a file's first bytes. The mode is in words: "16-bit grey", "palette+alpha"."""
     try:
         with _open(source) as image:
             width, height = image.size
@@ -90,7 +90,7 @@ def read_header(source: Source) -> Header:
 
 
 def to_rgb(image: Image.Image) -> Tensor:
-    """A loaded image as uint8 (3, H, W); see `decode`."""
+    """Converts a loaded image to uint8 (3, H, W); see `decode`."""
     if image.mode in _DEEP:
         grey = torch.from_numpy(_eight_bits(np.array(image), image.mode))
         return grey[..., None].expand(-1, -1, 3).contiguous().permute(2, 0, 1)
@@ -100,7 +100,7 @@ def to_rgb(image: Image.Image) -> Tensor:
 
 
 def own_of(image: Image.Image) -> Tensor:
-    """A loaded image as (C, H, W) in its own unit; see `decode_own`."""
+    """Converts a loaded image to (C, H, W) in its own unit; see `decode_own`."""
     if image.mode in _DEEP:
         return torch.from_numpy(np.array(image, dtype=np.float32))[None]
     if image.mode in ("1", "L", "LA", "La"):
@@ -109,7 +109,7 @@ def own_of(image: Image.Image) -> Tensor:
 
 
 def reason(error: BaseException) -> str:
-    """One line that says why a file cannot be read, without its name."""
+    """Says in one line why a file cannot be read, without its name."""
     if isinstance(error, Unreadable):
         return str(error)
     if isinstance(error, FileNotFoundError):
@@ -139,7 +139,7 @@ def _open(source: Source) -> Image.Image:
 
 
 def _load(source: Source) -> Image.Image:
-    """Opened once, decoded, turned upright, closed."""
+    """Opens an image once, decodes it, turns it upright and closes it."""
     try:
         image = _open(source)
         with image:
@@ -154,7 +154,7 @@ def _load(source: Source) -> Image.Image:
 
 
 def _opaque(image: Image.Image) -> Image.Image:
-    """Without transparency: what is behind is white."""
+    """Lays transparency over white."""
     if not image.has_transparency_data:
         return image
     white = Image.new("RGBA", image.size, "white")

@@ -1,4 +1,4 @@
-"""Label imbalance: the same data set with rare and frequent classes."""
+"""Label imbalance: thins out a data set so that some classes are rare."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def imbalanced(dataset: Dataset, rule: Rule = "linear", *, group: int | None = N
     down, so the exponential rule leaves nothing of CIFAR-10's first class. Samples without a label are left out.
 
     Which samples those are depends on the seed and the ids of the class alone, not on the order of the data set: those
-    with the smallest `draws.key(seed, id)`.
+    with the smallest `rng.key(seed, id)`.
     """
     labels = dataset.labels
     if labels is None:

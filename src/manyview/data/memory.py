@@ -1,4 +1,4 @@
-"""Data sets that fit are decoded once, into one tensor a view; batches are then rows of it."""
+"""Data sets that fit are decoded once, into one tensor for each modality; batches are then rows of it."""
 
 from __future__ import annotations
 
@@ -22,29 +22,30 @@ PROBES = 16
 
 @dataclass(eq=False)
 class Decoded:
-    """Raw views of a whole data set.
+    """The modalities of a whole data set.
 
-    views    (n, C, H, W) by name; rows that could not be read, or lack the view, are zero
-    present  (n,) bool by name
-    broken   the reasons of rows that could not be read
+    modalities  (n, C, H, W) by name; rows that could not be read, or lack the modality, are zero
+    present     (n,) bool by name
+    unreadable  the reasons of rows that could not be read
     """
 
-    views: dict[str, Tensor]
+    modalities: dict[str, Tensor]
     present: dict[str, Tensor]
-    broken: dict[int, str] = field(default_factory=dict)
+    unreadable: dict[int, str] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
 class Resident:
-    """A data set whose samples are taken from memory; otherwise the one it was decoded from."""
+    """A data set whose samples are taken from memory, with their labels; otherwise the one it was decoded from."""
 
     dataset: Dataset
     decoded: Decoded
 
     def __getitem__(self, index: int) -> Sample:
-        if index in self.decoded.broken:
-            raise Unreadable(self.decoded.broken[index])
-        there = {name: views[index] for name, views in self.decoded.views.items() if self.decoded.present[name][index]}
+        if index in self.decoded.unreadable:
+            raise Unreadable(self.decoded.unreadable[index])
+        held = self.decoded
+        there = {name: images[index] for name, images in held.modalities.items() if held.present[name][index]}
         return Sample(int(self.dataset.ids[index]), index, there, label_target(self.dataset.labels, index))
 
     @property
@@ -59,22 +60,22 @@ class Resident:
 
 
 def default_limit() -> int:
-    """A quarter of the memory that this process may use, shared with others of its machine; 2 GiB if nobody tells."""
+    """A quarter of the memory that this process may use, shared with others of its machine; 2 GiB if unknown."""
     try:
         machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError):
         machine = 8 << 30
-    return min(machine, _container()) // 4 // local_processes()
+    return min(machine, _container_limit()) // 4 // local_processes()
 
 
 def local_processes() -> int:
     """How many processes of this training the machine runs, as torchrun says."""
-    told = os.environ.get("LOCAL_WORLD_SIZE", "1")
-    return int(told) if told.isdecimal() and int(told) else 1
+    count = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    return int(count) if count.isdecimal() and int(count) else 1
 
 
-def _container() -> int:
-    """What a container may use at most."""
+def _container_limit() -> int:
+    """Bytes that a container may use at most."""
     try:
         return int(Path("/sys/fs/cgroup/memory.max").read_text())
     except (OSError, ValueError):  # not there, or "max"
@@ -82,7 +83,7 @@ def _container() -> int:
 
 
 def decode(dataset: Dataset, limit: int | None = None) -> Decoded | None:
-    """The whole data set, or None if its pictures differ in size or take more than `limit` bytes.
+    """Decodes the whole data set; None if its pictures differ in size or take more than `limit` bytes.
 
     A few samples over the whole set are looked at first, so that "no" is a quick answer.
     """
@@ -103,17 +104,17 @@ Shapes = dict[str, tuple[tuple[int, ...], torch.dtype]]
 
 
 def _probe(dataset: Dataset) -> Shapes | None:
-    """Shape and dtype of every view, the reference view first; None if they differ or nothing can be read."""
+    """Shape and dtype of every modality, the reference first; None if they differ or nothing can be read."""
     found: Shapes = {}
     for sample in some_samples(dataset):
-        for name, view in sample.modalities.items():
-            if found.setdefault(name, (tuple(view.shape), view.dtype)) != (tuple(view.shape), view.dtype):
+        for name, image in sample.modalities.items():
+            if found.setdefault(name, (tuple(image.shape), image.dtype)) != (tuple(image.shape), image.dtype):
                 return None
     return {name: found[name] for name in dataset.modalities if name in found} or None
 
 
 def some_samples(dataset: Dataset | Resident) -> Iterator[Sample]:
-    """A few that can be read, over the whole data set; then more, until each view has been seen or all are read."""
+    """Reads a few samples over the whole data set; then more, until each modality was met or all are read."""
     spread = dict.fromkeys(round(i * (len(dataset) - 1) / PROBES) for i in range(PROBES + 1))
     missing = set(dataset.modalities)
     for number, index in enumerate([*spread, *range(len(dataset))]):
@@ -135,28 +136,28 @@ def _read(dataset: Dataset | Resident, index: int) -> Sample | str:
 def _fill_batched(dataset: Dataset, decoded: Decoded) -> bool:
     assert isinstance(dataset, Batched)
     for rows in torch.arange(len(dataset)).split(CHUNK):
-        for name, views in dataset.batch(rows).items():
-            decoded.views[name][rows] = views
+        for name, images in dataset.batch(rows).items():
+            decoded.modalities[name][rows] = images
     return True
 
 
 def _fill(dataset: Dataset, decoded: Decoded) -> bool:
     for index, sample in _samples(dataset):
         if isinstance(sample, str):
-            decoded.broken[index] = sample
-        missing = decoded.views.keys() - (sample.modalities.keys() if isinstance(sample, Sample) else ())
+            decoded.unreadable[index] = sample
+        missing = decoded.modalities.keys() - (sample.modalities.keys() if isinstance(sample, Sample) else ())
         for name in missing:
             decoded.present[name][index] = False
-        for name, view in sample.modalities.items() if isinstance(sample, Sample) else ():
-            room = decoded.views.get(name)
-            if room is None or view.shape != room.shape[1:] or view.dtype != room.dtype:
+        for name, image in sample.modalities.items() if isinstance(sample, Sample) else ():
+            held = decoded.modalities.get(name)
+            if held is None or image.shape != held.shape[1:] or image.dtype != held.dtype:
                 return False
-            room[index] = view
+            held[index] = image
     return True
 
 
 def _samples(dataset: Dataset) -> Iterator[tuple[int, Sample | str]]:
-    """In order; our own decoders leave Python's lock, so that threads help. Others never promised to bear them."""
+    """Reads all samples in order, in threads where the data set bears them: our decoders leave Python's lock."""
     with ThreadPoolExecutor(available() if getattr(dataset, "threads", False) else 1) as pool:
         for rows in torch.arange(len(dataset)).split(CHUNK):
             yield from zip(rows.tolist(), pool.map(lambda i: _read(dataset, i), rows.tolist()), strict=True)

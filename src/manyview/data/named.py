@@ -38,7 +38,7 @@ def _idx_files(root: Path, name: str, kind: Any, arguments: dict[str, Any]) -> A
 
 
 def _class_folders(root: Path, name: str, kind: Any, arguments: dict[str, Any]) -> Any:
-    """ImageNet without its devkit: the names of the classes are the wnids."""
+    """Opens ImageNet without its devkit; the names of the classes are the wnids."""
     from torchvision.datasets import ImageFolder
 
     home = root / arguments["split"]
@@ -68,7 +68,7 @@ class Official:
 
 
 def _called(*names: str, **others: str) -> dict[str, dict[str, Any]]:
-    """Splits that the set itself calls so, and those it calls otherwise."""
+    """Names of splits: those that the set itself calls so, and those it calls otherwise."""
     return {ours: {"split": theirs} for ours, theirs in {**{n: n for n in names}, **others}.items()}
 
 
@@ -108,7 +108,7 @@ NAMED: dict[str, Official] = {
 
 
 class Named:
-    """A well-known data set: uint8 RGB (3, H, W) under the view name `image`, grey ones too. Opened by `open_named`.
+    """A well-known data set: uint8 RGB (3, H, W) as the modality `image`, grey ones too; opened by `open_named`.
 
     An id is the position in the official set plus a number for the set and its split, so train and test share none.
     Where a folder is a class it is a hash of set, split, class and file name, so ImageNet-100 has ImageNet's ids.
@@ -237,7 +237,7 @@ def _split_title(arguments: dict[str, Any]) -> str:
 
 
 def _labels_of(data: Any) -> list[int | None]:
-    """Labels without decoding an image; torchvision keeps them under a name per set."""
+    """Finds the labels without decoding an image; torchvision keeps them under a name per set."""
     for attribute in ("targets", "labels", "_labels", "y"):
         if hasattr(data, attribute):
             return list(getattr(data, attribute))
@@ -248,7 +248,7 @@ def _labels_of(data: Any) -> list[int | None]:
 
 
 def _ids_of(data: Any, name: str, split: str, labels: list[int | None]) -> Tensor:
-    """By path where a class is a folder, for some of the folders may be missing; by position elsewhere."""
+    """Makes ids of paths where a class is a folder, for some of the folders may be missing; of positions elsewhere."""
     if hasattr(data, "samples"):
         wnids = getattr(data, "wnids", data.classes)
         return torch.tensor([id_of(f"{name}/{split}/{_in_class(path, wnids[label])}") for path, label in data.samples])
@@ -300,5 +300,5 @@ def _array_of(data: Any) -> Tensor | None:
 
 
 def _three(images: Tensor) -> Tensor:
-    """Grey (..., 1, H, W) as RGB."""
+    """Expands grey (..., 1, H, W) to RGB."""
     return images.expand(*images.shape[:-3], 3, *images.shape[-2:])

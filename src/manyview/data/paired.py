@@ -23,7 +23,7 @@ from manyview.data.splits import Labels, check_folder, class_labels, folders_in,
 REFERENCE = ("rgb", "image", "images")
 """Names of modalities of which one comes first if a root has it."""
 
-LOOKED_AT = 15  # files that say what a modality is
+FORM_FILES = 15  # files that say what a modality is
 _READ = (*EXTENSIONS, ".npy")
 
 Path = str | os.PathLike[str]
@@ -128,7 +128,7 @@ class Paired:
 
 
 def open_if_paired(root: str, split: str | None = "train", labels: Labels = "auto") -> Paired | None:
-    """The folder as `Paired` if one folder in it is called rgb, image or images, and shares names with another."""
+    """Opens a root as `Paired` if one folder in it is called rgb, image or images, and shares names with another."""
     try:
         folders = folders_in(os.path.join(root, pick_split(root, split)))
         if len(folders) < 2 or not any(folder in REFERENCE for folder in folders):
@@ -153,7 +153,7 @@ def _usual_form(folder: str, files: Files) -> Form | None:
         with suppress(Unreadable):
             tensor = _decode(os.path.join(folder, file))
             forms.append(Form(len(tensor), tensor.dtype, file))
-        if len(forms) == LOOKED_AT:
+        if len(forms) == FORM_FILES:
             break
     counts = Counter(form[:2] for form in forms)
     return max(forms, key=lambda form: counts[form[:2]], default=None)  # the first of them

@@ -40,7 +40,7 @@ def only_modalities(dataset: Dataset, modalities: Sequence[str]) -> Dataset:
 
 
 def _has_one(dataset: Dataset, modalities: Sequence[str], row: int) -> bool:
-    """Whether a sample has one of the modalities, as far as that is known without reading it."""
+    """Tells whether a sample has one of the modalities, as far as that is known without reading it."""
     while isinstance(dataset, Subset):
         row = int(dataset.rows[row])
         dataset = dataset.dataset

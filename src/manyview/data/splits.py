@@ -32,7 +32,7 @@ def folders_in(root: str) -> list[str]:
 
 
 def check_folder(root: str, what: str = "data") -> None:
-    """One line about a path that is not a folder one can read."""
+    """Raises an error of one line for a path that is not a folder one can read."""
     if not os.path.exists(root):
         raise FileNotFoundError(f"{what}: there is no folder {printable(root)!r} {_nearest(root)}")
     if not os.path.isdir(root):
@@ -112,7 +112,7 @@ def sibling_classes(root: str, split_folder: str, inside: Sequence[str] = ("",))
 
 
 def _nearest(root: str) -> str:
-    """Where the path stops being true."""
+    """Says up to which folder a path exists, and what is there."""
     parent = os.path.dirname(os.path.abspath(root))
     while not os.path.isdir(parent):
         parent = os.path.dirname(parent)

@@ -20,11 +20,8 @@ from manyview.data.folder import Folder
 from manyview.data.image import Source, decode, read_header, reason
 from manyview.data.paired import Paired
 
-SMALL = 32  # pixels of the shorter side; below, crops show almost nothing
+MIN_SIDE = 32  # pixels of the shorter side; below, crops show almost nothing
 _CHUNK = 64  # samples that a thread takes at once
-
-Progress = Callable[[int, int], None]
-"""Called with how many samples are done, of how many."""
 
 
 @dataclass
@@ -44,7 +41,7 @@ class Finding:
 
 @dataclass
 class Survey:
-    """What a data set holds. `exact` is False if only headers were read: then there are no duplicates to report."""
+    """All that a data set was found to hold; with `exact` False only headers were read, which tell no duplicates."""
 
     exact: bool
     splits: dict[str, int] = field(default_factory=dict)
@@ -73,25 +70,26 @@ class Survey:
 
 
 def survey(
-    splits: dict[str, Dataset], *, fast: bool = False, threads: int = 0, progress: Progress | None = None
+    splits: dict[str, Dataset], *, fast: bool = False, threads: int = 0, advance: Callable[[], None] = lambda: None
 ) -> Survey:
-    """Decodes every sample of every split, or with `fast` reads only the headers of files. Threads 0: one per core."""
+    """Decodes every sample of every split, or with `fast` reads only the headers of files.
+
+    threads  0: one per core
+    advance  called after each sample
+    """
     result = Survey(exact=not fast)
     tally = _Tally(result)
-    total, done = sum(map(len, splits.values())), 0
     for split, dataset in splits.items():
         _describe(result, split, dataset)
         for index, findings in _examine_all(dataset, fast, threads or available()):
             tally.add(split, dataset, index, findings)
-            done += 1
-            if progress and (done % _CHUNK == 0 or done == total):
-                progress(done, total)
+            advance()
     tally.finish()
     return result
 
 
 def _describe(result: Survey, split: str, dataset: Dataset) -> None:
-    """All that is known without opening a file."""
+    """Notes all that is known without opening a file."""
     result.splits[split] = len(dataset)
     result.samples += len(dataset)
     if dataset.labels is None:
@@ -110,7 +108,7 @@ def _describe(result: Survey, split: str, dataset: Dataset) -> None:
 
 
 def _examine_all(dataset: Dataset, fast: bool, threads: int) -> Iterator[tuple[int, list[Finding]]]:
-    """(index, findings) in order."""
+    """Gives (index, findings) in order."""
     chunks = [range(start, min(start + _CHUNK, len(dataset))) for start in range(0, len(dataset), _CHUNK)]
     pool = ThreadPoolExecutor(threads)
     try:
@@ -195,7 +193,7 @@ class _Tally:
         self.modes[mode] += 1
         if finding.format:
             self.formats[finding.format] += 1
-        self.result.small += min(finding.width, finding.height) < SMALL
+        self.result.small += min(finding.width, finding.height) < MIN_SIDE
         self.result.stored += finding.stored
         self.result.decoded += finding.decoded
 

@@ -1,4 +1,4 @@
-"""A user's own `torch.utils.data.Dataset` as a data set of samples."""
+"""Wraps a person's own `torch.utils.data.Dataset` as a data set of samples."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from manyview.data.image import own_of, reason, to_rgb
 
 
 class TorchDataset:
-    """Wraps what has `__len__` and gives, for a number, a picture, (picture, label, ...), or a dict of named views.
+    """Wraps what has `__len__` and gives, for a number, a picture, (picture, label, ...), or a dict of modalities.
 
-    A picture is a Pillow image, or a tensor or array (C, H, W) of uint8 or of floats in [0, 1]; other views are tensors
-    (C, H, W) in their own unit, or Pillow images with a depth of their own. Pictures must not be augmented or
+    A picture is a Pillow image, or a tensor or array (C, H, W) of uint8 or of floats in [0, 1]; other modalities are
+    tensors (C, H, W) in their own unit, or Pillow images with a depth of their own. Pictures must not be augmented or
     normalised: views do that. What the data set cannot give is `Unreadable`.
 
     Ids are the numbers themselves unless given. Labels are taken from `targets` or `labels` if it has them, or from the
@@ -55,42 +55,42 @@ class TorchDataset:
         except Exception as error:
             raise Unreadable(reason(error)) from error
         named = got if isinstance(got, dict) else {"image": got[0] if isinstance(got, list | tuple) else got}
-        views = {name: _raw(name, view) for name, view in named.items() if name != "label"}
-        return Sample(int(self.ids[index]), index, views, label_target(self.labels, index))
+        modalities = {name: _raw(name, image) for name, image in named.items() if name != "label"}
+        return Sample(int(self.ids[index]), index, modalities, label_target(self.labels, index))
 
     def name(self, index: int) -> str:
         return str(index)
 
     def numbered(self, first: int) -> TorchDataset:
-        """The same with ids from `first` on."""
+        """Wraps the same data with ids from `first` on."""
         return TorchDataset(self._dataset, ids=torch.arange(first, first + len(self)), labels=self.labels)
 
     def _first(self) -> Sample:
         """The first sample that can be read."""
-        why = "it is empty"
+        problem = "it is empty"
         for index in range(len(self)):
             try:
                 return self[index]
             except Unreadable as error:
-                why = str(error)
-        raise UserError(None, f"no sample of {type(self._dataset).__name__} can be read: {why}")
+                problem = str(error)
+        raise UserError(None, f"no sample of {type(self._dataset).__name__} can be read: {problem}")
 
 
 def as_dataset(data: Any) -> Dataset:
-    """A data set as it is, anything else as one's own."""
+    """Returns a data set as it is, and anything else wrapped as `TorchDataset`."""
     return data if isinstance(data, Dataset) else TorchDataset(data)
 
 
-def _raw(name: str, view: Any) -> Tensor:
-    if isinstance(view, Image.Image):
-        return to_rgb(view) if name == "image" else own_of(view)
-    tensor = torch.as_tensor(view)
+def _raw(name: str, image: Any) -> Tensor:
+    if isinstance(image, Image.Image):
+        return to_rgb(image) if name == "image" else own_of(image)
+    tensor = torch.as_tensor(image)
     if tensor.ndim != 3:
-        raise UserError(None, f"view {name!r} has shape {tuple(tensor.shape)}: give (channels, height, width)")
+        raise UserError(None, f"modality {name!r} has shape {tuple(tensor.shape)}: give (channels, height, width)")
     if tensor.shape[2] in (1, 3, 4) and tensor.shape[0] > 4:
         raise UserError(
             None,
-            f"view {name!r} has shape {tuple(tensor.shape)}, channels last: give (channels, height, width), "
+            f"modality {name!r} has shape {tuple(tensor.shape)}, channels last: give (channels, height, width), "
             "as permute(2, 0, 1) makes it",
         )
     if tensor.dtype == torch.uint8 or not tensor.is_floating_point():

@@ -1,4 +1,4 @@
-"""What the loader's worker processes do: read samples, prepare their views, join them."""
+"""The loader's worker processes: they read samples, prepare their views and join them."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Pipeline(Protocol):
     def finish(self, prepared: Views, ids: Tensor, *, seed: int, epoch: int, colour: bool) -> Views: ...
 
 
-def start_workers(reader: Reader, rows: Rows, workers: int | None, *, pinned: bool) -> DataLoader[Any]:
-    """Worker processes that stay for all epochs; one a core if nobody says how many."""
+def start_workers(reader: Reader, rows: EpochRows, workers: int | None, *, pinned: bool) -> DataLoader[Any]:
+    """Starts worker processes that stay for all epochs; one a core if nobody says how many."""
     workers = usual_workers() if workers is None else workers
     over = mp.get_context().RawValue("b", 0)  # whether the loader itself is being shut down
     loader = DataLoader(
@@ -45,7 +45,7 @@ def start_workers(reader: Reader, rows: Rows, workers: int | None, *, pinned: bo
         collate_fn=Collate(reader),
         persistent_workers=workers > 0,
         pin_memory=pinned,
-        worker_init_fn=partial(_outlive, over),
+        worker_init_fn=partial(_outlive_signals, over),
         generator=torch.Generator(),  # the workers' seeds are not to be drawn from what training draws from
     )
     weakref.finalize(loader, partial(setattr, over, "value", 1))
@@ -53,11 +53,12 @@ def start_workers(reader: Reader, rows: Rows, workers: int | None, *, pinned: bo
 
 
 def usual_workers() -> int:
+    """One worker for each core that this process may use."""
     return max(1, available() // local_processes())
 
 
 def lost_worker(error: BaseException) -> bool:
-    """Whether an error says that a worker is gone.
+    """Tells whether an error says that a worker is gone.
 
     torch says so while anything is being done, by a signal; what was on its way from the worker may be torn before.
     """
@@ -67,8 +68,8 @@ def lost_worker(error: BaseException) -> bool:
     return isinstance(error, ConnectionError | EOFError) and DataLoader.__module__ in places
 
 
-def _outlive(over: Any, _: int) -> None:
-    """A signal to all processes of a job ends training after its step, for which it still needs its workers."""
+def _outlive_signals(over: Any, _: int) -> None:
+    """Lets a worker outlive a signal to the whole job: training ends after its step, for which it needs its workers."""
     for ignored in ("SIGINT", "SIGHUP"):
         if hasattr(signal, ignored):
             signal.signal(getattr(signal, ignored), signal.SIG_IGN)
@@ -76,15 +77,17 @@ def _outlive(over: Any, _: int) -> None:
 
 
 class Prepared(NamedTuple):
+    """One sample as a worker hands it on; `row` is -1 if none could be read."""
+
     id: int
     row: int
     modalities: frozenset[str]  # those that the sample has
     views: Views
-    broken: dict[int, str]  # what was tried before
+    unreadable: dict[int, str]  # the rows that were tried before, and why not
 
 
 class Reader(torch.utils.data.Dataset[Prepared]):
-    """What a worker does with one sample: read it, or the next one that can be read, and prepare its views."""
+    """Reads one sample, or the next one that can be read, and prepares its views."""
 
     def __init__(self, dataset: Dataset | Resident, pipeline: Pipeline, seed: int, colour: bool) -> None:
         self.dataset, self.pipeline, self.seed, self.colour = dataset, pipeline, seed, colour
@@ -93,25 +96,25 @@ class Reader(torch.utils.data.Dataset[Prepared]):
 
     def __getitem__(self, where: tuple[int, int]) -> Prepared:
         epoch, row = where
-        broken: dict[int, str] = {}
+        unreadable: dict[int, str] = {}
         for step in range(min(IN_A_ROW, len(self.dataset))):
             index = (row + step) % len(self.dataset)
             try:
                 sample = self.dataset[index]
             except Unreadable as error:
-                broken[index] = str(error)
+                unreadable[index] = str(error)
                 continue
             views = self.prepared(sample, epoch)
-            return Prepared(sample.id, sample.index, frozenset(sample.modalities), views, broken)
-        return Prepared(0, -1, frozenset(), {}, broken)
+            return Prepared(sample.id, sample.index, frozenset(sample.modalities), views, unreadable)
+        return Prepared(0, -1, frozenset(), {}, unreadable)
 
     def prepared(self, sample: Sample, epoch: int) -> Views:
         there = {name: sample.modalities[name] for name in self.modalities if name in sample.modalities}
         return self.pipeline.prepare(there, sample.id, seed=self.seed, epoch=epoch, colour=self.colour)
 
 
-class Rows:
-    """The batches of the epoch under way, as workers are told them: rows together with their epoch.
+class EpochRows:
+    """The batches of the epoch under way as workers get them: rows together with their epoch.
 
     It knows nothing of the loader, so that a loader that nobody needs is gone at once, and its workers with it.
     """
@@ -127,11 +130,13 @@ class Rows:
 
 
 class Collated(NamedTuple):
+    """The samples of a batch, joined."""
+
     ids: Tensor
     rows: Tensor
     views: Views
     present: dict[str, Tensor]
-    broken: dict[int, str]
+    unreadable: dict[int, str]
 
 
 class Collate:
@@ -150,8 +155,8 @@ class Collate:
         self.zeros = {name: self.zeros[name] for name in ordered if name in self.zeros}
 
     def __call__(self, samples: Sequence[Prepared]) -> Collated:
-        """No sample is left if one of them, and all after it, could not be read."""
-        broken = {index: why for sample in samples for index, why in sample.broken.items()}
+        """Joins samples to a batch, which is empty if one of them, and all after it, could not be read."""
+        unreadable = {row: reason for sample in samples for row, reason in sample.unreadable.items()}
         samples = samples if all(sample.row >= 0 for sample in samples) else []
         ids, rows = (
             torch.tensor([getattr(sample, which) for sample in samples], dtype=torch.int64) for which in ("id", "row")
@@ -163,7 +168,7 @@ class Collate:
             name: torch.tensor([name in sample.modalities for sample in samples], dtype=torch.bool)
             for name in self.modalities
         }
-        return Collated(ids, rows, views, present, broken)
+        return Collated(ids, rows, views, present, unreadable)
 
     def _joined(self, samples: Sequence[Prepared], name: str, copy: int) -> Tensor:
         zero = self.zeros[name][copy]

@@ -234,7 +234,7 @@ def _usual_stack(subject: ModelSource, count: int) -> ViewPipeline:
 def _loader(data: Dataset, stack: ViewPipeline, seed: int, device: str | torch.device, workers: int | None) -> Loader:
     """In a drawn order, since data sets are often sorted by class."""
     size = _at_a_time(len(data), stack)
-    return Loader(data, stack, size, seed=seed, drop_last=False, device=device, workers=workers, max_broken=1.0)
+    return Loader(data, stack, size, seed=seed, drop_last=False, device=device, workers=workers, max_unreadable=1.0)
 
 
 def _at_a_time(images: int, stack: ViewPipeline) -> int:

@@ -213,7 +213,7 @@ class Task:
     def _loader(self, data: Dataset, views: ViewPipeline, batch_size: int, *, shuffle: bool, drop_last: bool) -> Loader:
         return Loader(
             data, views, min(batch_size, len(data)), seed=self.seed, shuffle=shuffle, drop_last=drop_last,
-            device=self.device, workers=self.workers, max_broken=1.0,
+            device=self.device, workers=self.workers, max_unreadable=1.0,
         )  # fmt: skip
 
 

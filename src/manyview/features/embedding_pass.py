@@ -33,7 +33,7 @@ def features(
     views = AUGMENTATIONS["probe-test"](encoder.options["size"]) if views is None else views
     batch_size = min(batch_size, max(1, len(dataset)))
     loader = Loader(
-        dataset, views, batch_size, shuffle=False, drop_last=False, device=device, workers=workers, max_broken=1.0
+        dataset, views, batch_size, shuffle=False, drop_last=False, device=device, workers=workers, max_unreadable=1.0
     )
     return embed(encoder, loader)
 

@@ -78,7 +78,7 @@ def conclusion(config: Config, data: RunData, state: RunState, folder: Path) -> 
 
 
 def unreadable(loader: Loader) -> list[str]:
-    broken = list(loader.broken)
+    broken = list(loader.unreadable)
     if not broken:
         return []
     some = ", ".join(loader.dataset.name(row) for row in broken[:3]) + (", ..." if len(broken) > 3 else "")

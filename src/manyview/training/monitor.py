@@ -74,7 +74,7 @@ class Monitor:
         before = health.verdict().word
         health.update(
             state.step, measured, loss=loss, gradient=gradient,
-            unreadable=len(self.loader.broken) / len(self.loader.dataset), flat=flat_share(pictures),
+            unreadable=len(self.loader.unreadable) / len(self.loader.dataset), flat=flat_share(pictures),
             knn=state.fresh_scores.get("knn"), untrained_knn=state.untrained_scores.get("knn"),
         )  # fmt: skip
         state.fresh_scores = {}
@@ -116,7 +116,7 @@ class Monitor:
             "channels": self.data.channels,
             "data": self.data.fingerprint,
             "encoders": [encoder_file(view) for view in self.method.towers.encoders],
-            "broken": dict(self.loader.broken),
+            "unreadable": dict(self.loader.unreadable),
             "at_once": self.loader.at_once,
             "state": self.state.state_dict(),
         }
@@ -148,7 +148,7 @@ def _validation(data: build.RunData, config: Config, method: Method, loader: Loa
     assert data.test is not None
     size, pipeline = min(config.batch_size, len(data.test), VALIDATED), build.pipeline(config, data.views, method.views)
     held_out = Loader(
-        data.test, pipeline, size, seed=config.seed, device=loader.device, workers=config.workers, max_broken=1.0
+        data.test, pipeline, size, seed=config.seed, device=loader.device, workers=config.workers, max_unreadable=1.0
     )
     batch = next(held_out.epoch(0))
     return partial(validation, method, batch.views(), batch)

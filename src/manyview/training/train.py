@@ -198,7 +198,7 @@ def _session(
         trainer = Trainer(fabric, config, method)
         loader = Loader(
             data.train, build.pipeline(config, data.views, method.views), config.batch_size, seed=config.seed,
-            device=fabric.device, rank=rank, world=world, workers=config.workers, max_broken=config.max_unreadable,
+            device=fabric.device, rank=rank, world=world, workers=config.workers, max_unreadable=config.max_unreadable,
         )  # fmt: skip
     state = new_state(config, method, len(loader))
     changed = [ANEW] if (folder.path / CONFIG).is_file() else []
@@ -207,7 +207,7 @@ def _session(
         trainer.load_state_dict(saved)
         changed = _changed(saved, config, loader)
         if rank == 0:
-            loader.broken |= saved["broken"]
+            loader.unreadable |= saved["unreadable"]
     monitor = None
     with fail_together():
         if rank == 0:

@@ -116,7 +116,7 @@ def draw(a: Augmentation, g: Array, p: Array, height: int, width: int) -> Augmen
 
 
 def random_boxes(u: Array, height: int, width: int, scale: tuple[float, float], ratio: tuple[float, float]) -> Array:
-    """torchvision's RandomResizedCrop.get_params for n pictures at once, from (n, 22 or more) uniform numbers."""
+    """Draws torchvision's RandomResizedCrop.get_params for n pictures at once, from (n, 22 or more) uniform numbers."""
     area = height * width * (scale[0] + (scale[1] - scale[0]) * u[:, :TRIES])
     low, high = math.log(ratio[0]), math.log(ratio[1])
     aspect = np.exp(low + (high - low) * u[:, TRIES : 2 * TRIES])
@@ -132,7 +132,7 @@ def random_boxes(u: Array, height: int, width: int, scale: tuple[float, float], 
 
 
 def _central(height: int, width: int, ratio: tuple[float, float]) -> tuple[int, int, int, int]:
-    """The largest box in the middle whose ratio is allowed: where no try fitted."""
+    """The largest box in the middle whose ratio is allowed, for where no try fitted."""
     h, w = min(height, round(width / ratio[0])), min(width, round(height * ratio[1]))
     return (height - h) // 2, (width - w) // 2, h, w
 

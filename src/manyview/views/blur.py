@@ -27,7 +27,7 @@ def blur_(planes: Tensor, sigma: Array, *, kernel: int) -> None:
 
 
 def gaussian(sigma: Array, radius: int) -> Array:
-    """(n, at most radius + 1): weights of the middle pixel and of each of a pair at distance 1, 2, ...
+    """Weights (n, at most radius + 1) of the middle pixel and of each of a pair at distance 1, 2, ...
 
     Each picture's weights beyond its own five sigmas are 0, so that they do not depend on who else is in the batch.
     """

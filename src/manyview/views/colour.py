@@ -22,7 +22,7 @@ RED, GREEN, BLUE = 0.2989, 0.587, 0.114  # torchvision's weights of luma
 
 
 def luma(planes: Tensor) -> Tensor:
-    """(n, h, w)"""
+    """The brightness of each pixel, (n, h, w)."""
     return (planes[0] * RED).add_(planes[1], alpha=GREEN).add_(planes[2], alpha=BLUE)
 
 
@@ -31,14 +31,14 @@ def brightness_(planes: Tensor, factor: Tensor) -> None:
 
 
 def contrast_(planes: Tensor, factor: Tensor) -> None:
-    """Away from the mean luma of the picture."""
+    """Scales colours away from the mean luma of the picture."""
     red, green, blue = planes.mean((2, 3))
     rest = (RED * red + GREEN * green + BLUE * blue) * (1 - factor)
     planes.mul_(factor[:, None, None]).add_(rest[:, None, None]).clamp_(0, 1)
 
 
 def saturation_(planes: Tensor, factor: Tensor) -> None:
-    """Away from the luma of the pixel."""
+    """Scales colours away from the luma of the pixel."""
     factor = factor[:, None, None]
     grey = luma(planes).mul_(1 - factor)
     planes.mul_(factor).add_(grey).clamp_(0, 1)
@@ -73,7 +73,7 @@ _TURNS = np.array([*permutations(range(4)), (-1,) * 4])  # the last one: no jitt
 
 
 def coloured(planes: Tensor, augmentation: Augmentation, params: AugmentationParams) -> Tensor:
-    """Everything photometric, on planes (3, n, h, w) in [0, 1], which may be overwritten."""
+    """Does everything photometric to planes (3, n, h, w) in [0, 1], which may be overwritten."""
     if augmentation.grey_first:
         some_(planes, params.grey, grey_)
     rows: Array = np.arange(len(params.order))
@@ -89,11 +89,11 @@ def coloured(planes: Tensor, augmentation: Augmentation, params: AugmentationPar
 
 
 def jitter(planes: Tensor, colour: Array, order: Array, strengths: Sequence[float]) -> tuple[Tensor, Array]:
-    """torchvision's ColorJitter, each picture in its own order; `colour`, `order` as in `AugmentationParams`.
+    """Jitters as torchvision's ColorJitter, each picture in its own order; arguments as in `AugmentationParams`.
 
     Before each of the four turns, pictures are moved so that those of one operation lie together. They stay where they
     are then: what comes back is the planes, and which picture each is. An operation of strength 0 is left out, as it is
-    there. The given planes may be overwritten; they must not lie in the room "a".
+    there. The given planes may be overwritten; they must not lie in the scratch space "a".
     """
     rows: Array = np.arange(len(order))
     for place, turn in enumerate(_TURNS[order].T):  # (n,) what happens first, second, ...
@@ -108,7 +108,7 @@ def jitter(planes: Tensor, colour: Array, order: Array, strengths: Sequence[floa
 
 
 def _together(planes: Tensor, rows: Array, turn: Array, into: str) -> tuple[Tensor, Array]:
-    """Planes of the pictures `rows`, moved to the order of their turn's operation."""
+    """Moves the planes of the pictures `rows` to the order of their turn's operation."""
     if len(rows) == 1:
         return planes, rows
     wanted = turn.argsort(kind="stable")
@@ -116,13 +116,13 @@ def _together(planes: Tensor, rows: Array, turn: Array, into: str) -> tuple[Tens
 
 
 def taken(planes: Tensor, pictures: Array, into: str) -> Tensor:
-    """The pictures of these numbers, in this order, copied into a room."""
+    """Copies the pictures of these numbers, in this order, into scratch space."""
     index = torch.from_numpy(pictures).to(planes.device)
     return torch.index_select(planes, 1, index, out=scratch(into, *planes.shape, device=planes.device))
 
 
 def some_(planes: Tensor, chosen: Array, operation: Callable[..., None], *factors: Array) -> None:
-    """The operation, in place, on the chosen pictures only, with their own of each array of factors."""
+    """Runs the operation, in place, on the chosen pictures only, with their own of each array of factors."""
     rows = chosen.nonzero()[0]
     if not len(rows):
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 SIZES = (32, 128)  # pixels, at least and at most
-SMALL = 64  # pixels up to which pictures are not blurred
+UNBLURRED_SIZE = 64  # pixels up to which pictures are not blurred
 
 
 def usual_size(side: int, largest: int = SIZES[1]) -> int:
@@ -13,4 +13,4 @@ def usual_size(side: int, largest: int = SIZES[1]) -> int:
 
 def usual_augmentation(size: int) -> str:
     """The augmentation recipe for views of a size."""
-    return "custom" if size <= SMALL else "moco-v2"
+    return "custom" if size <= UNBLURRED_SIZE else "moco-v2"

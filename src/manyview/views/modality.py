@@ -47,7 +47,7 @@ PICTURE = Modality(*IMAGENET, colour=True)
 
 
 def usual(name: str, image: Tensor, picture: Modality) -> Modality:
-    """What a modality (..., C, H, W) is taken for by its name and kind where nobody says.
+    """Says what a modality (..., C, H, W) is taken for by its name and kind where nobody says.
 
     `normal...` of three channels are directions, `flow...` of two floats displacements, `MASKS` are never mixed; three
     channels of uint8 are a picture; anything else is only cropped and flipped.
@@ -61,7 +61,7 @@ def usual(name: str, image: Tensor, picture: Modality) -> Modality:
 
 
 def checked(name: str, modality: Modality, image: Tensor) -> Modality:
-    """The modality, where its settings fit such values (..., C, H, W)."""
+    """Returns the modality if its settings fit such values (..., C, H, W), and raises what is wrong otherwise."""
     channels = image.shape[-3]
     if modality.colour and channels != 3:
         raise UserError(None, f"modality {name!r} has {channels} channels: only pictures of 3 take colour=True")

@@ -19,15 +19,15 @@ from manyview.core.errors import UserError
 from manyview.core.parallel import parallel_map
 from manyview.core.rng import key, uniform
 from manyview.core.sample import Views
-from manyview.views.augmentation import GEOMETRY, PHOTOMETRY, Array, Augmentation, AugmentationParams, draw
+from manyview.views.augmentation import GEOMETRY, PHOTOMETRY, Augmentation, AugmentationParams, draw
 from manyview.views.colour import coloured
 from manyview.views.colour_space import SPACES
 from manyview.views.modality import PICTURE, Modality, checked, usual
-from manyview.views.resample import crop_batch, crop_one, turn_vectors_
+from manyview.views.resample import crop_batch, crop_each, scaled_boxes
 from manyview.views.view import View, view_named
 
-PART = 1 << 18  # pixels worked on at a time, by one core: enough that starting the operations costs little
-SMALL = 128  # on a CPU, sides up to this are resampled as matrix products, larger ones one by one
+PART_PIXELS = 1 << 18  # pixels worked on at a time, by one core: enough that starting the operations costs little
+PRODUCT_SIDE = 128  # on a CPU, sides up to this are resampled as matrix products, larger ones one by one
 
 Geometry = Literal["shared", "own"]
 
@@ -89,7 +89,7 @@ class ViewPipeline:
         reference: str = "image",
         geometry: Geometry = "shared",
     ) -> ViewPipeline:
-        """The same augmentations for these views, so many copies of each.
+        """Makes a pipeline with the same augmentations for these views, so many copies of each.
 
         A name means what `views` says, else what `VIEWS` has of the `reference` modality, else a modality.
         """
@@ -111,7 +111,7 @@ class ViewPipeline:
         return found
 
     def __call__(self, raw: Mapping[str, Tensor], ids: Tensor, *, seed: int = 0, epoch: int = 0) -> Views:
-        """All views of a batch of modalities (n, C, H, W), on their device, float32."""
+        """Makes all views of a batch of modalities (n, C, H, W), on their device, float32."""
         cuts = self._cuts(raw)
         size = self._reference(raw).shape[2:]
         for name, images in raw.items():
@@ -128,7 +128,7 @@ class ViewPipeline:
     def prepare(
         self, raw: Mapping[str, Tensor], id: int, *, seed: int = 0, epoch: int = 0, colour: bool = True
     ) -> Views:
-        """One sample's modalities (C, H, W) as a worker hands them on: cropped, coloured, in their own dtype.
+        """Makes of one sample's modalities (C, H, W) what a worker hands on: cropped, coloured, in their own dtype.
 
         Without `colour` they are only cropped, and `finish` does the rest, on a GPU for instance. A modality comes once
         for all views that share its geometry; `finish` takes the views.
@@ -142,13 +142,13 @@ class ViewPipeline:
             params = self.params(name, torch.tensor([id]), torch.arange(copies), seed, epoch, size)
             for number, augmentation in enumerate(self.augmentations[:copies]):
                 one = AugmentationParams(*(column[number : number + 1] for column in params))
-                box = _scaled(one.box, size, image.shape[1:])
-                crop = _one_by_one(image[None], augmentation, box, one.flip, modality)[:, 0]
+                box = scaled_boxes(one.box, size, image.shape[1:])
+                crop = crop_each(image[None], augmentation, box, one.flip, modality)[:, 0]
                 made[name].append(_rounded(crop, augmentation, one) if colour and modality.colour else crop)
         return made
 
     def finish(self, prepared: Views, ids: Tensor, *, seed: int = 0, epoch: int = 0, colour: bool = False) -> Views:
-        """What the network sees, from batches of what `prepare` gave; `colour` if that is still to be done."""
+        """Makes what the network sees of batches of what `prepare` gave; `colour` if that is still to be done."""
         cuts = self._cuts(prepared)
 
         def take(name: str, number: int, rows: slice, modality: Modality) -> tuple[Tensor, AugmentationParams | None]:
@@ -160,8 +160,8 @@ class ViewPipeline:
         return self._develop(prepared, cuts, take)
 
     def at_once(self, images: Tensor) -> bool:
-        """Whether a batch of such pictures is better made at once than one by one in workers."""
-        return images.device.type != "cpu" or max(images.shape[2:]) <= SMALL
+        """Tells whether a batch of such pictures is better made at once than one by one in workers."""
+        return images.device.type != "cpu" or max(images.shape[2:]) <= PRODUCT_SIDE
 
     def modality(self, name: str, image: Tensor) -> Modality:
         """What is known of a modality (..., C, H, W), by what was given or by its name and kind."""
@@ -170,11 +170,11 @@ class ViewPipeline:
     def params(
         self, name: str, ids: Tensor, numbers: int | Tensor, seed: int, epoch: int, size: Sequence[int]
     ) -> AugmentationParams:
-        """What one augmentation draws for many pictures, or each of several for one; modalities differ in colour only.
+        """Draws what one augmentation does to many pictures, or several to one; modalities differ in colour only.
 
         `name` is that of the modality, or of the view if views have their own geometry.
         """
-        geometry, own = key(seed, epoch, ids, numbers), zlib.crc32(name.encode())
+        geometry, own = key(seed, epoch, ids.cpu(), numbers), zlib.crc32(name.encode())
         geometry = geometry if self.geometry == "shared" else key(geometry, own)
         g, p = uniform(geometry, GEOMETRY).numpy(), uniform(key(geometry, own), PHOTOMETRY).numpy()
         if isinstance(numbers, int):
@@ -205,12 +205,12 @@ class ViewPipeline:
         return next(image for name, image in raw.items() if name in used)
 
     def _develop(self, sources: Mapping[str, Sequence[Tensor]], cuts: Mapping[str, Cut], planes_of: Planes) -> Views:
-        """(n, C, size, size) of every view and copy as the network sees it: a few pictures at a time."""
+        """Makes (n, C, size, size) of every view and copy as the network sees it, a few pictures at a time."""
         like = {view: sources[name] for name, cut in cuts.items() for view in cut.views}
         made: Views = {
             name: [
-                torch.empty(len(x), view.width(x.shape[1]), look.size, look.size, device=x.device)
-                for x, look in zip(like[name], self.augmentations[: self._count(name)], strict=False)
+                torch.empty(len(x), view.width(x.shape[1]), a.size, a.size, device=x.device)
+                for x, a in zip(like[name], self.augmentations[: self._count(name)], strict=False)
             ]
             for name, view in self._views(sources).items()
         }
@@ -230,7 +230,7 @@ class ViewPipeline:
             for number, source in enumerate(copies)
             for rows in _parts(source, self.augmentations[number].size)
         ]
-        little = sum(copy.numel() for copies in made.values() for copy in copies) <= 3 * PART
+        little = sum(copy.numel() for copies in made.values() for copy in copies) <= 3 * PART_PIXELS
         parallel_map(_do, [jobs] if little else [[job] for job in jobs])
         return made
 
@@ -240,7 +240,7 @@ Planes = Callable[[str, int, slice, Modality], tuple[Tensor, AugmentationParams 
 
 
 def _normalised(planes: Tensor, views: Mapping[str, View], modality: Modality) -> Iterator[tuple[str, Tensor, Tensor]]:
-    """(x - mean) / std of each view as two summands, x / std and (C or 1, 1, 1, 1); the planes may be overwritten."""
+    """Gives (x - mean) / std of each view as two summands, x / std and (C or 1, 1, 1, 1); planes may be overwritten."""
     spaces = {
         space: planes if space is None else SPACES[space].convert(planes)
         for space in {view.space for view in views.values()}
@@ -259,45 +259,23 @@ def _do(jobs: list[partial[None]]) -> None:
 def _parts(source: Tensor, size: int) -> list[slice]:
     """Runs of rows that are worked on at a time; all at once on a GPU."""
     n, pixels = len(source), max(size**2, source.shape[2] * source.shape[3])
-    most = max(1, PART // pixels) if source.device.type == "cpu" else max(1, n)
-    return [slice(start, min(start + most, n)) for start in range(0, n, most)]
-
-
-def _scaled(box: Array, reference: Sequence[int], size: Sequence[int]) -> Array:
-    """Boxes on a picture of the reference's size, moved to one of another size."""
-    if tuple(reference) == tuple(size):
-        return box
-    factor = np.array(size) / np.array(reference)
-    extent = np.maximum(np.rint(box[:, 2:] * factor), 1)
-    corner = np.minimum(np.rint(box[:, :2] * factor), np.array(size) - extent)
-    return np.concatenate([corner, extent], 1).astype(np.int64)
+    rows = max(1, PART_PIXELS // pixels) if source.device.type == "cpu" else max(1, n)
+    return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
 
 
 def _crops(
     images: Tensor, augmentation: Augmentation, params: AugmentationParams, reference: Sequence[int], modality: Modality
 ) -> Tensor:
-    """Crops as planes, in [0, 1] for pictures."""
-    unit, boxes = modality.unit(images), _scaled(params.box, reference, images.shape[2:])
+    """Crops pictures to planes, in [0, 1] where they are pictures."""
+    unit, boxes = modality.unit(images), scaled_boxes(params.box, reference, images.shape[2:])
     mixed = images.dtype == torch.uint8 and not (modality.nearest or modality.vectors)  # a product would spread a NaN
-    if mixed and (images.device.type != "cpu" or max(images.shape[2:]) <= SMALL):
+    if mixed and (images.device.type != "cpu" or max(images.shape[2:]) <= PRODUCT_SIDE):
         return crop_batch(images, augmentation, boxes, params.flip, unit=unit)
-    return _one_by_one(images, augmentation, boxes, params.flip, modality).float().mul_(unit)
-
-
-def _one_by_one(images: Tensor, augmentation: Augmentation, boxes: Array, flip: Array, modality: Modality) -> Tensor:
-    """Crops as planes, in the dtype of the pictures."""
-    crops = [
-        crop_one(image, augmentation, box, bool(turned), nearest=modality.nearest)
-        for image, box, turned in zip(images, boxes, flip, strict=True)
-    ]
-    planes = torch.stack(crops, 1)
-    if modality.vectors:
-        turn_vectors_(planes, augmentation, boxes, flip, lengths=modality.vectors == "displacements")
-    return planes
+    return crop_each(images, augmentation, boxes, params.flip, modality).float().mul_(unit)
 
 
 def _rounded(crop: Tensor, augmentation: Augmentation, params: AugmentationParams) -> Tensor:
-    """One picture (3, h, w), coloured and back in its dtype."""
+    """Colours one picture (3, h, w) and rounds it to its dtype."""
     planes = crop.to(torch.float32, copy=True).mul_(PICTURE.unit(crop))[:, None]
     picture = coloured(planes, augmentation, params)[:, 0]
     return picture.mul_(255).round_().to(torch.uint8) if crop.dtype == torch.uint8 else picture

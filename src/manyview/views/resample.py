@@ -7,7 +7,7 @@ large picture: torch's own resize of the box, which keeps to uint8 on a CPU.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -17,10 +17,11 @@ from torch import Tensor
 
 from manyview.core.parallel import scratch
 from manyview.views.augmentation import Array, Augmentation
+from manyview.views.modality import Modality
 
 
 def crop_batch(images: Tensor, augmentation: Augmentation, box: Array, flip: Array, *, unit: float = 1.0) -> Tensor:
-    """Planes (C, n, size, size) of pictures (n, C, H, W), times `unit`, float32, in the room "b"."""
+    """Crops pictures (n, C, H, W) to planes (C, n, size, size), times `unit`, float32, in the scratch space "b"."""
     n, channels, height, width = images.shape
     rows, columns = (
         weights(*axis, size=augmentation.size, length=length, device=images.device)
@@ -39,7 +40,7 @@ def crop_batch(images: Tensor, augmentation: Augmentation, box: Array, flip: Arr
 def weights(
     start: Array, step: Array, low: Array, high: Array, *, size: int, length: int, device: torch.device
 ) -> Tensor:
-    """(n, size, length) of a triangle filter along one axis.
+    """Weights (n, size, length) of a triangle filter along one axis.
 
     The centre of output pixel j lies at start + (j + 1/2) step in the picture; only pixels in [low, high) of it count.
     A negative step starts at the other end, which is a flip. Where the step is more than 1 the triangle widens with it,
@@ -57,8 +58,20 @@ def weights(
     return filtered.mul_(1 / filtered.sum(2, keepdim=True))
 
 
+def crop_each(images: Tensor, augmentation: Augmentation, boxes: Array, flip: Array, modality: Modality) -> Tensor:
+    """Crops pictures (n, C, H, W) one by one to planes (C, n, size, size) in their dtype; vectors turn with them."""
+    crops = [
+        crop_one(image, augmentation, box, bool(turned), nearest=modality.nearest)
+        for image, box, turned in zip(images, boxes, flip, strict=True)
+    ]
+    planes = torch.stack(crops, 1)
+    if modality.vectors:
+        turn_vectors_(planes, augmentation, boxes, flip, lengths=modality.vectors == "displacements")
+    return planes
+
+
 def crop_one(image: Tensor, augmentation: Augmentation, box: Array, flip: bool, *, nearest: bool = False) -> Tensor:
-    """(C, size, size) of one picture (C, H, W), in its dtype."""
+    """Crops one picture (C, H, W) to (C, size, size), in its dtype."""
     if augmentation.scale is None:
         view = _middle(image, augmentation, nearest)
     else:
@@ -68,7 +81,7 @@ def crop_one(image: Tensor, augmentation: Augmentation, box: Array, flip: bool, 
 
 
 def turn_vectors_(planes: Tensor, augmentation: Augmentation, box: Array, flip: Array, *, lengths: bool) -> None:
-    """Vectors (2 or 3, n, size, size) of crops, x and y first, turned with the picture in place.
+    """Turns the vectors (2 or 3, n, size, size) of crops with the picture, in place; x and y come first.
 
     A flip changes the sign of x, which in uint8 lies about the middle of 0 to 255. With `lengths` they are in pixels,
     and grow as these do.
@@ -97,7 +110,7 @@ def _middle(image: Tensor, augmentation: Augmentation, nearest: bool) -> Tensor:
 
 
 def _resized(augmentation: Augmentation, height: int, width: int) -> tuple[int, int]:
-    """As torchvision's Resize: the short side becomes `resize`, the long one is cut to whole pixels."""
+    """Size as after torchvision's Resize: the short side becomes `resize`, the long one is cut to whole pixels."""
     short = augmentation.resize or augmentation.size
     if height <= width:
         return short, int(short * width / height)
@@ -105,7 +118,7 @@ def _resized(augmentation: Augmentation, height: int, width: int) -> tuple[int, 
 
 
 def _axes(augmentation: Augmentation, box: Array, flip: Array) -> Iterator[tuple[Array, Array, Array, Array]]:
-    """start, step, low, high of `weights`, for rows and for columns."""
+    """Gives start, step, low, high of `weights`, for rows and for columns."""
     for axis, turned in enumerate((np.zeros_like(flip), flip)):
         low, extent = box[:, axis].astype(np.float64), box[:, 2 + axis]
         if augmentation.scale is None:
@@ -120,3 +133,13 @@ def _axes(augmentation: Augmentation, box: Array, flip: Array) -> Iterator[tuple
             low,
             low + extent,
         )
+
+
+def scaled_boxes(box: Array, reference: Sequence[int], size: Sequence[int]) -> Array:
+    """Moves boxes on a picture of the reference's size to one of another size."""
+    if tuple(reference) == tuple(size):
+        return box
+    factor = np.array(size) / np.array(reference)
+    extent = np.maximum(np.rint(box[:, 2:] * factor), 1)
+    corner = np.minimum(np.rint(box[:, :2] * factor), np.array(size) - extent)
+    return np.concatenate([corner, extent], 1).astype(np.int64)

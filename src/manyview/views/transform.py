@@ -18,7 +18,7 @@ from manyview.core.sample import Views
 
 
 class TransformPipeline:
-    """Each copy is `transform(picture)`, a float tensor (C, h, w); one that gives a list gives all copies at once.
+    """A pipeline whose copies are `transform(picture)`, a float tensor (C, h, w), or a list of them, all at once.
 
     The transform gets a Pillow image, as torchvision's data sets give it, or the tensor with `pillow=False`. It draws
     from the generators of torch, numpy and Python, which are seeded from (seed, epoch, id) around it and then restored.
@@ -50,7 +50,7 @@ class TransformPipeline:
     def prepare(
         self, raw: Mapping[str, Tensor], id: int, *, seed: int = 0, epoch: int = 0, colour: bool = True
     ) -> Views:
-        """One sample's views. What a transform does cannot be split, so `colour` changes nothing."""
+        """Makes one sample's views. What a transform does cannot be split, so `colour` changes nothing."""
         seeded = int(key(seed, epoch, id))
         made: Views = {}
         for name, image in raw.items():
@@ -79,7 +79,7 @@ class TransformPipeline:
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """The generators of the CPU; torch.manual_seed would also set those of every GPU, for good."""
+    """Seeds the generators of the CPU for a while; torch.manual_seed would also set those of every GPU, for good."""
     before = torch.get_rng_state(), random.getstate(), np.random.get_state()
     torch.default_generator.manual_seed(seed % 2**63)
     random.seed(seed)

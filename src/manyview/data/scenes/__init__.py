@@ -1,4 +1,4 @@
-"""The generated data set: scenes of solids on a ground plane, with every view and target known exactly."""
+"""The generated data set: scenes of solids on a ground plane, with every modality and target known exactly."""
 
 from manyview.data.scenes.dataset import Scenes
 

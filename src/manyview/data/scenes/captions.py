@@ -10,8 +10,8 @@ from manyview.data.scenes.shapes import SHAPES
 from manyview.data.scenes.stage import MATERIALS, OBJECTS, PALETTE, PATTERNS, Stage
 
 REFERENCE = 64  # pixels: what is visible does not depend on the size that is asked for
-LEAST = 0.003  # of the picture, below which nobody would mention an object
-LARGE, SMALL = 0.2, 0.07  # of the picture
+MIN_SHARE = 0.003  # of the picture, below which nobody would mention an object
+LARGE_SHARE, SMALL_SHARE = 0.2, 0.07  # of the picture
 
 
 def captions(stage: Stage) -> list[str]:
@@ -22,7 +22,7 @@ def captions(stage: Stage) -> list[str]:
 
 def caption(stage: Stage, row: int, mask: Tensor) -> str:
     shares = [float((mask == number + 1).double().mean()) for number in range(OBJECTS)]
-    others = [number for number in range(1, OBJECTS) if shares[number] > LEAST]
+    others = [number for number in range(1, OBJECTS) if shares[number] > MIN_SHARE]
     words = with_article(noun(stage, row, 0, shares[0]))
     relations = [f"{relation(mask, n)} {with_article(noun(stage, row, n, shares[n]))}" for n in others]
     beside = "".join(f" {text}" if first == 0 else f" and {text}" for first, text in enumerate(relations))
@@ -31,7 +31,7 @@ def caption(stage: Stage, row: int, mask: Tensor) -> str:
 
 def noun(stage: Stage, row: int, number: int, share: float) -> str:
     things = stage.objects
-    size = "large" if share > LARGE else "small" if share < SMALL else ""
+    size = "large" if share > LARGE_SHARE else "small" if share < SMALL_SHARE else ""
     material = MATERIALS[int(things.material[row, number])].replace("matte", "")
     pattern = PATTERNS[int(things.paint.pattern[row, number])].replace("plain", "")
     colour = list(PALETTE)[int(things.paint.name[row, number])]

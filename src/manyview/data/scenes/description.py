@@ -12,7 +12,7 @@ from manyview.data.scenes.captions import captions
 from manyview.data.scenes.render import geometry, instance
 from manyview.data.scenes.shapes import SHAPES
 from manyview.data.scenes.stage import OBJECTS, Stage
-from manyview.data.scenes.trace import meetings, project
+from manyview.data.scenes.trace import hits, project
 from manyview.data.scenes.vectors import Vector, apply, minus, square, three, unit
 
 
@@ -79,6 +79,6 @@ def in_sight(scene: Stage) -> Tensor:
     outside = keypoints_in_world(scene, 1.02)
     back = unit(minus(scene.camera.eye, outside))
     free = torch.ones(outside[0].shape, dtype=torch.bool)
-    for meeting in meetings(scene.objects, lambda things: free.new_ones(len(things), free.numel()), outside, back):
-        free.index_fill_(1, meeting.ray, False)
+    for hit in hits(scene.objects, lambda things: free.new_ones(len(things), free.numel()), outside, back):
+        free.index_fill_(1, hit.ray, False)
     return free

@@ -22,7 +22,7 @@ from manyview.data.scenes.trace import (
 from manyview.data.scenes.vectors import Vector, along, dot, minus, mix, plus, three, times
 
 
-class Around(NamedTuple):
+class Lighting(NamedTuple):
     """What lights a point, one value per point each."""
 
     light: Vector
@@ -96,7 +96,7 @@ def pattern(kind: Tensor, waves: Vector) -> Tensor:
     return chosen.float()
 
 
-def sky(surroundings: Surroundings | Around, direction: Vector) -> Vector:
+def sky(surroundings: Surroundings | Lighting, direction: Vector) -> Vector:
     share = (direction[2] * 2).clamp(0, 1)
     return mix(surroundings.horizon, surroundings.zenith, share)
 
@@ -134,17 +134,17 @@ def openness(objects: Objects, floor: Vector) -> Tensor:
     return seen
 
 
-def around_surface(around: Surroundings, surface: Surface) -> Around:
-    """The surroundings of the scene that each meeting is in."""
+def lighting_at(around: Surroundings, surface: Surface) -> Lighting:
+    """The surroundings of the scene that each hit is in."""
     parts = (*around.light, *around.brightness, *around.horizon, *around.zenith, *around.ground.colour, around.ambient)
     scene = scene_of(surface.thing)
     row = torch.stack([part.view(-1) for part in parts]).index_select(1, scene).unbind(0)
     light, brightness, horizon, zenith, ground = (three(row[i : i + 3]) for i in range(0, 15, 3))
-    return Around(light, brightness, horizon, zenith, ground, row[15])
+    return Lighting(light, brightness, horizon, zenith, ground, row[15])
 
 
 def shade_objects(stage: Stage, surface: Surface, dark: Tensor) -> Vector:
-    around, objects = around_surface(stage.surroundings, surface), stage.objects
+    around, objects = lighting_at(stage.surroundings, surface), stage.objects
     paint = painted_object(objects.paint, surface)
     material = objects.material.view(-1).index_select(0, surface.thing)
     lit = dot(surface.normal, around.light).clamp_min(0) * ~dark

@@ -252,7 +252,7 @@ def draw_surroundings(keys: Tensor) -> Surroundings:
 
 
 def draw_camera(keys: Tensor, objects: Objects) -> Camera:
-    """Around the main object, at the distance from which it has the drawn size in the picture."""
+    """Lighting the main object, at the distance from which it has the drawn size in the picture."""
     size, height, angle, aside, above, roll = numbers(keys[:, None], "camera", 6)
     field = between(0.26, 0.42, angle)
     share = between(0.58, 0.88, size)
@@ -263,10 +263,10 @@ def draw_camera(keys: Tensor, objects: Objects) -> Camera:
     target = plus(middle, (between(-1, 1, aside) * slack, torch.zeros_like(slack), between(-0.7, 1, above) * slack))
     zero = torch.zeros_like(distance)
     eye = plus(target, (zero, -distance * elevation.cos(), distance * elevation.sin()))
-    return look(eye, target, between(-0.2, 0.2, roll), field)
+    return look_at(eye, target, between(-0.2, 0.2, roll), field)
 
 
-def look(eye: Vector, target: Vector, roll: Tensor, field: Tensor) -> Camera:
+def look_at(eye: Vector, target: Vector, roll: Tensor, field: Tensor) -> Camera:
     forward = unit(minus(target, eye))
     zero = torch.zeros_like(roll)
     level = unit(cross(forward, (zero, zero, zero + 1)))

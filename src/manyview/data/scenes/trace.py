@@ -27,8 +27,8 @@ Near = Callable[[Tensor], Tensor]  # objects -> (objects, rays), the rays that m
 
 
 @dataclass(frozen=True)
-class Meeting:
-    """Rays that meet objects of one shape: m meetings.
+class Hits:
+    """Rays that meet objects of one shape: m hits.
 
     ray    (m,) in n * rays
     thing  (m,) in n * OBJECTS
@@ -43,7 +43,7 @@ class Meeting:
 
 @dataclass(frozen=True)
 class Surface:
-    """Where rays first meet objects: m meetings, at most one per ray, in the same words.
+    """Where rays first meet objects: m hits, at most one per ray, in the same words.
 
     point      (m,) each, in the world's axes
     direction  (m,) each, of the rays
@@ -87,16 +87,16 @@ def at(vector: Vector, index: Tensor) -> Vector:
     return three(part.reshape(-1).index_select(0, index) for part in vector)
 
 
-def meetings(objects: Objects, close: Near, origin: Vector, direction: Vector) -> Iterator[Meeting]:
+def hits(objects: Objects, close: Near, origin: Vector, direction: Vector) -> Iterator[Hits]:
     """Where rays (n, rays) enter objects; origin or direction may be (n, 1)."""
     table = own_coordinates(objects)
     for row, shape in enumerate(SHAPES.values()):
         things = ((objects.shape == row) & objects.present).view(-1).nonzero()[:, 0]
         if len(things):
-            yield meet(table, shape, things, close(things), origin, direction)
+            yield intersect(table, shape, things, close(things), origin, direction)
 
 
-def meet(table: Tensor, shape: Shape, things: Tensor, close: Tensor, origin: Vector, direction: Vector) -> Meeting:
+def intersect(table: Tensor, shape: Shape, things: Tensor, close: Tensor, origin: Vector, direction: Vector) -> Hits:
     row, pixel = close.nonzero().unbind(1)
     thing = things.index_select(0, row)
     ray = scene_of(thing) * close.shape[1] + pixel
@@ -105,7 +105,7 @@ def meet(table: Tensor, shape: Shape, things: Tensor, close: Tensor, origin: Vec
     start = minus(pick(origin, ray, thing), middle)
     t = shape.enter(apply(into, start), apply(into, pick(direction, ray, thing)))
     hit = (t < torch.inf).nonzero()[:, 0]
-    return Meeting(shape, ray.index_select(0, hit), thing.index_select(0, hit), t.index_select(0, hit))
+    return Hits(shape, ray.index_select(0, hit), thing.index_select(0, hit), t.index_select(0, hit))
 
 
 def scene_of(thing: Tensor) -> Tensor:
@@ -136,7 +136,7 @@ def first_surface(stage: Stage, direction: Vector) -> Surface:
     """What the camera's rays meet first."""
     scenes, count = direction[0].shape
     close = partial(near_the_view, stage, direction)
-    found = list(meetings(stage.objects, close, stage.camera.eye, direction))
+    found = list(hits(stage.objects, close, stage.camera.eye, direction))
     depth = torch.full((OBJECTS * scenes * count,), torch.inf, dtype=direction[0].dtype)
     for m in found:
         depth.index_copy_(0, column_of(m.thing) * (scenes * count) + m.ray, m.t)
@@ -155,8 +155,8 @@ def near_the_view(stage: Stage, direction: Vector, things: Tensor) -> Tensor:
     return ahead > least[:, None]
 
 
-def surface(stage: Stage, direction: Vector, m: Meeting, nearest: Tensor) -> Surface:
-    """The meetings that no other object hides."""
+def surface(stage: Stage, direction: Vector, m: Hits, nearest: Tensor) -> Surface:
+    """The hits that no other object hides."""
     seen = (m.t == nearest.index_select(0, m.ray)).nonzero()[:, 0]
     ray, thing, t = m.ray.index_select(0, seen), m.thing.index_select(0, seen), m.t.index_select(0, seen)
     objects, scene = stage.objects, scene_of(thing)
@@ -200,7 +200,7 @@ def in_shadow(objects: Objects, point: Vector, light: Vector) -> Tensor:
     above = cross(aside, light)
     seen = dot(point, aside), dot(point, above)
     dark = torch.zeros(point[0].numel(), dtype=torch.bool)
-    for m in meetings(objects, partial(near_the_light, objects, seen, (aside, above)), point, light):
+    for m in hits(objects, partial(near_the_light, objects, seen, (aside, above)), point, light):
         dark.index_fill_(0, m.ray, True)
     return dark.view(point[0].shape)
 
