@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -51,10 +52,12 @@ def _parser(hint: Any) -> ArgumentParser:
 
 
 def _as_list(text: str, hint: Any) -> str:
-    """`1,20,200` and a single 7 are lists where a list is wanted."""
-    origins = {typing.get_origin(each) for each in (hint, *typing.get_args(hint))}
-    many = origins & {tuple, list, Sequence}
-    return text if not many or text.startswith(("[", "null")) else f"[{text}]"
+    """`1,20,200` and a single 7 are lists where a list is wanted; names in it stay texts, whatever they look like."""
+    lists = [each for each in (hint, *typing.get_args(hint)) if typing.get_origin(each) in (tuple, list, Sequence)]
+    if not lists or text.startswith(("[", "null")):
+        return text
+    names = str in typing.get_args(lists[0])
+    return json.dumps([each.strip() for each in text.split(",") if each.strip()]) if names else f"[{text}]"
 
 
 def type_name(hint: Any) -> str:
