@@ -40,10 +40,15 @@ def parsed(command: Command, arguments: Sequence[str]) -> dict[str, Any]:
     settings: Flat = {}
     placed: list[str] = []
     for key, value in pairs(arguments, [name for name, each in flags.items() if each.type is bool]):
-        if key is None:
+        if key is None and words:
             placed.append(str(value))
+        elif key is None:
+            example = f"; for data write --data {value}" if not {**given, **settings} else ""
+            raise UserError(None, f"expected --key value, got {value!r}{example}")
         elif key in given:
             raise UserError(flag_name(key), "is given twice; leave one out")
+        elif key in flags and not str(value).strip(" ,"):
+            raise UserError(flag_name(key), f"expected a value, got none; write --{flag_name(key)} VALUE")
         elif key in flags:
             given[key] = value
         elif free:
@@ -94,8 +99,7 @@ def _in_place(placed: list[str], words: Mapping[str, Key]) -> Flat:
         elif rest:
             given[name] = rest.pop(0)
     for word in (*rest, *(each for each in placed if each.startswith("-") and len(each) > 1)):
-        example = f"; for data write --data {word}" if not words else ""
-        raise UserError(None, f"expected --key value, got {word!r}{example}")
+        raise UserError(None, f"expected --key value, got {word!r}")
     return given
 
 

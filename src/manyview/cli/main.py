@@ -39,7 +39,9 @@ def main(arguments: list[str] | None = None) -> int:
         code = _answer(arguments)
         sys.stdout.flush()
         return code
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as came:
+        if (code := getattr(came, "exit_code", None)) is not None:  # a training has said so itself
+            return int(code)
         print("\ninterrupted", file=sys.stderr)  # after the line of progress, if there is one
         return INTERRUPTED
     except BrokenPipeError:

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import inspect
-import signal
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
-
-import torch
 
 from manyview.cli.arguments import usage
 from manyview.cli.show import settings_table
 from manyview.config.config import Config
 from manyview.config.recipes import read
 from manyview.core.errors import UserError
-from manyview.diagnose.health import AGAIN
-from manyview.training.checkpoint import DiskFull
 from manyview.training.launch import configured, resumed, start
-from manyview.training.failures import Diverged, Interrupted
-
-FAILED = 1
-LESS = f"{AGAIN} with --micro-batch 64, which takes less and gives the same gradient, or a smaller --batch-size"
 
 
 def pretrain(
@@ -45,27 +34,12 @@ def pretrain(
         print(f"{usage(pretrain)}\n\n{title}\n{settings_table(chosen)}\n\n{_meanings()}")
         return 0
     if resume is None:
-        config = configured(recipe, settings, smoke=smoke)
-        return trained(lambda: start(config))
+        start(configured(recipe, settings, smoke=smoke))
+        return 0
     for name, given in (("recipe", recipe is not None), ("smoke", smoke)):
         if given:
             raise UserError(name, "cannot be given with --resume: a run that was begun has its settings")
-    config = resumed(Path(resume), settings)
-    return trained(lambda: start(config))
-
-
-def trained(run: Callable[[], Any]) -> int:
-    """Runs a training. What goes wrong in it is one line, and another code than wrong input."""
-    try:
-        run()
-    except Interrupted as came:
-        return 128 + int(came.args[0] if came.args else signal.SIGTERM)  # as shells count
-    except (Diverged, DiskFull) as error:
-        print(f"manyview pretrain: {error}", file=sys.stderr)
-        return FAILED
-    except torch.cuda.OutOfMemoryError:
-        print(f"manyview pretrain: the GPU's memory is full; {LESS}", file=sys.stderr)
-        return FAILED
+    start(resumed(Path(resume), settings))
     return 0
 
 

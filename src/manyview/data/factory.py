@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from difflib import get_close_matches
 
 from manyview.core.errors import UserError
+from manyview.core.names import hint
 from manyview.data.dataset import Dataset
 from manyview.data.folder import Folder
 from manyview.data.named import NAMED, open_named
@@ -43,7 +43,7 @@ def open_data(
             raise UserError("modalities", f"{text} has pictures alone; leave it out, got {', '.join(modalities)}")
         return open_named(text, root=root, split=split or "train", download=download)
     if not os.path.exists(text):
-        raise FileNotFoundError(_unknown(text))
+        raise UserError("data", _unknown(text))
     if modalities is not None:
         return Paired(text, modalities=modalities, split=split, labels=labels)
     paired = open_if_paired(text, split, labels)
@@ -53,6 +53,4 @@ def open_data(
 def _unknown(text: str) -> str:
     if os.path.dirname(text):  # a path, not a name
         check_folder(text)
-    near = get_close_matches(text.lower(), [*NAMED, SCENES], n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"the names are {SCENES}, {', '.join(NAMED)}"
-    return f"data: {text!r} is neither a folder here nor the name of a data set; {hint}"
+    return f"{text!r} is neither a folder here nor the name of a data set; {hint(text.lower(), [SCENES, *NAMED])}"

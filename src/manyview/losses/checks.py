@@ -41,7 +41,7 @@ class Inputs(NamedTuple):
 def check_inputs(query: Tensor, positives: Tensor, present: Tensor | None, reduction: str) -> Inputs:
     for name, tensor in (("query", query), ("positives", positives)):
         if not isinstance(tensor, Tensor):
-            raise UserError(None, f"{name}: expected a tensor, got {type(tensor).__name__}")
+            raise UserError(name, f"expected a tensor, got {type(tensor).__name__}")
     if query.dim() != 2 or not query.is_floating_point():
         raise UserError("query", f"expected floats (N, d), got {query.dtype} {tuple(query.shape)}")
     n, d = query.shape
@@ -98,13 +98,11 @@ def check_temperature(temperature: float | Tensor, like: Tensor) -> float | Tens
 
 def check_positive(name: str, value: float) -> None:
     if isinstance(value, Tensor) and value.requires_grad:
-        raise UserError(
-            None, f"{name}: expected a number, got a tensor that requires gradient; only a temperature can learn"
-        )
+        raise UserError(name, "expected a number, got a tensor that requires gradient; only a temperature can learn")
     if not isinstance(value, int | float | Tensor):
-        raise UserError(None, f"{name}: expected a number, got {value!r}")
+        raise UserError(name, f"expected a number, got {value!r}")
     if not 0 < value < math.inf:
-        raise UserError(None, f"{name}: expected a positive number, got {value}")
+        raise UserError(name, f"expected a positive number, got {value}")
 
 
 def at_least_float32(x: Tensor) -> Tensor:
@@ -117,7 +115,7 @@ def number(value: float | Tensor) -> float:
 
 def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
     if value not in choices:
-        raise UserError(None, f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}")
+        raise UserError(name, f"expected one of {', '.join(map(repr, choices))}, got {value!r}")
 
 
 def check_pooled(reduction: str, why: str) -> None:
