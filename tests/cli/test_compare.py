@@ -45,7 +45,7 @@ def test_a_flag_without_its_value_is_refused_in_one_line(
 def test_what_is_needed_is_asked_for(asked: dict[str, Any], capsys: pytest.CaptureFixture[str], flag: str) -> None:
     at = NEEDED.index(f"--{flag}")
     assert cli.main(["compare", *NEEDED[:at], *NEEDED[at + 2 :]]) == 2
-    assert capsys.readouterr().err == f"manyview compare: {flag}: is needed; give --{flag} VALUE\n"
+    assert capsys.readouterr().err == f"manyview compare: {flag}: is needed; give --{flag}\n"
     assert not asked
 
 

@@ -55,17 +55,14 @@ def parsed(command: Command, arguments: Sequence[str]) -> dict[str, Any]:
             put(settings, key, value)
         else:
             raise UserError(f"--{flag_name(key)}", _no_such_flag(key, flags))
-    values = typed({**words, **flags}, {}, {**_in_place(placed, words), **given})
-    for key, value in values.items():
-        if value is REQUIRED:
-            raise UserError(flag_name(key), f"is needed; give {_typed_as(key, words)}")
-    return {**values, **settings}
+    return {**typed({**words, **flags}, {}, {**_in_place(placed, words), **given}), **settings}
 
 
 def usage(command: Command) -> str:
     """The help of a command: how it is called, what it does, and what each of its arguments means."""
     words, flags = _parameters(command)
-    needed = [_typed_as(key, words) for key, each in {**words, **flags}.items() if each.default is REQUIRED]
+    needed = [key.upper() for key, each in words.items() if each.default is REQUIRED]
+    needed += [f"--{flag_name(key)} VALUE" for key, each in flags.items() if each.default is REQUIRED]
     rows = [(key.upper(), "", each.about) for key, each in words.items()]
     rows += [(f"--{flag_name(key)}", _default(each), each.about) for key, each in flags.items() if key != "help"]
     name = f"manyview {command.__name__.strip('_')}"
@@ -98,13 +95,11 @@ def _in_place(placed: list[str], words: Mapping[str, Key]) -> Flat:
             given[name], rest = rest, []
         elif rest:
             given[name] = rest.pop(0)
+        elif key.default is REQUIRED:
+            raise UserError(name, f"is needed; give {name.upper()}")
     for word in (*rest, *(each for each in placed if each.startswith("-") and len(each) > 1)):
         raise UserError(None, f"expected --key value, got {word!r}")
     return given
-
-
-def _typed_as(key: str, words: Mapping[str, Key]) -> str:
-    return key.upper() if key in words else f"--{flag_name(key)} VALUE"
 
 
 def _no_such_flag(key: str, flags: Mapping[str, Key]) -> str:

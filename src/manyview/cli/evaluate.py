@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from manyview.cli.arguments import usage
 from manyview.cli.embed import Pretrained, Size, Stem, Weights
-from manyview.config.keys import Flat, flag_name, unknown
+from manyview.config.keys import Flat, flag_name
 from manyview.config.sections import data_keys
 from manyview.config.values import shown, typed
 from manyview.core.bounds import Count
@@ -169,11 +169,7 @@ def _data(data: str | None, transfer_to: Sequence[str], options: Flat) -> list[A
 
 
 def _typed_options(name: str, options: Flat) -> Flat:
-    keys, given = data_keys(name), {f"data.{key}": value for key, value in options.items()}
-    for key in given:
-        if key not in keys:
-            raise UserError(key, unknown(key, keys))
-    values = typed(keys, {}, given)
+    values = typed(data_keys(name), {}, {f"data.{key}": value for key, value in options.items()})
     return {key: values[f"data.{key}"] for key in options}
 
 

@@ -40,8 +40,8 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except KeyboardInterrupt as came:
-        if (code := getattr(came, "exit_code", None)) is not None:  # a training has said so itself
-            return int(code)
+        if hasattr(came, "exit_code"):  # a training, which has said so itself
+            return int(came.exit_code)
         print("\ninterrupted", file=sys.stderr)  # after the line of progress, if there is one
         return INTERRUPTED
     except BrokenPipeError:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from manyview import __version__
-from manyview.config.keys import Key, keys_of, unknown
+from manyview.config.keys import Key, keys_of
 from manyview.config.values import typed
 from manyview.core.errors import UserError
 from manyview.core.names import hint
@@ -130,9 +130,6 @@ def settings_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """All settings of a protocol, those given and the others by default; texts are read as flags are."""
     keys = schema(name)
     named = {f"{name}.{key.replace('-', '_')}": value for key, value in given.items()}
-    for key in named:
-        if key not in keys:
-            raise UserError(key, unknown(key, keys))
     return {key.rpartition(".")[2]: value for key, value in typed(keys, {}, named).items()}
 
 
