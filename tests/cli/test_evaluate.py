@@ -35,7 +35,7 @@ def test_a_run_is_judged_on_its_own_data(tmp_path: Path, capsys: pytest.CaptureF
     run = runs.made(tmp_path / "run")
     assert evaluate(run.folder, "--knn.k", 5, "--linear-fast.cs", "0.01,0.1") == 0
     out = capsys.readouterr().out
-    assert "49 images to learn from, 5 kept aside, 2 classes" in out
+    assert "49 training images, 5 held out, 2 classes" in out
     assert "protocol" in out
     assert "untrained" in out
     assert f"wrote {run.folder / 'results.json'}" in out
@@ -54,7 +54,7 @@ def test_an_encoder_by_name_says_that_it_is_untrained_and_has_a_folder_of_its_ow
     assert evaluate("patchnet", *SCENES, "--protocols", "retrieval", "--seed", 2, "--no-cache") == 0
     out = capsys.readouterr().out
     assert "its weights are drawn, not learnt: give --pretrained, or --weights FILE" in out
-    assert "40 images to learn from, 40 in its test split, 10 classes" in out
+    assert "40 training images, 40 in its test split, 10 classes" in out
     assert [each.seed for each in read(tmp_path / "evaluations" / "patchnet")] == [2]
     assert not (tmp_path / "cache").exists()
 
@@ -76,8 +76,8 @@ def test_transfer_is_judging_on_other_data(tmp_path: Path, capsys: pytest.Captur
     )
     assert [each.data["name"] for each in read(run.folder)] == ["cats", "dogs"]
     out = capsys.readouterr().out
-    assert "cats: 54 images to learn from, 6 kept aside, 3 classes" in out
-    assert "dogs: 72 images to learn from, 8 kept aside, 3 classes" in out
+    assert "cats: 54 training images, 6 held out, 3 classes" in out
+    assert "dogs: 72 training images, 8 held out, 3 classes" in out
 
 
 def test_the_table_tells_gains_in_points_and_what_there_is_no_room_for() -> None:
@@ -125,18 +125,18 @@ def test_help_names_the_settings_of_all_protocols(capsys: pytest.CaptureFixture[
         (["patchnet", *SCENES, "--mlp.lr", "3"], "there is no protocol 'mlp' in --protocols knn,linear-fast"),
         (["patchnet", *SCENES[:2], "--data.size", "x"], "data.size: expected a whole number"),
         (["patchnet", *SCENES, "--data.root", "x"], "data.root: there is no such setting"),
-        (["patchnet", *SCENES, "--transfer-to", "scenes"], "--transfer-to: is instead of --data"),
-        (["patchnet", "--data.count", "3"], "--data.count: give --data too"),
-        (["patchnet", "extra", *SCENES], "unrecognized arguments: extra"),
-        (["patchnet", *SCENES, "--size", "big"], "argument --size: invalid int value"),
+        (["patchnet", *SCENES, "--transfer-to", "scenes"], "transfer-to: is instead of --data"),
+        (["patchnet", "--data.count", "3"], "data.count: give --data too"),
+        (["patchnet", "extra", *SCENES], "expected --key value, got 'extra'"),
+        (["patchnet", *SCENES, "--size", "big"], "size: expected a whole number or null, got 'big'"),
         (["patchnet", *SCENES, "--device", "tpu9"], "device: expected auto, cpu or cuda, got 'tpu9'"),
         (["patchnet", *SCENES, "--knn.k", "41"], "k: expected 1 to the 40 vectors"),
         (["resnet18"], "there is no run, file or encoder named 'resnet18'; nearest: timm/resnet18"),
-        (["patchnet", *SCENES, "--batch-size", "0"], "batch_size: expected 1 or more images, got 0"),
+        (["patchnet", *SCENES, "--batch-size", "0"], "batch_size: expected at least 1, got 0"),
         (["patchnet", *SCENES, "--workers", "-2"], "workers: expected 0 or more, got -2"),
         (["patchnet", *SCENES, "--seed", "-1"], "seed: expected a number from 0 to 2^63 - 1, got -1"),
         (["patchnet", *SCENES, "--size", "0"], "size: expected a whole number from 1 to"),
-        (["patchnet", *SCENES, "--protocols", ""], "protocols: none is named; there are knn"),
+        (["patchnet", *SCENES, "--protocols", ""], "protocols: expected a value, got none; write --protocols VALUE"),
         (["patchnet", *SCENES, "--knn.kk", "3"], "knn.kk: there is no such setting; knn protocol takes k, temperature"),
         (["nothing/here", *SCENES], "encoder: there is no run, file or encoder named 'nothing/here'"),
     ],

@@ -175,7 +175,7 @@ def test_a_recipe_may_leave_out_the_section_of_a_key_too() -> None:
         ("--method jcl --memory.size 0", "memory.size: expected at least 1, got 0"),
         ("--method jcl --momentum.start 2", "momentum.start: expected a number from 0 to 1, got 2"),
         ("--method moco_v2 --method.bn-splits 7", "method.bn_splits: batch_size 64 does not fall into 7 equal groups"),
-        ("--loggers tensorbord", "loggers: expected some of tensorboard, csv, wandb, got 'tensorbord'"),
+        ("--loggers tensorbord", "loggers: there is none named 'tensorbord'; did you mean 'tensorboard'?"),
     ],
 )
 def test_numbers_out_of_bounds_are_refused_without_building_anything(

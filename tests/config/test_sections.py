@@ -43,7 +43,7 @@ def test_every_whole_loss_fits_into_every_kind_of_method_and_its_keys_are_its_ar
     config = flags(f"--method {method} --loss {loss}")
     assert config.flat()["loss.name"] == loss
     function = component(config, "loss")
-    assert function.func is LOSSES[loss]  # type: ignore[attr-defined]
+    assert function.func is LOSSES[loss]
     assert not {"present", "reduction", "gather"} & set(config.part("loss") or {})
 
 
@@ -51,8 +51,8 @@ def test_a_method_s_own_numbers_win_over_the_function_s_defaults_but_only_for_it
     assert flags("--method simclr").flat()["loss.temperature"] == 0.1
     assert flags("--method moco_v1").flat()["loss.temperature"] == 0.07
     assert flags("--method moco_v1 --loss dcl").flat()["loss.temperature"] == 0.1
-    assert component(flags("--method moco_v1"), "loss").func is info_nce  # type: ignore[attr-defined]
-    assert component(flags("--method moco_v1 --loss dcl"), "loss").func is dcl  # type: ignore[attr-defined]
+    assert component(flags("--method moco_v1"), "loss").func is info_nce
+    assert component(flags("--method moco_v1 --loss dcl"), "loss").func is dcl
 
 
 def test_a_momentum_schedule_is_a_part_like_any_other() -> None:

@@ -7,6 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from manyview.core.errors import UserError
 from manyview.data.factory import open_data
 from manyview.data.files import scan
 from manyview.data.folder import Folder
@@ -64,11 +65,11 @@ def test_scenes_are_made_to_measure() -> None:
 
 
 def test_what_is_neither_is_told_with_the_nearest_name(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="did you mean 'cifar10'"):
+    with pytest.raises(UserError, match="did you mean 'cifar10'"):
         open_data("cifar-10")
-    with pytest.raises(FileNotFoundError, match="there are scenes, cifar10"):
+    with pytest.raises(UserError, match="there are scenes, cifar10"):
         open_data("zzzzzz")
-    with pytest.raises(FileNotFoundError, match="there is no folder"):
+    with pytest.raises(UserError, match="there is no folder"):
         open_data(tmp_path / "nowhere")
 
 

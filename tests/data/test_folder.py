@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from manyview.core.errors import UserError
 from manyview.data.dataset import Dataset, Unreadable, id_of
 from manyview.data.folder import Folder
 from tests.data.awful import BROKEN, GOOD, STRAY, make_awful, picture
@@ -119,13 +120,13 @@ def test_a_missing_split_says_which_there_are(tmp_path: Path) -> None:
 
 def test_a_missing_folder_says_what_is_there(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
-    with pytest.raises(FileNotFoundError, match=r"no folder .*phots/in.* has photos"):
+    with pytest.raises(UserError, match=r"no folder .*phots/in.* has photos"):
         Folder(tmp_path / "phots" / "in")
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     fill(tmp_path, "a.png")
-    with pytest.raises(NotADirectoryError, match="is a file"):
+    with pytest.raises(UserError, match="is a file"):
         Folder(tmp_path / "a.png")
 
 

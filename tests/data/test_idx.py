@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from manyview.core.errors import UserError
 from manyview.data.idx import find_idx, read_idx
 from tests.data.fakes import idx, mnist
 
@@ -29,7 +30,7 @@ def test_both_files_must_be_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"\0\0\x08", b"\0\0\x0d\1\0\0\0\1\0", b"\0\0\x08\1\0\0\0\5\0"])
 def test_another_or_shorter_file_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a").write_bytes(content)
-    with pytest.raises(OSError, match=f"not an idx file of bytes, or cut short at {len(content)} bytes"):
+    with pytest.raises(UserError, match=f"not an idx file of bytes, or cut short at {len(content)} bytes"):
         read_idx(tmp_path / "a")
 
 
@@ -40,5 +41,5 @@ def test_a_damaged_gzip_is_refused(tmp_path: Path, damage: str) -> None:
     packed[15] ^= 0xFF if damage == "changed" else 0
     content = {"no gzip": b"text", "cut": bytes(packed[:-20]), "changed": bytes(packed)}[damage]
     (tmp_path / "a.gz").write_bytes(content)
-    with pytest.raises(OSError, match=r"a\.gz: .*fetch it again"):
+    with pytest.raises(UserError, match=r"a\.gz: .*fetch it again"):
         read_idx(tmp_path / "a.gz")

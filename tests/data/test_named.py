@@ -15,6 +15,7 @@ import pytest
 import torch
 from torchvision import datasets
 
+from manyview.core.errors import UserError
 from manyview.data import named as module
 from manyview.data.dataset import Batched, Dataset, Unreadable, id_of
 from manyview.data.imagenet100 import WNIDS
@@ -100,7 +101,7 @@ def test_torchvision_knows_the_splits(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMED)
 def test_missing_files_are_one_line_that_says_where_to_put_them(tmp_path: Path, name: str) -> None:
-    with pytest.raises(FileNotFoundError) as caught:
+    with pytest.raises(UserError) as caught:
         open_named(name, root=tmp_path / "nothing")
     text = str(caught.value)
     assert "\n" not in text
@@ -236,7 +237,7 @@ def test_a_file_that_is_cut_short_is_named(tmp_path: Path, length: int) -> None:
     fakes.mnist(tmp_path)
     file = tmp_path / "MNIST/raw/train-images-idx3-ubyte"
     file.write_bytes(file.read_bytes()[:length])
-    with pytest.raises(OSError, match=rf"{file}: .*cut short at {length} bytes; delete it and fetch it again"):
+    with pytest.raises(UserError, match=rf"{file}: .*cut short at {length} bytes; delete it and fetch it again"):
         open_named("mnist", root=tmp_path)
 
 
@@ -276,7 +277,7 @@ def test_imagenet100_is_a_part_of_imagenet_with_its_ids(tmp_path: Path) -> None:
 
 def test_imagenet100_names_a_missing_class(tmp_path: Path) -> None:
     fakes.imagenet(tmp_path)
-    with pytest.raises(FileNotFoundError, match="98 of 100 class folders are missing"):
+    with pytest.raises(UserError, match="98 of 100 class folders are missing"):
         open_named("imagenet100", root=tmp_path)
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
+from manyview.core.errors import UserError
 from manyview.data.dataset import Dataset, Unreadable, id_of
 from manyview.data.paired import Paired, open_if_paired
 from tests.data.awful import picture
@@ -137,7 +138,7 @@ def test_one_folder_is_not_paired(tmp_path: Path) -> None:
 def test_an_unknown_or_missing_modality_is_named(rooms: Path) -> None:
     with pytest.raises(ValueError, match="there is no 'normals'; there are rgb, depth, flow, thermal"):
         Paired(rooms, modalities=("rgb", "normals"))
-    with pytest.raises(FileNotFoundError, match="modality 'd': there is no folder"):
+    with pytest.raises(UserError, match="modality 'd': there is no folder"):
         Paired({"rgb": rooms / "rgb", "d": rooms / "deth"})
     (rooms / "empty").mkdir()
     with pytest.raises(ValueError, match="modality 'e': no images"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,9 @@ from PIL import Image
 from torch.utils.data import TensorDataset
 
 from manyview import encoders
-from manyview.cli.embed import command
 from manyview.data import Folder, TorchDataset
 from manyview.data.selection import subset
-from manyview.embeddings import Embeddings, embed, read
+from manyview.embeddings import Embeddings, embed
 from manyview.embeddings.partial import PartialEmbeddings
 from manyview.embeddings.reader import Reader
 from manyview.encoders import Encoder
@@ -26,7 +25,6 @@ from manyview.training.checkpoint import locked
 from tests.tiny import pictures
 
 IMAGES = 50
-LONG = f"{'a' * 251}.npz"  # the folder of its pieces has too long a name
 
 
 @pytest.fixture(autouse=True)
@@ -308,53 +306,3 @@ def test_a_number_that_float16_cannot_hold_is_refused(data: Path, tmp_path: Path
                 part.bias.fill_(1e6)
     with pytest.raises(ValueError, match="dtype: float16 cannot hold"):
         embedded(large, data, tmp_path / "e.npz", dtype="float16")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["patchnet", "DATA", "--to", "e.npz"], "random weights"),
-        (["ENCODER", "DATA", "--to", "e.csv"], "ends in .npz or .parquet"),
-        (["ENCODER", "DATA", "--to", "no/such/e.npz"], "there is no folder"),
-        (["ENCODER", "DATA", "--to", "folder.npz"], "is a folder"),
-        (["ENCODER", "DATA", "--to", "e.npz", "--batch-size", "0"], "batch_size: expected 1 or more"),
-        (["ENCODER", "DATA", "--to", "e.npz", "--workers", "-1"], "workers: expected 0 or more"),
-        (["ENCODER", "DATA", "--to", "e.npz", "--device", "abacus"], "device: 'abacus' cannot be used"),
-        (["ENCODER", "DATA", "--to", "e.npz", "--split", "test"], "split: no 'test'"),
-        (["ENCODER", "nowhere", "--to", "e.npz"], "neither a folder here nor the name"),
-        (["ENCODER", "DATA", "--to", LONG], f"to: {LONG} cannot be written to: File name too long; give another"),
-        (["ENCODER", "nowhere", "--to", "e.npz", "--workers", "-1"], "workers: expected 0 or more, got -1"),
-        (["ENCODER", "DATA"], "--to"),
-    ],
-)
-def test_wrong_arguments_are_one_line(
-    encoder: Encoder,
-    data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: Sequence[str],
-    said: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    encoders.save(encoder, "encoder.safetensors")
-    (tmp_path / "folder.npz").mkdir()
-    stands_for = {"ENCODER": "encoder.safetensors", "DATA": str(data)}
-    with pytest.raises((ValueError, OSError)) as caught:
-        command([stands_for.get(word, word) for word in arguments])
-    assert said in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert not (tmp_path / "e.npz").exists()
-
-
-def test_the_command_says_what_it_wrote_and_what_is_left_out(
-    encoder: Encoder, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    encoders.save(encoder, tmp_path / "encoder.safetensors")
-    (data / "class0" / "bad\x1b[31m.png").write_bytes(b"")
-    to = str(tmp_path / "e.npz")
-    flags = ["--dtype", "float16", "--workers", "0", "--device", "cpu", "--batch-size", "16"]
-    assert command([str(tmp_path / "encoder.safetensors"), str(data), "--to", to, *flags]) == 0
-    out, err = capsys.readouterr()
-    assert out == f"{to}: 50 images, vectors of 16 numbers, float16\n"
-    assert err == "warning: class0/bad\\x1b[31m.png is left out: the file is empty\n"
-    assert read(to).vectors.dtype == torch.float16

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from manyview.core.errors import UserError
 from manyview.embeddings import About, read
 from manyview.embeddings import file_format as stored
 from manyview.embeddings.file_format import Piece, write
@@ -205,7 +206,7 @@ def test_a_parquet_file_that_is_none_of_ours_is_refused_in_one_line(tmp_path: Pa
 
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored, "find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r'pip install "manyview\[parquet\]"'):
+    with pytest.raises(UserError, match=r'pip install "manyview\[parquet\]"'):
         read(tmp_path / "e.parquet")
 
 

@@ -77,7 +77,7 @@ def test_mocov3_ends_in_a_plain_batch_norm_but_the_predictor_of_a_resnet_does_no
 
 
 def test_an_unknown_head_is_answered_with_the_nearest() -> None:
-    with pytest.raises(ValueError, match="none named 'simclear'; nearest: simclr"):
+    with pytest.raises(ValueError, match="none named 'simclear'; did you mean 'simclr'"):
         projection("simclear", 8, 4)
 
 

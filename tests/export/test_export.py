@@ -165,7 +165,7 @@ def test_without_onnx_it_says_how_to_get_it(package: str, tmp_path: Path, monkey
     [
         ("patchnet", "timm", "to: timm has no network 'patchnet'; it can be written as safetensors, onnx"),
         ("timm/test_vit", "torchvision", "to: torchvision has no network .* as timm, safetensors, onnx"),
-        ("patchnet", "onx", r"to: expected one of timm, torchvision, .*, got 'onx'; did you mean 'onnx'\?"),
+        ("patchnet", "onx", r"to: there is no format 'onx'; did you mean 'onnx'\?"),
     ],
 )
 def test_what_is_not_possible_is_told_with_what_is(name: str, to: Any, line: str, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils.data import Dataset, TensorDataset
 
 import manyview
+from manyview.core.errors import UserError
 from manyview.data import TorchDataset
 from manyview.training import launch
 from manyview.training.launch import configured, resumed
@@ -101,7 +102,7 @@ def test_a_run_goes_on_from_another_folder_and_with_data_that_has_moved(
     manyview.pretrain(resume="../run")
     (tmp_path / "run" / "encoder.safetensors").unlink()
     (tmp_path / "small").rename(tmp_path / "moved")
-    with pytest.raises(FileNotFoundError, match="there is no folder"):
+    with pytest.raises(UserError, match="there is no folder"):
         manyview.pretrain(resume="../run")
     again = manyview.pretrain("../moved", resume="../run")
     assert again.config.data["name"] == str(tmp_path / "moved")

@@ -2,46 +2,76 @@
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from manyview.cli.commands import Parser, shown
-from manyview.config.flags import read_flags
+from manyview.cli.arguments import usage
+from manyview.cli.embed import Pretrained, Size, Stem, Weights
+from manyview.config.keys import Flat, flag_name
+from manyview.config.sections import data_keys
+from manyview.config.values import shown, typed
+from manyview.core.bounds import Count
 from manyview.core.errors import UserError
 from manyview.embeddings.model_source import run_of
-from manyview.evaluate.protocols import PROTOCOLS, SUPERVISED, USUAL, evaluate, known, protocol, schema
+from manyview.evaluate.protocols import PROTOCOLS, SUPERVISED, USUAL, known, protocol, schema
+from manyview.evaluate.protocols import evaluate as judged
 from manyview.evaluate.results import FILE, Result
 from manyview.features.feature_cache import FeatureCache
 
 SHOWN = 12  # scores of a protocol that the table has room for
-ABOUT = """Judges an encoder with labels that training never saw: a run, a file of weights, or any encoder of timm and
-torchvision. Scores are shares of right answers in percent, beside those of the same network untrained."""
 
 
-def command(arguments: list[str]) -> int:
-    """`manyview evaluate`"""
-    plain, dotted = _divided(arguments)
-    given = _parser().parse_args(plain)
-    if given.what is None:
+def evaluate(
+    what: Annotated[
+        str | None,
+        "a run's folder, a file of weights, a name such as timm/resnet18, or VIEW=ONE,VIEW=OTHER, one a view",
+    ] = None,
+    *,
+    data: Annotated[str | None, "labelled images; of a run, without it, the run's own, as it divided them"] = None,
+    transfer_to: Annotated[tuple[str, ...], "judge on these data sets instead: transfer"] = (),
+    protocols: Annotated[tuple[str, ...], ", ".join(PROTOCOLS)] = USUAL,
+    size: Size = None,
+    weights: Weights = None,
+    pretrained: Pretrained = False,
+    stem: Stem = None,
+    supervised: Annotated[bool, "also train the network with all labels, to compare"] = False,
+    seed: int = 0,
+    device: Annotated[str, "auto, cpu or cuda"] = "auto",
+    workers: Annotated[int | None, "processes that read images"] = None,
+    batch_size: Annotated[Count, "images that the encoder sees at a time"] = 256,
+    out: Annotated[str | None, f"the folder of {FILE}; by default the run's, or evaluations/ENCODER"] = None,
+    recompute: Annotated[bool, "compute what is there already"] = False,
+    cache: Annotated[str | None, "of features; by default $MANYVIEW_CACHE or ~/.cache/manyview/features"] = None,
+    no_cache: Annotated[bool, "keep no features on disk"] = False,
+    help: bool = False,
+    **settings: Any,
+) -> int:
+    """Judges an encoder with labels that training never saw: a run, a file of weights, or any encoder of timm and
+    torchvision. Scores are shares of right answers in percent, beside those of the same network untrained.
+    """
+    if help:
+        about = "\n".join(_about(name) for name in (*PROTOCOLS, SUPERVISED))
+        print(f"{usage(evaluate)}\n\nprotocols and their settings:\n{about}")
+        return 0
+    if what is None:
         raise UserError(None, "give a run's folder, or an encoder such as timm/resnet18; --help tells more")
-    protocols = known(given.protocols.split(","))
-    settings, options = _settings(dotted, [*protocols, *([SUPERVISED] if given.supervised else [])])
+    names = known(protocols)
+    by_protocol, options = _divided(settings, [*names, *([SUPERVISED] if supervised else [])])
+    folder = _out(what, out, pretrained, weights)
     with warnings.catch_warnings():
         warnings.showwarning = _warn
-        for data in _data(given, options):
-            results = evaluate(
-                given.what, data, protocols, settings=settings, size=given.size, weights=given.weights,
-                pretrained=given.pretrained, stem=given.stem, seed=given.seed, device=given.device,
-                workers=given.workers, batch_size=given.batch_size, out=_out(given), supervised=given.supervised,
-                again=given.recompute, store=None if given.no_cache else FeatureCache(given.cache), bar=True, say=_say,
+        for each in _data(data, transfer_to, options):
+            results = judged(
+                what, each, names, settings=by_protocol, size=size, weights=weights, pretrained=pretrained, stem=stem,
+                seed=seed, device=device, workers=workers, batch_size=batch_size, out=folder, supervised=supervised,
+                again=recompute, store=None if no_cache else FeatureCache(cache), bar=True, say=_say,
             )  # fmt: skip
             print(report(results))
-    print(f"\nwrote {_out(given) / FILE}")
+    print(f"\nwrote {folder / FILE}")
     return 0
 
 
@@ -58,9 +88,9 @@ def report(results: list[Result]) -> str:
 
 def _heading(result: Result) -> list[str]:
     data, subject = result.data, result.subject
-    kept = "kept aside" if data["aside"] else "in its test split"
+    kept = "held out" if data["aside"] else "in its test split"
     judged = f"{subject['name']}: {subject['encoder']} at {subject['size']} px, seed {result.seed}"
-    counts = f"{data['train']:,} images to learn from, {data['test']:,} {kept}, {data['classes']} classes"
+    counts = f"{data['train']:,} training images, {data['test']:,} {kept}, {data['classes']} classes"
     blank = "its weights are drawn, not learnt: give --pretrained, or --weights FILE"
     unused = [f"its test split is not used: {data['why']}"] if "why" in data else []
     return [judged, f"{data['name']}: {counts}", *unused, *([] if subject["trained"] else [blank])]
@@ -102,105 +132,53 @@ def _aligned(line: Iterable[str], widths: list[int]) -> str:
     return "  ".join(cells).rstrip()
 
 
-def _parser() -> Parser:
-    parser = Parser(
-        "manyview evaluate",
-        description=ABOUT,
-        allow_abbrev=False,
-        epilog="protocols and their settings:\n" + "\n".join(_about(name) for name in (*PROTOCOLS, SUPERVISED)),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add = parser.add_argument
-    add("what", nargs="?", metavar="RUN|ENCODER", help="a run's folder, a file of weights, a name such as "
-        "timm/resnet18, or VIEW=ONE,VIEW=ANOTHER for an encoder per view")  # fmt: skip
-    add("--data", metavar="PATH|NAME", help="labelled images; of a run, without it, the run's own, as it divided them")
-    add("--transfer-to", metavar="PATH|NAME,...", help="judge on these data sets instead: transfer")
-    add("--protocols", default=",".join(USUAL), help=f"{', '.join(PROTOCOLS)} (default {','.join(USUAL)})")
-    add("--size", type=int, help="of the pictures, for an encoder by name")
-    add("--weights", metavar="FILE", help="a safetensors file for an encoder by name")
-    add("--pretrained", action="store_true", help="the library's published weights")
-    add("--stem", choices=["cifar"], help="of a ResNet that was trained with it")
-    add("--supervised", action="store_true", help="also train the network with all labels, to compare")
-    add("--seed", type=int, default=0)
-    add("--device", default="auto", help="auto, cpu or cuda")
-    add("--workers", type=int, help="processes that read images")
-    add("--batch-size", type=int, default=256, help="images that the encoder looks at at a time")
-    add("--out", metavar="FOLDER", help=f"of {FILE}; by default the run's, or evaluations/ENCODER")
-    add("--recompute", action="store_true", help="compute what is there already")
-    add("--cache", metavar="FOLDER", help="of features; by default $MANYVIEW_CACHE or ~/.cache/manyview/features")
-    add("--no-cache", action="store_true", help="keep no features on disk")
-    return parser
-
-
 def _about(name: str) -> str:
     """What a protocol is, and its settings as one would give them."""
     what = (inspect.getdoc(protocol(name)) or "").split("\n")[0]
-    keys = [f"      --{key.replace('_', '-')} {shown(key, each, {})}" for key, each in schema(name).items()]
+    keys = [f"      --{flag_name(key)} {shown(each.default)}" for key, each in schema(name).items()]
     return "\n".join([f"  {name}: {what}", *keys])
 
 
-def _divided(arguments: list[str]) -> tuple[list[str], dict[str, Any]]:
-    """Plain arguments, and settings of protocols and data such as --knn.k 200."""
-    plain: list[str] = []
-    dotted: list[str] = []
-    rest = list(arguments)
-    while rest:
-        word = rest.pop(0)
-        is_setting = word.startswith("--") and "." in word.partition("=")[0]
-        (dotted if is_setting else plain).append(word)
-        if is_setting and "=" not in word and rest and not rest[0].startswith("--"):
-            dotted.append(rest.pop(0))
-    return plain, read_flags(dotted)
-
-
-def _settings(dotted: dict[str, Any], protocols: list[str]) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """By protocol, and the options of the data."""
+def _divided(given: Flat, protocols: list[str]) -> tuple[dict[str, Flat], Flat]:
+    """Settings such as --knn.k 200 by protocol, and the options of the data."""
     names = {name.replace("-", "_"): name for name in protocols}
-    found: dict[str, dict[str, Any]] = {}
-    options: dict[str, Any] = {}
-    for key, value in dotted.items():
-        section, _, setting = key.partition(".")
+    found: dict[str, Flat] = {}
+    options: Flat = {}
+    for key, value in given.items():
+        section, dot, setting = key.partition(".")
+        if not dot:
+            raise UserError(f"--{flag_name(key)}", "there is no such flag; --help shows all")
         if section == "data":
             options[setting] = value
         elif section in names:
             found.setdefault(names[section], {})[setting] = value
         else:
             asked = f"--protocols {','.join(protocols)}"
-            raise UserError(None, f"--{key}: there is no protocol {section!r} in {asked}, whose setting it could be")
+            raise UserError(f"--{key}", f"there is no protocol {section!r} in {asked}, whose setting it could be")
     return found, options
 
 
-def _data(given: argparse.Namespace, options: dict[str, Any]) -> list[Any]:
+def _data(data: str | None, transfer_to: Sequence[str], options: Flat) -> list[Any]:
     """What to judge on, with options: those of the run's own, or as they were typed."""
-    if given.transfer_to and given.data:
-        raise UserError(None, "--transfer-to: is instead of --data; give one of them")
-    names = given.transfer_to.split(",") if given.transfer_to else [given.data] if given.data else []
+    if transfer_to and data:
+        raise UserError("transfer-to", "is instead of --data; give one of them")
+    names = [*transfer_to, *([data] if data else [])]
     if not names and options:
-        raise UserError(None, f"--data.{next(iter(options))}: give --data too")
-    if not names:
-        return [None]
-    return [{"name": name, **_typed_options(name, options)} for name in names]
+        raise UserError(f"data.{next(iter(options))}", "give --data too")
+    return [{"name": name, **_typed_options(name, options)} for name in names] or [None]
 
 
-def _typed_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    from manyview.config.keys import unknown
-    from manyview.config.sections import data_keys
-    from manyview.config.values import typed
-
-    keys, given = data_keys(name), {f"data.{key}": value for key, value in options.items()}
-    for key in given:
-        if key not in keys:
-            raise UserError(key, unknown(key, keys))
-    values = typed(keys, {}, given)
+def _typed_options(name: str, options: Flat) -> Flat:
+    values = typed(data_keys(name), {}, {f"data.{key}": value for key, value in options.items()})
     return {key: values[f"data.{key}"] for key in options}
 
 
-def _out(given: argparse.Namespace) -> Path:
-    run = run_of(given.what)
-    if given.out or run is not None:
-        return Path(given.out) if given.out else run.folder  # type: ignore[union-attr]
-    name = "-".join(part for part in Path(given.what).with_suffix("").parts if part.strip("/."))
-    kind = "-pretrained" if given.pretrained else f"-{Path(given.weights).stem}" if given.weights else ""
+def _out(what: str, out: str | None, pretrained: bool, weights: str | None) -> Path:
+    run = run_of(what)
+    if out or run is not None:
+        return Path(out) if out else run.folder  # type: ignore[union-attr]
+    name = "-".join(part for part in Path(what).with_suffix("").parts if part.strip("/."))
+    kind = "-pretrained" if pretrained else f"-{Path(weights).stem}" if weights else ""
     return Path("evaluations") / f"{name}{kind}"
 
 

@@ -5,28 +5,32 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from difflib import get_close_matches
+import traceback
+
+from manyview.core.errors import UserError
+from manyview.core.names import nearest
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "demo": ("manyview.cli.commands:demo", "two minutes of training on generated images"),
-    "pretrain": ("manyview.cli.commands:pretrain", "learn an encoder from a folder of images"),
-    "compare": ("manyview.cli.compare:command", "train several methods alike and say which is better"),
-    "evaluate": ("manyview.cli.evaluate:command", "how good an encoder is: kNN, linear probes and more"),
-    "report": ("manyview.cli.report:command", "one HTML page of a run: curves, scores, figures, a map of images"),
-    "embed": ("manyview.cli.embed:command", "the vectors of all images of a folder, in a file"),
-    "search": ("manyview.embeddings.search:command", "the images most like one, by their vectors"),
-    "export": ("manyview.cli.commands:export", "a run's encoder for timm, torchvision, ONNX"),
-    "check": ("manyview.data.check:command", "say what a data set holds: counts, sizes, labels, broken files"),
-    "list": ("manyview.cli.commands:listed", "what there is: methods, encoders, data, augmentations, recipes, losses"),
-    "show": ("manyview.cli.commands:show", "a recipe with all its settings"),
+    "demo": ("manyview.cli.demo:demo", "two minutes of training on generated images"),
+    "pretrain": ("manyview.cli.pretrain:pretrain", "learn an encoder from a folder of images"),
+    "compare": ("manyview.cli.compare:compare", "train several methods alike and say which is better"),
+    "evaluate": ("manyview.cli.evaluate:evaluate", "how good an encoder is: kNN, linear probes and more"),
+    "report": ("manyview.cli.report:report", "one HTML page of a run: curves, scores, figures, a map of images"),
+    "embed": ("manyview.cli.embed:embed", "the vectors of all images of a folder, in a file"),
+    "search": ("manyview.cli.search:search", "the images most like one, by their vectors"),
+    "export": ("manyview.cli.export:export", "a run's encoder for timm, torchvision, ONNX"),
+    "check": ("manyview.cli.check:check", "say what a data set holds: counts, sizes, labels, unreadable files"),
+    "list": ("manyview.cli.list:list_", "what there is: methods, encoders, data, augmentations, recipes, losses"),
+    "show": ("manyview.cli.show:show", "a recipe with all its settings"),
 }
-"""name -> (where its function is, one line of help). The function takes the arguments and returns the exit code."""
+"""name -> (where its function is, one line of help). The function's signature is what it can be given."""
 
-BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 2, 130, 141  # the last two as shells count: 128 + the signal's number
+BUG, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141  # the last two as shells count: 128 + the signal's number
+REPORT_IT = "this is a bug: please report it, with the lines above, to the maintainers of manyview"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one command. What the user can mend is one line on stderr and exit code 2."""
+    """Runs one command. What the user can mend is one line on stderr and exit code 2; all else is a bug, and code 1."""
     arguments = sys.argv[1:] if arguments is None else arguments
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -35,12 +39,22 @@ def main(arguments: list[str] | None = None) -> int:
         code = _answer(arguments)
         sys.stdout.flush()
         return code
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as came:
+        if hasattr(came, "exit_code"):  # a training, which has said so itself
+            return int(came.exit_code)
         print("\ninterrupted", file=sys.stderr)  # after the line of progress, if there is one
         return INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python flushes stdout once more when it ends
         return BROKEN_PIPE
+
+
+def run(name: str, arguments: list[str]) -> int:
+    """Runs a command, and lets through what it raises."""
+    from manyview.cli.arguments import call
+
+    module, function = COMMANDS[name][0].split(":")
+    return call(getattr(importlib.import_module(module), function), arguments)
 
 
 def _answer(arguments: list[str]) -> int:
@@ -54,26 +68,29 @@ def _answer(arguments: list[str]) -> int:
         print(f"manyview {__version__}")
         return 0
     if first not in COMMANDS:
-        return _complain(_unknown(first))
-    return _run(first, arguments[1:])
-
-
-def _run(name: str, arguments: list[str]) -> int:
+        return _complain(_unknown(first), BAD_INPUT)
     try:
-        module, function = COMMANDS[name][0].split(":")
-        return int(getattr(importlib.import_module(module), function)(arguments))
+        return run(first, arguments[1:])
     except BrokenPipeError:
         raise
-    except SystemExit as end:  # how argparse says that it printed help or a usage line
-        return end.code if isinstance(end.code, int) else 0
-    except (ValueError, OSError, ImportError) as error:
-        code = getattr(error, "exit_code", BAD_INPUT)
+    except UserError as error:
         told = getattr(error, "told", False)  # by another process
-        return code if told else _complain(f"manyview {name}: {' '.join(str(error).split())}", code)
+        return error.exit_code if told else _complain(f"manyview {first}: {error}", error.exit_code)
+    except OSError as error:  # of a file that nobody could foresee
+        if error.filename is None:
+            return _bug(first)
+        return _complain(f"manyview {first}: {os.fsdecode(error.filename)}: {error.strerror}", BAD_INPUT)
+    except Exception:
+        return _bug(first)
 
 
-def _complain(text: str, code: int = BAD_INPUT) -> int:
-    print(text, file=sys.stderr)
+def _bug(name: str) -> int:
+    traceback.print_exc()
+    return _complain(f"manyview {name}: {REPORT_IT}", BUG)
+
+
+def _complain(text: str, code: int) -> int:
+    print(" ".join(text.split()), file=sys.stderr)
     return code
 
 
@@ -88,6 +105,6 @@ def _help() -> str:
 
 
 def _unknown(name: str) -> str:
-    near = get_close_matches(name, COMMANDS, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"the commands are {', '.join(COMMANDS)}"
-    return f"manyview: there is no command {name!r}; {hint}"
+    near = nearest(name, COMMANDS, cutoff=0.5)
+    there = f"the commands are {', '.join(COMMANDS)}" if near is None else f"did you mean {near!r}?"
+    return f"manyview: there is no command {name!r}; {there}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from manyview.config.config import RUNTIME_KEYS, Config, component, components
 from manyview.config.keys import Flat, flag_name
 from manyview.config.sections import ENCODER, SECTIONS, flat
 from manyview.core.errors import UserError
+from manyview.core.names import hint
 from manyview.methods import Method
 from manyview.training.launch import configured
 
@@ -163,9 +163,7 @@ def _check(methods: Sequence[str], seeds: Sequence[int], given: Flat) -> None:
     known = SECTIONS["method"].table
     for name in methods:
         if name not in known:
-            near = get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-            raise UserError("methods", f"there is no method {name!r}; {hint}")
+            raise UserError("methods", f"there is no method {name!r}; {hint(name, known)}")
     if not methods or len(set(methods)) < len(methods):
         raise UserError("methods", f"expected different names, got {', '.join(methods) or 'none'}")
     if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0:

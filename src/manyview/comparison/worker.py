@@ -9,9 +9,9 @@ from pathlib import Path
 
 import torch
 
-from manyview.cli.commands import trained
 from manyview.comparison.outcome import COST
 from manyview.core.atomic import atomic_write
+from manyview.training.failures import Interrupted
 from manyview.training.launch import configured, start
 
 
@@ -19,12 +19,14 @@ def main(settings: str) -> int:
     """`python -m manyview.comparison.worker SETTINGS`: the exit code of the run."""
     config = configured(settings, {})
     try:
-        code = trained(lambda: start(config))
+        start(config)
+    except Interrupted as came:
+        return came.exit_code
     except (ValueError, OSError) as error:
         print(f"{config.out}: {' '.join(str(error).split())}", file=sys.stderr)
         return getattr(error, "exit_code", 2)
     _note(Path(str(config.out)) / COST)
-    return code
+    return 0
 
 
 def _note(path: Path) -> None:

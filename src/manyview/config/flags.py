@@ -17,11 +17,16 @@ def read_flags(arguments: Sequence[str]) -> Flat:
         if key is None:
             example = f"; for data write --data {value}" if not found else ""
             raise UserError(None, f"expected --key value, got {value!r}{example}")
-        ((whole, value),) = flat({key: value}).items()
-        if whole in found:
-            raise UserError(flag_name(whole), "is given twice; leave one out")
-        found[whole] = value
+        put(found, key, value)
     return found
+
+
+def put(found: Flat, key: str, value: str | bool) -> None:
+    """Adds a flag, by its whole key; refuses one that is there already."""
+    ((whole, value),) = flat({key: value}).items()
+    if whole in found:
+        raise UserError(flag_name(whole), "is given twice; leave one out")
+    found[whole] = value
 
 
 def pairs(arguments: Sequence[str], switches: Collection[str] = ()) -> Iterator[tuple[str | None, str | bool]]:

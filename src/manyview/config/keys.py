@@ -43,7 +43,8 @@ def keys_of(
     part: str = "",
 ) -> dict[str, Key]:
     """What a function can be given by keyword and a recipe can hold; but not what is hidden, which the run gives."""
-    hints, keys = typing.get_type_hints(function, include_extras=True), {}
+    hints = typing.get_type_hints(function, include_extras=True)
+    keys: dict[str, Key] = {}
     for name, parameter in inspect.signature(function).parameters.items():
         by_keyword = parameter.kind is parameter.KEYWORD_ONLY or parameter.default is not REQUIRED
         if by_keyword and name not in hidden:

@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 from manyview.config.config import Config
-from manyview.config.keys import REQUIRED, Flat, Key, flag_name, key_of, unknown
+from manyview.config.keys import REQUIRED, Flat, Key, flag_name, key_of
 from manyview.config.sections import (
     ALWAYS,
     ENCODER,
@@ -41,12 +41,8 @@ def resolve(recipe: Flat, given: Flat) -> Config:
     kept, given = (_whole_keys(each, keys) for each in (kept, given))
     method = chosen_method({**kept, **given})
     for key in (*kept, *given):
-        if key not in keys:
-            raise UserError(key, _absent(key, method) or unknown(key, keys))
+        _check_part(key, method)
     values = typed(keys, kept, given)
-    for key, value in values.items():
-        if value is REQUIRED:
-            raise UserError(key, f"is needed; give --{flag_name(key)}")
     _check(values)
     return _config(values, method)
 
@@ -82,13 +78,8 @@ def _replaced(key: str, recipe: Flat, given: Flat) -> bool:
     if section not in (*ALWAYS, *parts) or (section in SECTIONS and name in SECTIONS[section].more):
         return False
     above = ("method", section) if section in parts else (section,)
-    return any(_named(each, {**recipe, **_only(each, given)}) != _named(each, recipe) for each in above)
-
-
-def _only(section: str, chosen: Flat) -> Flat:
-    """What is chosen of a section: the name of its part, if that."""
-    name = f"{section}.name"
-    return {name: chosen[name]} if name in chosen else {}
+    before = {each: _named(each, recipe) for each in above}
+    return any(given.get(f"{each}.name", name) != name for each, name in before.items())
 
 
 def _named(section: str, chosen: Flat) -> Any:
@@ -101,12 +92,12 @@ def _named(section: str, chosen: Flat) -> Any:
     return own_choice(section, method) if section in parts_of(method) else {"encoder": ENCODER}.get(section)
 
 
-def _absent(key: str, method: Callable[..., Any]) -> str | None:
-    """What to say of a setting of a part that methods can have and this one has not."""
+def _check_part(key: str, method: Callable[..., Any]) -> None:
+    """Refuses a setting of a part that methods can have and this one has not."""
     section, parts = key.partition(".")[0], parts_of(method)
-    if section not in PARTS or section in parts:
-        return None
-    return f"the method {method.__name__} has no {section}; its parts are {', '.join(parts) or 'none'}"
+    if section in PARTS and section not in parts:
+        there = ", ".join(parts) or "none"
+        raise UserError(key, f"the method {method.__name__} has no {section}; its parts are {there}")
 
 
 def _whole_keys(settings: Flat, keys: Mapping[str, Key]) -> Flat:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import Any, Literal
 
 from jsonargparse import ArgumentError, ArgumentParser
 
-from manyview.config.keys import REQUIRED, Flat, Key, flag_name
+from manyview.config.keys import REQUIRED, Flat, Key, flag_name, unknown
 from manyview.core.bounds import check_bounds
 from manyview.core.errors import UserError
 
@@ -18,19 +19,23 @@ SWITCH = {"true": True, "yes": True, "false": False, "no": False}
 
 
 def typed(keys: Mapping[str, Key], recipe: Flat, given: Flat) -> Flat:
-    """The values of all keys, checked; texts of flags are read as YAML reads them."""
+    """The values of all keys, checked; texts of flags are read as YAML reads them. Others than the keys are refused."""
+    for key in (*recipe, *given):
+        if key not in keys:
+            raise UserError(key, unknown(key, keys))
     found = {}
     for key, each in keys.items():
         value = given.get(key, recipe.get(key, each.default))
+        if value is REQUIRED:
+            raise UserError(key, f"is needed; give --{flag_name(key)}")
         if value is True and key in given and bool not in (each.type, *typing.get_args(each.type)):
             raise UserError(key, f"expected {type_name(each.type)}, got none; write --{flag_name(key)} VALUE")
-        text = isinstance(value, str) and key in given
-        found[key] = value if value is REQUIRED else _one(key, value, each.type, text)
+        found[key] = _one(key, value, each.type, text=isinstance(value, str) and key in given)
         check_bounds(key, found[key], each.bounds)
     return found
 
 
-def _one(key: str, value: Any, hint: Any, text: bool) -> Any:
+def _one(key: str, value: Any, hint: Any, *, text: bool) -> Any:
     """A value as its type has it."""
     parser = _parser(hint)
     try:
@@ -51,10 +56,12 @@ def _parser(hint: Any) -> ArgumentParser:
 
 
 def _as_list(text: str, hint: Any) -> str:
-    """`1,20,200` and a single 7 are lists where a list is wanted."""
-    origins = {typing.get_origin(each) for each in (hint, *typing.get_args(hint))}
-    many = origins & {tuple, list, Sequence}
-    return text if not many or text.startswith(("[", "null")) else f"[{text}]"
+    """`1,20,200` and a single 7 are lists where a list is wanted; names in it stay texts, whatever they look like."""
+    lists = [each for each in (hint, *typing.get_args(hint)) if typing.get_origin(each) in (tuple, list, Sequence)]
+    if not lists or text.startswith(("[", "null")):
+        return text
+    names = str in typing.get_args(lists[0])
+    return json.dumps([each.strip() for each in text.split(",") if each.strip()]) if names else f"[{text}]"
 
 
 def type_name(hint: Any) -> str:

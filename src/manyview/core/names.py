@@ -6,9 +6,14 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 
+def alike(name: object, names: Iterable[str], count: int, *, cutoff: float = 0.6) -> list[str]:
+    """At most so many names that are like another, the nearest first."""
+    return get_close_matches(str(name), list(names), n=count, cutoff=cutoff)
+
+
 def nearest(name: object, names: Iterable[str], *, cutoff: float = 0.4) -> str | None:
     """The name most like another; None where none is."""
-    return next(iter(get_close_matches(str(name), list(names), n=1, cutoff=cutoff)), None)
+    return next(iter(alike(name, names, 1, cutoff=cutoff)), None)
 
 
 def hint(name: object, names: Iterable[str], *, cutoff: float = 0.4) -> str:

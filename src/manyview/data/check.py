@@ -1,53 +1,21 @@
-"""`manyview check DATA`: what a data set holds, before anybody waits for a training."""
+"""What a data set holds, for a person and for programs; `manyview check` prints it."""
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import sys
-import warnings
 from dataclasses import asdict
-from typing import NoReturn
-
-from PIL import Image
 
 from manyview.core.errors import UserError
-from manyview.core.progress import bar
 from manyview.core.text import printable
 from manyview.data.dataset import Dataset
 from manyview.data.factory import SCENES, open_data
 from manyview.data.memory import default_limit
 from manyview.data.named import NAMED
 from manyview.data.splits import Labels, check_folder, find_splits
-from manyview.data.survey import MIN_SIDE, Survey, survey
+from manyview.data.survey import MIN_SIDE, Survey
 
-_LABELS: dict[str, Labels] = {"auto": "auto", "yes": True, "no": False}
 MAX_LISTED = 20  # lines of a long list
 SCENES_CHECKED = 1000  # scenes are made as they are looked at; so many show what they are
-
-
-def command(arguments: list[str]) -> int:
-    """Surveys a data set and prints what it holds; returns 0, or 1 if too much is unreadable."""
-    given = _parser().parse_args(arguments)
-    if not 0 <= given.max_unreadable <= 1:
-        raise UserError(None, f"--max-unreadable: expected a share from 0 to 1, got {given.max_unreadable}")
-    if given.threads < 0:
-        raise UserError(None, f"--threads: expected 1 or more, or 0 for one per core, got {given.threads}")
-    warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the sizes are in the report
-    options = {"root": given.root, "labels": _LABELS[given.labels], "download": given.download}
-    splits, missing = open_splits(given.data, given.split, **options)
-    with bar(sum(map(len, splits.values())), "examining") as advance:
-        result = survey(splits, fast=given.fast, threads=given.threads, advance=advance)
-    if given.json:
-        print(json.dumps(as_json(given.data, result, missing), indent=2))
-    else:
-        print(as_text(given.data, result, missing))
-    if result.unreadable_share <= given.max_unreadable:
-        return 0
-    share = f"{result.unreadable_share:.1%} of the samples cannot be read"
-    print(f"manyview check: {share}, more than --max-unreadable {given.max_unreadable:.1%}", file=sys.stderr)
-    return 1
 
 
 def open_splits(
@@ -67,7 +35,7 @@ def open_splits(
                 raise
             missing[name] = str(error)
     if not opened:
-        raise FileNotFoundError(next(iter(missing.values())))
+        raise UserError(None, next(iter(missing.values())))
     return opened, missing
 
 
@@ -91,32 +59,6 @@ def as_text(data: str, result: Survey, missing: dict[str, str]) -> str:
     lines += _listed("duplicates, the same bytes", [", ".join(_few(group)) for group in result.duplicates])
     lines += _listed("folders that may not be read", [printable(folder) for folder in result.closed])
     return "\n".join(lines)
-
-
-class _Parser(argparse.ArgumentParser):
-    """Argument parser that reports errors as a single line."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UserError(None, message)
-
-
-def _parser() -> _Parser:
-    parser = _Parser(
-        prog="manyview check",
-        description="Looks at every image of DATA and says what is there: counts, sizes, labels, what is unreadable.",
-        epilog="Exit code: 0 all well, 1 too many unreadable files, 2 DATA cannot be opened.",
-    )
-    add = parser.add_argument
-    add("data", metavar="DATA", help=f"a folder, {SCENES}, or a name: {', '.join(NAMED)}")
-    add("--split", help="train, test, ...; all that are there by default")
-    add("--root", help="where named sets lie; by default $MANYVIEW_DATA or ~/.cache/manyview")
-    add("--download", action="store_true", help="fetch a named set that is not there")
-    add("--labels", choices=_LABELS, default="auto", help="whether folders are classes (%(default)s)")
-    add("--fast", action="store_true", help="read only the headers: no damaged pixels, no duplicates")
-    add("--json", action="store_true", help="print JSON")
-    add("--threads", type=int, default=0, metavar="N", help="one per core by default")
-    add("--max-unreadable", type=float, default=0.05, metavar="SHARE", help="exit 1 above this share (%(default)s)")
-    return parser
 
 
 def _split_names(data: str) -> list[str]:

@@ -43,7 +43,7 @@ def open_data(
             raise UserError("modalities", f"{text} has pictures alone; leave it out, got {', '.join(modalities)}")
         return open_named(text, root=root, split=split or "train", download=download)
     if not os.path.exists(text):
-        raise FileNotFoundError(_unknown(text))
+        raise UserError("data", _unknown(text))
     if modalities is not None:
         return Paired(text, modalities=modalities, split=split, labels=labels)
     paired = open_if_paired(text, split, labels)
@@ -53,7 +53,4 @@ def open_data(
 def _unknown(text: str) -> str:
     if os.path.dirname(text):  # a path, not a name
         check_folder(text)
-    known = [SCENES, *NAMED]
-    return (
-        f"data: {text!r} is neither a folder here nor the name of a data set; {hint(text.lower(), known, cutoff=0.6)}"
-    )
+    return f"{text!r} is neither a folder here nor the name of a data set; {hint(text.lower(), [SCENES, *NAMED], cutoff=0.6)}"

@@ -10,6 +10,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from manyview.core.errors import UserError
+
 
 def find_idx(folder: Path, train: bool) -> tuple[Path, Path] | None:
     """Finds the files of images and labels in a folder, if both are there."""
@@ -27,11 +29,10 @@ def read_idx(path: Path) -> Tensor:
         stored = path.read_bytes()
         data = bytearray(gzip.decompress(stored) if path.suffix == ".gz" else stored)
     except (OSError, EOFError, zlib.error) as error:  # a damaged gzip raises any of them
-        raise OSError(f"{path}: cannot be read ({error}); delete it and fetch it again") from error
+        raise UserError(str(path), f"cannot be read ({error}); delete it and fetch it again") from error
     axes = data[3] if len(data) > 3 else 0
     shape = [int.from_bytes(data[4 + 4 * i : 8 + 4 * i], "big") for i in range(axes)]
     if data[:3] != b"\0\0\x08" or not axes or len(data) != 4 + 4 * axes + math.prod(shape):
-        raise OSError(
-            f"{path}: not an idx file of bytes, or cut short at {len(data)} bytes; delete it and fetch it again"
-        )
+        why = f"not an idx file of bytes, or cut short at {len(data)} bytes; delete it and fetch it again"
+        raise UserError(str(path), why)
     return torch.frombuffer(data, dtype=torch.uint8, offset=4 + 4 * axes).view(shape)

@@ -208,25 +208,25 @@ def _open(name: str, official: Official, root: Path, arguments: dict[str, Any], 
     if plain is not None:
         return plain
     if not root.is_dir() and not download:
-        raise FileNotFoundError(_missing(name, official, root, "there is no such folder"))
+        raise UserError(name, _missing(official, root, "there is no such folder"))
     try:
         return kind(str(root), **arguments, **({"download": True} if download else {}))
     except (RuntimeError, OSError) as error:
-        raise FileNotFoundError(_missing(name, official, root, " ".join(str(error).split()))) from error
+        raise UserError(name, _missing(official, root, " ".join(str(error).split()))) from error
     except ImportError as error:
-        raise ImportError(f"{name}: torchvision needs {error.name} to read it: pip install {error.name}") from error
+        raise UserError(name, f"torchvision needs {error.name} to read it: pip install {error.name}") from error
     except ValueError as error:
         what = f"{official.place} in {printable(str(root))!r} cannot be read ({reason(error)})"
-        raise UserError(None, f"{name}: {what}; replace the damaged file") from error
+        raise UserError(name, f"{what}; replace the damaged file") from error
 
 
-def _missing(name: str, official: Official, root: Path, why: str) -> str:
+def _missing(official: Official, root: Path, why: str) -> str:
     fetch = (
         ", or give --data.download (--download of check and embed; download=True in Python) to fetch it"
         if official.fetched
         else "; torchvision cannot fetch it"
     )
-    return f"{name}: not found; put {official.place} into {printable(str(root))!r}{fetch} ({why})"
+    return f"not found; put {official.place} into {printable(str(root))!r}{fetch} ({why})"
 
 
 def _split_title(arguments: dict[str, Any]) -> str:
@@ -278,9 +278,8 @@ def _only(
     there = list(getattr(data, "wnids", data.classes))
     absent = [wnid for wnid in wnids if wnid not in there]
     if absent:
-        raise FileNotFoundError(
-            f"imagenet100: {len(absent)} of {len(wnids)} class folders are missing, such as {absent[0]}"
-        )
+        missing = f"{len(absent)} of {len(wnids)} class folders are missing, such as {absent[0]}"
+        raise UserError("imagenet100", missing)
     number = {there.index(wnid): new for new, wnid in enumerate(wnids)}
     rows = [row for row, label in enumerate(labels) if label in number]
     return torch.tensor(rows), [number[int(labels[row] or 0)] for row in rows], [classes[old] for old in number]

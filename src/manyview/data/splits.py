@@ -34,11 +34,11 @@ def folders_in(root: str) -> list[str]:
 def check_folder(root: str, what: str = "data") -> None:
     """Raises an error of one line for a path that is not a folder one can read."""
     if not os.path.exists(root):
-        raise FileNotFoundError(f"{what}: there is no folder {printable(root)!r} {_nearest(root)}")
+        raise UserError(what, f"there is no folder {printable(root)!r} {_nearest(root)}")
     if not os.path.isdir(root):
-        raise NotADirectoryError(f"{what}: expected a folder of images, {printable(root)!r} is a file")
+        raise UserError(what, f"expected a folder of images, {printable(root)!r} is a file")
     if not os.access(root, os.R_OK | os.X_OK):
-        raise PermissionError(f"{what}: the folder {printable(root)!r} may not be read; change its permissions")
+        raise UserError(what, f"the folder {printable(root)!r} may not be read; change its permissions")
 
 
 def find_splits(root: str) -> dict[str, str]:

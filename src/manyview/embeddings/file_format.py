@@ -167,7 +167,7 @@ def checked(path: str | Path) -> Path:
     if path.suffix not in READERS:
         raise UserError("embeddings", f"expected a file that ends in .npz or .parquet, got {printable(str(path))}")
     if path.suffix == ".parquet" and find_spec("pyarrow") is None:
-        raise ImportError('embeddings: .parquet needs pyarrow: pip install "manyview[parquet]", or choose .npz')
+        raise UserError("embeddings", '.parquet needs pyarrow: pip install "manyview[parquet]", or choose .npz')
     return path
 
 

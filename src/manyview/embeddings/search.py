@@ -1,4 +1,4 @@
-"""`manyview search`: the images whose embeddings are nearest to a picture's."""
+"""The images whose embeddings are nearest to a picture's."""
 
 from __future__ import annotations
 
@@ -13,12 +13,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from manyview.cli.commands import Parser
-from manyview.cli.embed import encoder_arguments, encoder_options
-from manyview.core.atomic import atomic_write
 from manyview.core.errors import UserError
 from manyview.core.text import printable
-from manyview.core.writable import writing
 from manyview.data import Dataset, Unreadable
 from manyview.data.factory import open_data
 from manyview.data.image import decode
@@ -53,6 +49,11 @@ class Neighbour:
         """Whether the encoder cannot tell it from the query."""
         return self.similarity >= ALIKE
 
+    @property
+    def mark(self) -> str:
+        """What follows it in a list."""
+        return "   duplicate?" if self.duplicate else ""
+
 
 def search(
     what: What | ModelSource, image: Picture, embeddings: Embeddings | str | Path, top: int = 10, **encoder: Any
@@ -75,7 +76,7 @@ def search(
         raise UserError("embeddings", "some hold NaN or infinite numbers; embed the images anew")
     near = sorted((-float(value), int(row)) for value, row in zip(similarity[0], rows[0], strict=True))
     every = [_neighbour(found, row, -value) for value, row in near]
-    return [each for each in every if not _is(image, each.file)][:top]
+    return [each for each in every if not same_file(image, each.file)][:top]
 
 
 def picture(image: Picture, found: Sequence[Neighbour], embeddings: Embeddings) -> Image.Image:
@@ -90,7 +91,7 @@ def picture(image: Picture, found: Sequence[Neighbour], embeddings: Embeddings) 
 
 
 def _tile(number: int, found: Neighbour, seen: Image.Image | None) -> Tile:
-    lines = f"{number}   {found.similarity:.4f}{_mark(found)}", found.name
+    lines = f"{number}   {found.similarity:.4f}{found.mark}", found.name
     return Tile(seen, (*lines, found.label) if found.label else lines)
 
 
@@ -126,7 +127,8 @@ def _neighbour(found: Embeddings, row: int, similarity: float) -> Neighbour:
     return Neighbour(row, found.name(row), similarity, found.label(row), found.file(row))
 
 
-def _is(image: Picture, file: str | None) -> bool:
+def same_file(image: Picture, file: str | None) -> bool:
+    """Whether a picture is the very file."""
     if file is None or not isinstance(image, str | Path):
         return False
     return os.path.exists(image) and os.path.exists(file) and os.path.samefile(image, file)
@@ -165,54 +167,3 @@ def _shown(file: str | Path) -> Image.Image | None:
         return _rgb(decode(file))
     except Unreadable:
         return None
-
-
-def _mark(found: Neighbour) -> str:
-    return "   duplicate?" if found.duplicate else ""
-
-
-def command(arguments: list[str]) -> int:
-    """Bad input raises ValueError, OSError or ImportError with one line."""
-    given = _parser().parse_args(arguments)
-    to = Path(given.picture or f"nearest-{Path(given.image).stem}.png")
-    _check_picture(to, given.image, given.embeddings)
-    found = read(given.embeddings)
-    if given.root is not None:
-        if not os.path.isdir(given.root):
-            raise UserError(None, f"--root: there is no folder {printable(given.root)}; give where the images are now")
-        found = replace(found, about=replace(found.about, root=os.path.abspath(given.root)))
-    near = search(given.encoder, given.image, found, given.top, **encoder_options(given))
-    print(f"nearest to {printable(given.image)} among {len(found):,} images of {printable(found.about.data)}:")
-    for number, each in enumerate(near, 1):
-        print(f"{number:>4}  {each.similarity:.4f}  {each.name}  {each.label}{_mark(each)}".rstrip())
-    if not given.no_picture:
-        sheet = picture(given.image, near, found)
-        with writing("--picture", to), atomic_write(to) as draft, draft.open("wb") as stream:
-            sheet.save(stream, format="PNG")
-        print(f"picture {printable(str(to))}")
-    return 0
-
-
-def _check_picture(to: Path, image: str, embeddings: str) -> None:
-    if to.suffix.lower() != ".png":
-        raise UserError(None, f"--picture: expected a file that ends in .png, got {printable(str(to))}")
-    if not to.parent.is_dir():
-        raise UserError(None, f"--picture: there is no folder {printable(str(to.parent))}; make it first")
-    if any(_is(str(to), file) for file in (image, embeddings)):
-        raise UserError(None, f"--picture: {printable(str(to))} would be overwritten; give another name")
-
-
-def _parser() -> Parser:
-    parser = Parser(
-        "manyview search",
-        description="The embedded images nearest to IMAGE, by cosine: a list, and a picture of them.",
-    )
-    encoder_arguments(parser)
-    add = parser.add_argument
-    add("image", metavar="IMAGE", help="a file; if it was embedded itself, it is left out of what is found")
-    add("--embeddings", required=True, metavar="FILE", help="what `manyview embed` wrote")
-    add("--top", type=int, default=10, metavar="N", help="how many (%(default)s)")
-    add("--picture", metavar="FILE", help="where the picture goes; nearest-IMAGE.png by default")
-    add("--no-picture", action="store_true", help="only the list")
-    add("--root", metavar="FOLDER", help="where the images are now, if they were moved")
-    return parser

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Collection
 from importlib import import_module
 from pathlib import Path
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from manyview.core.errors import UserError
+from manyview.core.names import alike
 from manyview.encoders.feature_maps import Backbone, Maps
 
 Stem = Literal["cifar"] | None
@@ -159,8 +159,8 @@ def _nearest(name: str) -> list[str]:
     everything = [*NETWORKS, *(f"{family}/{model}" for family, models in families.items() for model in models)]
     last = name.rpartition("/")[2]
     same = [each for each in everything if each.rpartition("/")[2] == last]
-    alike = difflib.get_close_matches(name, everything, n=3)
-    if not alike:
+    near = alike(name, everything, 3)
+    if not near:
         tails = {each.rpartition("/")[2]: each for each in everything}
-        alike = [tails[tail] for tail in difflib.get_close_matches(last, tails, n=3, cutoff=0.4)]
-    return list(dict.fromkeys(same + alike))[:4] or [*NETWORKS, "timm/<model>", "torchvision/<model>"]
+        near = [tails[tail] for tail in alike(last, tails, 3, cutoff=0.4)]
+    return list(dict.fromkeys(same + near))[:4] or [*NETWORKS, "timm/<model>", "torchvision/<model>"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -11,6 +10,7 @@ from torch import nn
 
 from manyview.core.bounds import MOST, AtLeast, AtMost, Count
 from manyview.core.errors import UserError
+from manyview.core.names import hint
 
 
 def linear(dim_in: int, dim_out: Count = 128, *, std: float | None = None) -> nn.Module:
@@ -101,8 +101,7 @@ def projection(name: str, dim_in: int, dim_out: int, **options: Any) -> nn.Modul
     >>> projection("simclr", 512, 128, layers=2)
     """
     if name not in HEADS:
-        near = difflib.get_close_matches(name, HEADS, n=1) or list(HEADS)
-        raise UserError("head", f"there is none named {name!r}; nearest: {', '.join(near)}")
+        raise UserError("head", f"there is none named {name!r}; {hint(name, HEADS)}")
     if dim_in < 1 or dim_out < 1:
         raise UserError("dim_in and dim_out", f"expected at least 1 each, got {dim_in} and {dim_out}")
     taken = [each for each in inspect.signature(HEADS[name]).parameters if not each.startswith("dim_")]

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,10 @@ from typing import Any
 import torch
 
 from manyview import __version__
-from manyview.config.keys import Key, keys_of, unknown
+from manyview.config.keys import Key, keys_of
 from manyview.config.values import typed
 from manyview.core.errors import UserError
+from manyview.core.names import hint
 from manyview.core.writable import check_folder_for
 from manyview.embeddings.model_source import ModelSource, What
 from manyview.encoders.encoder import Stem
@@ -122,9 +122,7 @@ def known(protocols: Iterable[str]) -> list[str]:
         if name == "transfer":
             raise UserError("protocols", "transfer is any other on other data than the run's: give --transfer-to DATA")
         if name not in PROTOCOLS:
-            near = get_close_matches(name, PROTOCOLS, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(PROTOCOLS)}"
-            raise UserError("protocols", f"there is none named {name!r}; {hint}")
+            raise UserError("protocols", f"there is none named {name!r}; {hint(name, PROTOCOLS)}")
     return names
 
 
@@ -132,9 +130,6 @@ def settings_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """All settings of a protocol, those given and the others by default; texts are read as flags are."""
     keys = schema(name)
     named = {f"{name}.{key.replace('-', '_')}": value for key, value in given.items()}
-    for key in named:
-        if key not in keys:
-            raise UserError(key, unknown(key, keys))
     return {key.rpartition(".")[2]: value for key, value in typed(keys, {}, named).items()}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import warnings
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -17,6 +16,7 @@ from torch import Tensor, nn
 
 from manyview.core.atomic import atomic_write
 from manyview.core.errors import UserError
+from manyview.core.names import hint
 from manyview.encoders import Encoder, save
 
 Format = Literal["timm", "torchvision", "safetensors", "onnx"]
@@ -47,9 +47,7 @@ def export(encoder: Encoder, to: Format, path: str | Path) -> str:
 
 def _check(encoder: Encoder, to: str, path: Path) -> None:
     if to not in FORMATS:
-        near = difflib.get_close_matches(str(to), FORMATS, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise UserError("to", f"expected one of {', '.join(FORMATS)}, got {to!r}{hint}")
+        raise UserError("to", f"there is no format {to!r}; {hint(to, FORMATS)}")
     family = encoder.name.partition("/")[0]
     if to in LIBRARIES and to != family:
         possible = [each for each in FORMATS if each not in LIBRARIES or each == family]

@@ -33,8 +33,10 @@ SEAL, PIECE = 8, 2**20  # bytes: of the check sum, and read at a time
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
-class DiskFull(OSError):
+class DiskFull(UserError):
     """There was no room for a file. What was there before is untouched."""
+
+    exit_code = 1  # nothing was wrong with what was given
 
 
 class InUse(UserError):
@@ -128,7 +130,7 @@ def naming_full_disk(path: Path, remedy: Callable[[], str]) -> Iterator[None]:
         if cause is None:
             raise
         free = shutil.disk_usage(path if path.is_dir() else path.parent).free / 2**20
-        raise DiskFull(f"{path} cannot be written: {FULL[cause]}, {free:,.1f} MB are free; {remedy()}") from error
+        raise DiskFull(None, f"{path} cannot be written: {FULL[cause]}, {free:,.1f} MB are free; {remedy()}") from error
 
 
 def _no_room(error: BaseException | None) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,10 @@ LOW = 0.02  # a temperature that makes logits of 50 and more
 
 class Interrupted(KeyboardInterrupt):
     """A signal came, whose number this holds: the run is saved and can go on."""
+
+    @property
+    def exit_code(self) -> int:
+        return 128 + int(self.args[0] if self.args else signal.SIGTERM)  # as shells count
 
 
 class Diverged(UserError):
@@ -76,6 +81,9 @@ def naming_full_memory(config: Config) -> Iterator[None]:
             fewer = (usual_workers() if config.workers is None else config.workers) // 2
             why = "a worker that reads images was killed, likely for lack of memory"
             raise OutOfMemory(None, f"{why}; the same command with --workers {fewer} goes on") from None
+        if isinstance(error, torch.cuda.OutOfMemoryError):
+            less = "which takes less and gives the same gradient, or a smaller --batch-size"
+            raise OutOfMemory(None, f"the GPU's memory is full; {AGAIN} with --micro-batch 64, {less}") from None
         if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
             other = f"{AGAIN} with --micro-batch 64 if it never is enough"
             raise OutOfMemory(None, f"the memory is full; free some, and the same command goes on; {other}") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import json
 import math
@@ -23,6 +22,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from manyview.core.atomic import atomic_write
 from manyview.core.errors import UserError
+from manyview.core.names import hint
 from manyview.training.checkpoint import DiskFull, naming_full_disk
 
 Value = float | int | str
@@ -269,9 +269,7 @@ LOGGERS: dict[str, Callable[[Path, int], Logger]] = {"tensorboard": TensorBoard,
 def logger(name: str) -> Callable[[Path, int], Logger]:
     """What makes the logger of that name."""
     if name not in LOGGERS:
-        near = difflib.get_close_matches(name, LOGGERS, n=1, cutoff=0.4)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise UserError("loggers", f"expected some of {', '.join(LOGGERS)}, got {name!r}{hint}")
+        raise UserError("loggers", f"there is none named {name!r}; {hint(name, LOGGERS)}")
     return LOGGERS[name]
 
 

@@ -1,0 +1,51 @@
+"""`manyview check`"""
+
+from __future__ import annotations
+
+import json as encoding
+import sys
+import warnings
+from typing import Annotated
+
+from PIL import Image
+
+from manyview.core.bounds import AtLeast, Between
+from manyview.core.progress import bar
+from manyview.data import NAMED
+from manyview.data.check import as_json, as_text, open_splits
+from manyview.data.factory import SCENES
+from manyview.data.splits import Labels
+from manyview.data.survey import survey
+
+TOO_MUCH = 1
+
+
+def check(
+    data: Annotated[str, f"a folder, {SCENES}, or a name: {', '.join(NAMED)}"],
+    *,
+    split: Annotated[str | None, "train, test, ...; all that are there by default"] = None,
+    root: Annotated[str | None, "where named sets lie; by default $MANYVIEW_DATA or ~/.cache/manyview"] = None,
+    download: Annotated[bool, "fetch a named set that is not there"] = False,
+    labels: Annotated[Labels, "whether folders are classes"] = "auto",
+    fast: Annotated[bool, "read only the headers: no damaged pixels, no duplicates"] = False,
+    json: Annotated[bool, "print JSON"] = False,
+    threads: Annotated[int, AtLeast(0), "0: one per core"] = 0,
+    max_unreadable: Annotated[float, Between(0, 1, "a share"), "exit code 1 above this share"] = 0.05,
+) -> int:
+    """Looks at every image of DATA and says what is there: counts, sizes, labels, what is unreadable.
+
+    Exit code: 0 all well, 1 too many unreadable files, 2 DATA cannot be opened.
+    """
+    warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the sizes are in the report
+    splits, missing = open_splits(data, split, root=root, labels=labels, download=download)
+    with bar(sum(map(len, splits.values())), "examining") as advance:
+        result = survey(splits, fast=fast, threads=threads, advance=advance)
+    if json:
+        print(encoding.dumps(as_json(data, result, missing), indent=2))
+    else:
+        print(as_text(data, result, missing))
+    if result.unreadable_share <= max_unreadable:
+        return 0
+    share = f"{result.unreadable_share:.1%} of the samples cannot be read"
+    print(f"manyview check: {share}, more than --max-unreadable {max_unreadable:.1%}", file=sys.stderr)
+    return TOO_MUCH

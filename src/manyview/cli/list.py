@@ -1,0 +1,74 @@
+"""`manyview list`"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from manyview.config.recipes import read, recipes
+from manyview.config.sections import PARTS, SECTIONS
+from manyview.core.errors import UserError
+from manyview.core.names import hint
+
+
+def list_(
+    what: Annotated[str, "methods, losses, memories, heads, momentum, augmentations, optimizers, schedules, encoders, "
+                         "data or recipes"],
+    text: Annotated[str, "only names with this in them"] = "",
+) -> int:  # fmt: skip
+    """What there is, by name."""
+    if what not in LISTS:
+        raise UserError("what", f"there is no list of {what!r}; {hint(what, LISTS)}")
+    found = {name: about for name, about in LISTS[what]().items() if text.lower() in name.lower()}
+    if not found:
+        raise UserError(f"list {what}", f"no name has {text!r} in it")
+    width = min(32, max(len(name) for name in found))
+    print("\n".join(f"{name:<{width}}  {about}".rstrip() for name, about in found.items()))
+    return 0
+
+
+def _first_sentences(table: Mapping[str, Any]) -> dict[str, str]:
+    return {name: (inspect.getdoc(each) or "").split("\n")[0] for name, each in table.items()}
+
+
+def _encoders() -> dict[str, str]:
+    import timm
+    import torchvision
+
+    own = {
+        "patchnet": "a small residual network that two cores can train",
+        "small_alexnet": "CACR's, for CIFAR and STL-10",
+    }
+    libraries = [f"torchvision/{name}" for name in torchvision.models.list_models(module=torchvision.models)]
+    libraries += [f"timm/{name}" for name in timm.list_models()]
+    return own | dict.fromkeys(libraries, "")
+
+
+def _data() -> dict[str, str]:
+    from manyview.data import NAMED
+
+    generated = {
+        "scenes": "generated as they are asked for: solids on a stage, ten classes",
+        "PATH": "any folder of images",
+    }
+    return generated | dict.fromkeys(NAMED, "")
+
+
+def _recipes() -> dict[str, str]:
+    return {name: str(read(path).about.get("title", "")) for name, path in recipes().items()}
+
+
+LISTS: dict[str, Callable[[], dict[str, str]]] = {
+    "methods": lambda: _first_sentences(SECTIONS["method"].table),
+    "losses": lambda: _first_sentences(PARTS["loss"].table),
+    "memories": lambda: _first_sentences(PARTS["memory"].table),
+    "heads": lambda: _first_sentences(PARTS["head"].table),
+    "momentum": lambda: _first_sentences(PARTS["momentum"].table),
+    "augmentations": lambda: _first_sentences(SECTIONS["augmentation"].table),
+    "optimizers": lambda: _first_sentences(SECTIONS["optimizer"].table),
+    "schedules": lambda: _first_sentences(SECTIONS["schedule"].table),
+    "encoders": _encoders,
+    "data": _data,
+    "recipes": _recipes,
+}

@@ -1,0 +1,49 @@
+"""`manyview pretrain`"""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Annotated, Any
+
+from manyview.cli.arguments import usage
+from manyview.cli.show import settings_table
+from manyview.config.config import Config
+from manyview.config.recipes import read
+from manyview.core.errors import UserError
+from manyview.training.launch import configured, resumed, start
+
+
+def pretrain(
+    *,
+    recipe: Annotated[
+        str | None, "a published setting (`manyview list recipes`), or a YAML file such as a run's config.yaml"
+    ] = None,
+    resume: Annotated[str | None, "go on with the run in this folder"] = None,
+    smoke: Annotated[bool, "try a recipe in seconds, on generated images, or on --data"] = False,
+    help: bool = False,
+    **settings: Any,
+) -> int:
+    """Learns an encoder from unlabelled images: --data PATH|NAME, a folder or a name of `manyview list data`.
+
+    The same command goes on with a run that was stopped.
+    """
+    if help:
+        chosen = {**(read(recipe).settings if recipe else {}), **settings}
+        title = "Settings, as they are with these flags (a key that only one section has may go without it: --lr 0.1):"
+        print(f"{usage(pretrain)}\n\n{title}\n{settings_table(chosen)}\n\n{_meanings()}")
+        return 0
+    if resume is None:
+        start(configured(recipe, settings, smoke=smoke))
+        return 0
+    for name, given in (("recipe", recipe is not None), ("smoke", smoke)):
+        if given:
+            raise UserError(name, "cannot be given with --resume: a run that was begun has its settings")
+    start(resumed(Path(resume), settings))
+    return 0
+
+
+def _meanings() -> str:
+    """What the settings of no section mean, as `Config` says it; a section's are explained where its part is."""
+    lines = (inspect.getdoc(Config) or "").split("\n")[2:]
+    return "\n".join(f"  {line}" for line in lines)

@@ -1,0 +1,62 @@
+"""`manyview search`"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+from manyview.cli.embed import Model, Pretrained, Size, Stem, Weights
+from manyview.core.atomic import atomic_write
+from manyview.core.bounds import Count
+from manyview.core.errors import UserError
+from manyview.core.text import printable
+from manyview.core.writable import writing
+from manyview.embeddings import read
+from manyview.embeddings.search import picture as contact_sheet
+from manyview.embeddings.search import same_file
+from manyview.embeddings.search import search as nearest
+
+
+def search(
+    encoder: Model,
+    image: Annotated[str, "a file; if it was embedded itself, it is left out of what is found"],
+    *,
+    embeddings: Annotated[str, "the file that `manyview embed` wrote"],
+    top: Annotated[Count, "how many"] = 10,
+    picture: Annotated[str | None, "where the picture goes; nearest-IMAGE.png by default"] = None,
+    no_picture: Annotated[bool, "only the list"] = False,
+    root: Annotated[str | None, "where the images are now, if they were moved"] = None,
+    pretrained: Pretrained = False,
+    weights: Weights = None,
+    size: Size = None,
+    stem: Stem = None,
+) -> int:
+    """The embedded images nearest to IMAGE, by cosine: a list, and a picture of them."""
+    to = Path(picture or f"nearest-{Path(image).stem}.png")
+    _check_picture(to, image, embeddings)
+    found = read(embeddings)
+    if root is not None:
+        if not os.path.isdir(root):
+            raise UserError("root", f"there is no folder {printable(root)}; give where the images are now")
+        found = replace(found, about=replace(found.about, root=os.path.abspath(root)))
+    near = nearest(encoder, image, found, top, size=size, weights=weights, pretrained=pretrained, stem=stem)
+    print(f"nearest to {printable(image)} among {len(found):,} images of {printable(found.about.data)}:")
+    for number, each in enumerate(near, 1):
+        print(f"{number:>4}  {each.similarity:.4f}  {each.name}  {each.label}{each.mark}".rstrip())
+    if not no_picture:
+        sheet = contact_sheet(image, near, found)
+        with writing("picture", to), atomic_write(to) as draft, draft.open("wb") as stream:
+            sheet.save(stream, format="PNG")
+        print(f"picture {printable(str(to))}")
+    return 0
+
+
+def _check_picture(to: Path, image: str, embeddings: str) -> None:
+    if to.suffix.lower() != ".png":
+        raise UserError("picture", f"expected a file that ends in .png, got {printable(str(to))}")
+    if not to.parent.is_dir():
+        raise UserError("picture", f"there is no folder {printable(str(to.parent))}; make it first")
+    if any(same_file(str(to), file) for file in (image, embeddings)):
+        raise UserError("picture", f"{printable(str(to))} would be overwritten; give another name")

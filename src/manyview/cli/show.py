@@ -1,0 +1,37 @@
+"""`manyview show`"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from manyview.cli.arguments import table
+from manyview.config.keys import Flat, flag_name
+from manyview.config.recipes import read
+from manyview.config.resolve import resolve, schema
+from manyview.config.values import choices, shown
+from manyview.config.yaml_file import to_yaml
+
+ANY = "DIR"  # shown for data that a recipe leaves to a flag
+
+
+def show(
+    recipe: Annotated[str | None, "a name of `manyview list recipes`, or a file; without, the defaults"] = None,
+) -> int:
+    """A recipe with all its settings."""
+    if recipe is None:
+        print(settings_table({}))
+        return 0
+    found = read(recipe)
+    for name, text in found.about.items():
+        print(f"# {name}: {text}")
+    print(to_yaml(resolve({"data.name": ANY, **found.settings}, {})), end="")
+    return 0
+
+
+def settings_table(chosen: Flat) -> str:
+    """All settings of a run with these parts, a line each, with its values where they are few."""
+    rows = []
+    for key, each in schema(chosen).items():
+        few = choices(each.type) if each.type is not bool else []
+        rows.append((f"--{flag_name(key)}", shown(chosen.get(key, each.default)), f"({'|'.join(few)})" if few else ""))
+    return table(rows)

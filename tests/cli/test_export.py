@@ -1,0 +1,44 @@
+"""`manyview export`: a run's encoder, as others load it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import manyview
+from manyview.cli import main as cli
+from manyview.encoders import load as load_encoder
+from tests.cli.said import one_line
+from tests.tiny import pretrain
+
+
+def test_a_run_is_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    assert pretrain(run, "--quiet", max_steps=1) == 0
+    assert cli.main(["export", str(run), "--to", "safetensors", "--out", str(tmp_path / "net.safetensors")]) == 0
+    assert f"wrote {tmp_path / 'net.safetensors'}" in capsys.readouterr().out
+    x = torch.randn(2, 3, 32, 32)
+    assert torch.equal(load_encoder(tmp_path / "net.safetensors").eval()(x), manyview.load(run)(x))
+    assert cli.main(["export", str(run), "--to", "onx"]) == 2
+    one_line(capsys, "to: there is no format 'onx'; did you mean 'onnx'?")
+    assert cli.main(["export", str(tmp_path), "--to", "onnx"]) == 2
+    one_line(capsys, "is no run's folder")
+
+
+@pytest.mark.parametrize("to", ["timm", "torchvision", "onnx"])
+def test_a_run_is_loaded_by_its_own_library_with_the_lines_that_export_prints(
+    to: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    encoder = {"timm": "timm/test_resnet", "torchvision": "torchvision/squeezenet1_1"}.get(to, "patchnet")
+    assert pretrain(tmp_path, "--quiet", encoder=encoder, encoder__options="{}", max_steps=1) == 0
+    capsys.readouterr()
+    assert cli.main(["export", str(tmp_path), "--to", to]) == 0
+    found: dict[str, Any] = {}
+    exec(capsys.readouterr().out.partition("\n")[2], found)  # after "wrote ..."
+    x = torch.randn(2, 3, 32, 32)
+    with torch.no_grad():
+        theirs = torch.from_numpy(found["embed"](x.numpy())) if to == "onnx" else found["model"](x)
+        torch.testing.assert_close(theirs, manyview.load(tmp_path)(x), rtol=1e-5, atol=1e-5)

@@ -1,0 +1,29 @@
+"""`manyview list`: what there is, by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from manyview.cli import main as cli
+from tests.cli.said import one_line
+
+
+@pytest.mark.parametrize(
+    ("what", "name"),
+    [
+        ("methods", "cacr_moco"), ("losses", "info_nce"), ("augmentations", "moco-v2"), ("encoders", "timm/resnet18"),
+        ("data", "cifar10"), ("recipes", "demo"), ("heads", "mlp"), ("memories", "queue"), ("momentum", "cosine"),
+    ],
+)  # fmt: skip
+def test_lists_name_what_there_is(what: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["list", what]) == 0
+    assert name in [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+
+
+def test_lists_can_be_narrowed_and_an_unknown_one_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["list", "methods", "moco"]) == 0
+    assert all("moco" in line.split()[0] for line in capsys.readouterr().out.splitlines())
+    assert cli.main(["list", "methods", "zzz"]) == 2
+    one_line(capsys, "no name has 'zzz' in it")
+    assert cli.main(["list", "metods"]) == 2
+    one_line(capsys, "there is no list of 'metods'; did you mean 'methods'?")

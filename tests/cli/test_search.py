@@ -1,0 +1,104 @@
+"""`manyview search`: the list, the picture, and what is refused in one line."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from manyview import encoders
+from manyview.cli.main import run
+from manyview.core.errors import UserError
+from manyview.embeddings import Embeddings, embed
+from manyview.encoders import Encoder
+from tests.tiny import pictures
+
+LONG = f"{'a' * 250}.png"  # a draft beside it has too long a name
+
+
+@pytest.fixture(scope="module")
+def encoder() -> Encoder:
+    torch.manual_seed(0)
+    return encoders.create("patchnet", size=32, widths=[8, 16], blocks=[1, 1]).eval()
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return pictures(tmp_path / "data", 20)
+
+
+@pytest.fixture
+def found(encoder: Encoder, data: Path, tmp_path: Path) -> Embeddings:
+    return embed(encoder, data, tmp_path / "e.npz", workers=0, device="cpu")
+
+
+def test_the_command_prints_and_pictures(
+    encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = pictures(tmp_path / "data", 6, classes=2)
+    os.rename(data / "class0" / "2.png", data / "class0" / "evil\x1b[31m.png")
+    encoders.save(encoder, "encoder.safetensors")
+    embed("encoder.safetensors", data, "e.npz", workers=0, device="cpu")
+    assert run("search", ["encoder.safetensors", "data/class1/1.png", "--embeddings", "e.npz", "--top", "5"]) == 0
+    out = capsys.readouterr().out
+    lines = out.splitlines()
+    assert lines[0] == f"nearest to data/class1/1.png among 6 images of {data}:"
+    assert len(lines) == 7
+    assert r"evil\x1b[31m.png" in out
+    assert "\x1b" not in out
+    assert lines[-1] == "picture nearest-1.png"
+    with Image.open("nearest-1.png") as sheet:
+        assert sheet.format == "PNG"
+
+
+def test_images_that_were_moved_are_found_with_root(
+    encoder: Encoder, data: Path, found: Embeddings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    encoders.save(encoder, "encoder.safetensors")
+    os.rename(data, tmp_path / "moved")
+    arguments = ["encoder.safetensors", "moved/1.png", "--embeddings", "e.npz", "--root", "moved", "--picture", "p.png"]
+    assert run("search", arguments) == 0
+    sheet = np.array(Image.open("p.png"))
+    assert (sheet == (0xE4, 0xE4, 0xE4)).all(-1).sum() < 5000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["data/1.png", "--embeddings", "e.npz", "--picture", "p.jpg"], "ends in .png"),
+        (["data/1.png", "--embeddings", "e.npz", "--picture", "no/p.png"], "there is no folder"),
+        (["data/1.png", "--embeddings", "e.npz", "--picture", "./data/1.png"], "would be overwritten"),
+        (["data/1.png", "--embeddings", "e.npz", "--top", "0"], "top: expected at least 1, got 0"),
+        (["nowhere.png", "--embeddings", "e.npz"], "nowhere.png cannot be read"),
+        (["e.npz", "--embeddings", "e.npz"], "cannot be read"),
+        (["data/1.png", "--embeddings", "none.npz"], "there is no file"),
+        (["data/1.png"], "--embeddings"),
+        (["data/1.png", "--embeddings", "e.npz", "--root", "nope", "--no-picture"], "root: there is no folder nope"),
+        (
+            ["data/1.png", "--embeddings", "e.npz", "--picture", LONG],
+            f"picture: {LONG} cannot be written to: File name too",
+        ),
+    ],
+)
+def test_wrong_arguments_are_one_line(
+    encoder: Encoder,
+    found: Embeddings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    encoders.save(encoder, "encoder.safetensors")
+    before = (tmp_path / "data" / "1.png").read_bytes()
+    with pytest.raises(UserError) as caught:
+        run("search", ["encoder.safetensors", *arguments])
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert (tmp_path / "data" / "1.png").read_bytes() == before
