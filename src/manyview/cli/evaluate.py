@@ -13,6 +13,7 @@ from typing import Any
 from manyview.cli.commands import Parser, shown
 from manyview.config.flags import read_flags
 from manyview.core.errors import UserError
+from manyview.core.text import one_line
 from manyview.embeddings.model_source import run_of
 from manyview.evaluate.protocols import PROTOCOLS, SUPERVISED, USUAL, evaluate, known, protocol, schema
 from manyview.evaluate.results import FILE, Result
@@ -206,7 +207,7 @@ def _out(given: argparse.Namespace) -> Path:
 
 def _warn(message: Warning | str, *_: object, **__: object) -> None:
     """In a line, without the place in the code."""
-    print(f"warning: {' '.join(str(message).split())}", file=sys.stderr)
+    print(f"warning: {one_line(str(message))}", file=sys.stderr)
 
 
 def _say(text: str) -> None:

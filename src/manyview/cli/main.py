@@ -7,6 +7,8 @@ import os
 import sys
 from difflib import get_close_matches
 
+from manyview.core.text import reason
+
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("manyview.cli.commands:demo", "two minutes of training on generated images"),
     "pretrain": ("manyview.cli.commands:pretrain", "learn an encoder from a folder of images"),
@@ -69,7 +71,7 @@ def _run(name: str, arguments: list[str]) -> int:
     except (ValueError, OSError, ImportError) as error:
         code = getattr(error, "exit_code", BAD_INPUT)
         told = getattr(error, "told", False)  # by another process
-        return code if told else _complain(f"manyview {name}: {' '.join(str(error).split())}", code)
+        return code if told else _complain(f"manyview {name}: {reason(error)}", code)
 
 
 def _complain(text: str, code: int = BAD_INPUT) -> int:

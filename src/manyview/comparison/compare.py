@@ -24,6 +24,7 @@ from manyview.config.sections import flat
 from manyview.config.yaml_file import to_yaml
 from manyview.core.atomic import atomic_write
 from manyview.core.errors import UserError
+from manyview.core.text import reason
 from manyview.evaluate.protocols import evaluate, known
 from manyview.evaluate.task import fingerprint
 from manyview.features.feature_cache import FeatureCache
@@ -199,7 +200,7 @@ def _judged(entry: Entry, protocols: Sequence[str], say: Callable[[str], None]) 
         try:
             (result,) = evaluate(entry.folder, None, [protocol], untrained=False, store=FeatureCache())
         except (ValueError, OSError) as error:
-            say(f"{entry.name}: {protocol} is left out: {' '.join(str(error).split())}")
+            say(f"{entry.name}: {protocol} is left out: {reason(error)}")
             continue
         name, value = next(iter(result.scores.items()))
         found[protocol if name == "top1" else f"{protocol} {name}"] = value
@@ -209,7 +210,6 @@ def _judged(entry: Entry, protocols: Sequence[str], say: Callable[[str], None]) 
 def _report(found: Outcome, say: Callable[[str], None]) -> None:
     """The page; the comparison has ended well, whatever becomes of it."""
     from manyview.report.page import write
-    from manyview.report.parts import reason
 
     try:
         say(f"report {write(found.runs(), found.folder / REPORT, compared=found)}")

@@ -12,6 +12,7 @@ import torch
 from manyview.cli.commands import trained
 from manyview.comparison.outcome import COST
 from manyview.core.atomic import atomic_write
+from manyview.core.text import reason
 from manyview.training.launch import configured, start
 
 
@@ -21,7 +22,7 @@ def main(settings: str) -> int:
     try:
         code = trained(lambda: start(config))
     except (ValueError, OSError) as error:
-        print(f"{config.out}: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"{config.out}: {reason(error)}", file=sys.stderr)
         return getattr(error, "exit_code", 2)
     _note(Path(str(config.out)) / COST)
     return code

@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import sys
-import time
 import warnings
 from dataclasses import asdict
 from typing import NoReturn
@@ -14,13 +13,14 @@ from typing import NoReturn
 from PIL import Image
 
 from manyview.core.errors import UserError
+from manyview.core.progress import progress_bar
 from manyview.core.text import printable
 from manyview.data.dataset import Dataset
 from manyview.data.factory import SCENES, open_data
 from manyview.data.memory import default_limit
 from manyview.data.named import NAMED
 from manyview.data.splits import Labels, check_folder, find_splits
-from manyview.data.survey import SMALL, Progress, Survey, survey
+from manyview.data.survey import SMALL, Survey, survey
 
 _LABELS: dict[str, Labels] = {"auto": "auto", "yes": True, "no": False}
 _SHOWN = 20  # lines of a long list
@@ -37,8 +37,8 @@ def command(arguments: list[str]) -> int:
     warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the sizes are in the report
     options = {"root": given.root, "labels": _LABELS[given.labels], "download": given.download}
     splits, missing = open_splits(given.data, given.split, **options)
-    progress = _progress_line() if sys.stderr.isatty() else None
-    result = survey(splits, fast=given.fast, threads=given.threads, progress=progress)
+    with progress_bar(sum(map(len, splits.values())), "checked") as advance:
+        result = survey(splits, fast=given.fast, threads=given.threads, progress=advance)
     if given.json:
         print(json.dumps(as_json(given.data, result, missing), indent=2))
     else:
@@ -226,19 +226,3 @@ def _bytes(count: float) -> str:
             return f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:.3g} TB"
-
-
-def _progress_line() -> Progress:
-    begun = shown = time.monotonic()
-
-    def show(done: int, total: int) -> None:
-        nonlocal shown
-        now = time.monotonic()
-        if now - shown < 0.1 and done < total:
-            return
-        shown, rate = now, done / max(now - begun, 1e-9)
-        left = f"{(total - done) / rate:.0f} s left"
-        end = "\r\033[K" if done == total else ""  # the line goes when the report comes
-        print(f"\r{done} of {total}, {rate:.0f} a second, {left}   {end}", end="", file=sys.stderr, flush=True)
-
-    return show

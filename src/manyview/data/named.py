@@ -14,7 +14,7 @@ from torch import Tensor
 
 from manyview.core.errors import UserError
 from manyview.core.sample import Sample
-from manyview.core.text import printable
+from manyview.core.text import one_line, printable
 from manyview.data.dataset import Unreadable, id_of, label_target
 from manyview.data.idx import find_idx, read_idx
 from manyview.data.image import reason, to_rgb
@@ -212,7 +212,7 @@ def _open(name: str, official: Official, root: Path, arguments: dict[str, Any], 
     try:
         return kind(str(root), **arguments, **({"download": True} if download else {}))
     except (RuntimeError, OSError) as error:
-        raise FileNotFoundError(_missing(name, official, root, " ".join(str(error).split()))) from error
+        raise FileNotFoundError(_missing(name, official, root, one_line(str(error)))) from error
     except ImportError as error:
         raise ImportError(f"{name}: torchvision needs {error.name} to read it: pip install {error.name}") from error
     except ValueError as error:

@@ -23,9 +23,6 @@ from manyview.data.paired import Paired
 SMALL = 32  # pixels of the shorter side; below, crops show almost nothing
 _CHUNK = 64  # samples that a thread takes at once
 
-Progress = Callable[[int, int], None]
-"""Called with how many samples are done, of how many."""
-
 
 @dataclass
 class Finding:
@@ -73,19 +70,20 @@ class Survey:
 
 
 def survey(
-    splits: dict[str, Dataset], *, fast: bool = False, threads: int = 0, progress: Progress | None = None
+    splits: dict[str, Dataset], *, fast: bool = False, threads: int = 0, progress: Callable[[], None] | None = None
 ) -> Survey:
-    """Decodes every sample of every split, or with `fast` reads only the headers of files. Threads 0: one per core."""
+    """Decodes every sample of every split, or with `fast` reads only the headers of files.
+
+    threads: 0 for one a core; progress: called after each sample.
+    """
     result = Survey(exact=not fast)
     tally = _Tally(result)
-    total, done = sum(map(len, splits.values())), 0
     for split, dataset in splits.items():
         _describe(result, split, dataset)
         for index, findings in _examine_all(dataset, fast, threads or available()):
             tally.add(split, dataset, index, findings)
-            done += 1
-            if progress and (done % _CHUNK == 0 or done == total):
-                progress(done, total)
+            if progress is not None:
+                progress()
     tally.finish()
     return result
 

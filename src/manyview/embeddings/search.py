@@ -15,10 +15,9 @@ from torch import Tensor
 
 from manyview.cli.commands import Parser
 from manyview.cli.embed import encoder_arguments, encoder_options
-from manyview.core.atomic import atomic_write
+from manyview.core.atomic import atomic_write, naming_setting
 from manyview.core.errors import UserError
 from manyview.core.text import printable
-from manyview.core.writable import writing
 from manyview.data import Dataset, Unreadable
 from manyview.data.factory import open_data
 from manyview.data.image import decode
@@ -187,7 +186,7 @@ def command(arguments: list[str]) -> int:
         print(f"{number:>4}  {each.similarity:.4f}  {each.name}  {each.label}{_mark(each)}".rstrip())
     if not given.no_picture:
         sheet = picture(given.image, near, found)
-        with writing("--picture", to), atomic_write(to) as draft, draft.open("wb") as stream:
+        with naming_setting("--picture", to), atomic_write(to) as draft, draft.open("wb") as stream:
             sheet.save(stream, format="PNG")
         print(f"picture {printable(str(to))}")
     return 0

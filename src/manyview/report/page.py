@@ -12,13 +12,13 @@ from pathlib import Path
 import torch
 
 from manyview.comparison.outcome import Outcome
-from manyview.core.atomic import atomic_write
+from manyview.core.atomic import atomic_write, check_writable, naming_setting
 from manyview.core.errors import UserError
-from manyview.core.writable import check_folder_for, writing
+from manyview.core.text import reason
 from manyview.data import Dataset
 from manyview.report import map as maps
 from manyview.report.html import Html, data, tag, verbatim
-from manyview.report.parts import attempted, reason, sheet_style
+from manyview.report.parts import attempted, sheet_style
 from manyview.report.run_embeddings import MOST, Seen, seen
 from manyview.report.run_record import Told, told
 from manyview.report.sections.classes import classes
@@ -57,11 +57,11 @@ def write(
     >>> write([run], run.folder / "report.html")
     """
     path = Path(path)
-    check_folder_for("out", path.parent, path)
+    check_writable("out", path.parent, path)
     text = page(runs, images=images, seconds=seconds, own=own, compared=compared)
-    with writing("out", path):
+    with naming_setting("out", path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    with writing("out", path), atomic_write(path) as draft:
+    with naming_setting("out", path), atomic_write(path) as draft:
         draft.write_text(text, encoding="utf-8", errors="replace")
     return path
 

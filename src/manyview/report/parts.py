@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from manyview.core.text import reason
 from manyview.report.html import Child, Html, tag
 from manyview.report.images import Sheet
 
@@ -35,11 +36,6 @@ def attempted(title: str, make: Callable[[], Child]) -> Child:
         return make()
     except Exception as error:  # a report must not fail a run that has ended well
         return left_out(title, reason(error))
-
-
-def reason(error: Exception) -> str:
-    """An error in one line."""
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 def thumbnail(sheet: Sheet, number: int, sheet_number: int, words: str, kind: str = "") -> Html:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from manyview.core.errors import UserError
+from manyview.core.text import reason
 from manyview.data import Dataset
 from manyview.diagnose import Nearest, Spread, flat_map, nearest, spread
 from manyview.embeddings import view_embeddings as looks
@@ -18,7 +19,6 @@ from manyview.embeddings.model_source import ModelSource, subject
 from manyview.embeddings.view_embeddings import Snapshot
 from manyview.features.embedding_pass import features
 from manyview.report.images import LARGEST, Pictures, opened, pictures
-from manyview.report.parts import reason
 from manyview.report.run_record import Told
 from manyview.training.build import Images
 
