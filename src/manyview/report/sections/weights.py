@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from manyview.diagnose import Contrasted, contrasted
+from manyview.diagnose import ContrastWeights, contrast_weights
 from manyview.diagnose.entropy import T_NEG
 from manyview.embeddings.view_embeddings import ViewEmbeddings
 from manyview.report.html import Html, tag, verbatim
@@ -37,14 +37,14 @@ def weights(seen: Seen, number: int, name: str) -> Html:
     return figure(f"Weights of positives and negatives{name}", drawn, caption, source="CACR, Fig. 6 (Eq. 3 and 4)")
 
 
-def _contrasted(looks: ViewEmbeddings, query: int, t_pos: float, t_neg: float) -> Contrasted:
+def _contrasted(looks: ViewEmbeddings, query: int, t_pos: float, t_neg: float) -> ContrastWeights:
     """Negatives are the same look at all other images."""
     vectors = looks.vectors
     others = torch.cat([vectors[:query, 0], vectors[query + 1 :, 0]])
-    return contrasted(vectors[query, 0], vectors[query, 1:], others, t_pos=t_pos, t_neg=t_neg, most=MOST)
+    return contrast_weights(vectors[query, 0], vectors[query, 1:], others, t_pos=t_pos, t_neg=t_neg, most=MOST)
 
 
-def _pictures(looks: ViewEmbeddings, query: int, found: Contrasted) -> list[Tensor]:
+def _pictures(looks: ViewEmbeddings, query: int, found: ContrastWeights) -> list[Tensor]:
     """The query and its positives as they were seen, then the negatives whole."""
     seen = [visible(looks.picture(query, look)) for look in range(looks.vectors.shape[1])]
     rows = [row + (row >= query) for row in (*found.strongest.tolist(), *found.weakest.tolist())]
@@ -55,7 +55,7 @@ def _whole(looks: ViewEmbeddings, row: int) -> Tensor:
     return visible(looks.data[int(looks.index[row])].modalities[looks.data.modalities[0]])
 
 
-def _row(shown: Sheet, place: int, first: int, found: Contrasted) -> Html:
+def _row(shown: Sheet, place: int, first: int, found: ContrastWeights) -> Html:
     strongest, weakest = (found.negatives[rows].tolist() for rows in (found.strongest, found.weakest))
     groups = {
         "query": [None], "positives": found.positives.tolist(), "strongest negatives": strongest,
