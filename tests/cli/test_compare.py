@@ -9,7 +9,7 @@ import pytest
 
 from manyview.cli import compare as command
 from manyview.cli import main as cli
-from manyview.comparison.outcome import Outcome, Point, Row
+from manyview.comparison.outcome import MethodOutcome, Outcome, Point
 
 NEEDED = ["--data", "scenes", "--methods", "simclr,dcl"]
 
@@ -18,11 +18,11 @@ NEEDED = ["--data", "scenes", "--methods", "simclr,dcl"]
 def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What `compare` was called with."""
     found: dict[str, Any] = {}
-    row = Row("simclr", (0,), 32, 2, 40, [[Point(0, 0.0, 0.1)]], {"kNN": [0.5]}, [9.0], None)
+    one = MethodOutcome("simclr", (0,), 32, 2, 40, [[Point(0, 0.0, 0.1)]], {"kNN": [0.5]}, [9.0], None)
 
     def compare(data: str, **given: Any) -> Outcome:
         found.update(given, data=data)
-        return Outcome(Path(), data, [row], 400)
+        return Outcome(Path(), data, [one], 400)
 
     monkeypatch.setattr(command, "compare", compare)
     return found
