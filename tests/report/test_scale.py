@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyview.report.scale import Scale, spanning, spoken
+from manyview.report.scale import Scale, format_number, spanning
 
 NUMBERS = st.floats(-1e9, 1e9)
 
@@ -48,4 +48,4 @@ def test_values_without_any_number_still_make_a_scale() -> None:
     [(0, "0"), (12345.6, "12,346"), (0.25, "0.25"), (-3.5, "\N{MINUS SIGN}3.5"), (3e-5, "3e-05"), (1 / 3, "0.333")],
 )
 def test_numbers_are_said_with_the_digits_that_somebody_reads(value: float, text: str) -> None:
-    assert spoken(value) == text
+    assert format_number(value) == text

@@ -1,4 +1,4 @@
-"""From numbers to places in a chart, and to the few round numbers that its axis shows."""
+"""Scales: from numbers to places in a chart, and to the few round numbers that its axis shows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROUND = (1, 2, 2.5, 5, 10)
 
 @dataclass(frozen=True)
 class Scale:
-    """Numbers from `low` to `high` to places from `start` to `end`, evenly or by their logarithm."""
+    """Maps numbers from `low` to `high` to places from `start` to `end`, evenly or by their logarithm."""
 
     low: float
     high: float
@@ -25,7 +25,7 @@ class Scale:
         return round(self.start + share * (self.end - self.start), 1)
 
     def ticks(self, count: int = 4) -> list[float]:
-        """About `count` round numbers in its range."""
+        """Gives about `count` round numbers in its range."""
         return _powers(self.low, self.high) if self.log else _round_numbers(self.low, self.high, count)
 
 
@@ -39,7 +39,7 @@ def spanning(
     log: bool = False,
     room: float = 0.06,
 ) -> Scale:
-    """A scale that shows all values with a little room, or from `low`, to `high` where they are given.
+    """Makes a scale that shows all values with a little room, or from `low`, to `high` where they are given.
 
     room: a share of what the values span, on either side.
     """
@@ -54,8 +54,8 @@ def spanning(
     return Scale(least - spare if low is None else least, most + spare if high is None else most, start, end)
 
 
-def spoken(value: float) -> str:
-    """A number with the digits that somebody reads: 12,000, 0.25, 3e-05."""
+def format_number(value: float) -> str:
+    """Writes a number with the digits that somebody reads: 12,000, 0.25, 3e-05."""
     if value == 0 or not math.isfinite(value):
         return "0" if value == 0 else str(value)
     if abs(value) >= 1000:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from manyview.comparison.outcome import MethodOutcome, Outcome
-from manyview.report.sections.comparison import comparison, standing
+from manyview.report.sections.comparison import comparison, ranking
 from tests.comparison.test_outcome import DIFFERING, FIRST, SECOND
 
 FEWER = MethodOutcome("cacr", (0, 1, 2), 12, 5, 100, SECOND.curves, SECOND.scores, [9.0] * 3, None)
@@ -21,7 +21,7 @@ def test_methods_that_differ_by_themselves_alone_have_no_more_to_say() -> None:
 def test_the_first_sentence_is_of_all_seeds() -> None:
     found = Outcome(Path(), "scenes", [FIRST, SECOND], 400)
     ahead, behind = sorted(found.methods, key=lambda each: -sum(each.scores["kNN"]))
-    text = standing(found)
+    text = ranking(found)
     assert text.startswith(f"kNN at the end, mean of 3 seeds: {ahead.method} ")
     assert text.index(ahead.method) < text.index(behind.method)
     assert f"{sum(ahead.scores['kNN']) / 3:.1%}" in text
