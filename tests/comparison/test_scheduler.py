@@ -38,7 +38,7 @@ def test_a_comparison_leaves_every_run_and_its_outcome(compared: Path) -> None:
     for each in methods:
         run = Run(compared / f"{each['method']}-0")
         assert each["scores"]["kNN"] == [run.knn[-1][1]]
-        assert [point[2] for point in each["curves"][0]] == [score for _, score in run.knn]
+        assert [point["score"] for point in each["curves"][0]] == [score for _, score in run.knn]
         assert each["memory"] > 50 << 20
 
 

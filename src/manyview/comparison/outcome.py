@@ -6,7 +6,7 @@ import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +140,6 @@ class Outcome:
                 **asdict(each),
                 "images_seen": each.images_seen,
                 "differences": {name: self.differences(each, name) for name in self.scores},
-                "curves": [[[point.epoch, point.seconds, point.score] for point in curve] for curve in each.curves],
             }
             for each in self.methods
         ]
@@ -165,11 +164,9 @@ def read(folder: Path) -> Outcome:
 
 
 def _from_json(found: Mapping[str, Any]) -> MethodOutcome:
-    curves = [[Point(*point) for point in curve] for curve in found["curves"]]
-    return MethodOutcome(
-        found["method"], tuple(found["seeds"]), found["batch_size"], found["views"], found["steps"], curves,
-        found["scores"], found["seconds"], found["memory"],
-    )  # fmt: skip
+    values = {each.name: found[each.name] for each in fields(MethodOutcome)}
+    curves = [[Point(**point) for point in curve] for curve in found["curves"]]
+    return MethodOutcome(**{**values, "seeds": tuple(found["seeds"]), "curves": curves})
 
 
 def mean_and_std(values: Sequence[float], sign: str = "") -> str:
@@ -215,7 +212,7 @@ def _collect(planned: list[PlannedRun], more: Mapping[Path, Mapping[str, float]]
 def knn_curve(run: Run) -> list[Point]:
     """Reads kNN by epoch and by time from a run's metrics."""
     lines = [line for line in run.metrics if line.get("knn") is not None]
-    per_epoch = _steps_per_epoch(run)
+    per_epoch = steps_per_epoch(run.metrics, run.config.epochs)
     return [Point(line["step"] / per_epoch, line["seconds"], line["knn"]) for line in lines]
 
 
@@ -225,13 +222,12 @@ def peak_memory(folder: Path) -> int | None:
     return int(json.loads(path.read_text(encoding="utf-8"))["memory"]) if path.is_file() else None
 
 
-def _steps_per_epoch(run: Run) -> float:
-    """Computes the steps an epoch of a run that has ended.
+def steps_per_epoch(metrics: Sequence[Mapping[str, Any]], epochs: float) -> float:
+    """Computes the steps an epoch from the metrics of a run of so many epochs.
 
-    Its last step tells, unless `max_steps` has ended it earlier. A line's epoch, counted from 1, says that there are at
-    least so many.
+    The last step of a run that has ended tells, unless `max_steps` has ended it earlier. An epoch, counted from 1, in a
+    line says that there are at least so many.
     """
-    lines = run.metrics
-    at_least: list[float] = [line["step"] / line["epoch"] for line in lines if line.get("epoch")]
-    planned: int = round(lines[-1]["step"] / run.config.epochs) if lines else 1
+    at_least: list[float] = [line["step"] / line["epoch"] for line in metrics if line.get("epoch")]
+    planned: int = round(metrics[-1]["step"] / epochs) if metrics else 1
     return max(1, planned, *at_least)

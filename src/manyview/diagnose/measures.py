@@ -8,6 +8,8 @@ estimates, and exact below that.
 from __future__ import annotations
 
 import math
+from functools import reduce
+from operator import add
 
 import torch
 from torch import Tensor
@@ -104,11 +106,7 @@ def _images(negatives: Negatives, n: int, device: torch.device) -> Tensor:
 
 def _fewer(negatives: Negatives, n: int) -> Negatives:
     """The negatives of the first n queries, thinned out."""
-    parts = [_thinned(source, n) for source in negatives.sources]
-    joined = parts[0]
-    for part in parts[1:]:
-        joined = joined + part
-    return joined
+    return reduce(add, (_thinned(source, n) for source in negatives.sources))
 
 
 def _thinned(source: Source, n: int) -> Negatives:

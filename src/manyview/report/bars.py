@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from manyview.report.frame import (
-    BOTTOM,
     TOP,
     WIDTH,
     Axis,
@@ -14,11 +13,9 @@ from manyview.report.frame import (
     label_beside,
     label_width,
     mean,
+    rows_chart,
     shorten,
     svg_chart,
-    tick_below,
-    title_below,
-    within,
 )
 from manyview.report.html import Html, tag
 from manyview.report.scale import Scale
@@ -40,13 +37,15 @@ class Bar:
 
 def bar_chart(title: str, rows: Sequence[Bar], axis: Axis, *, mark: str = "") -> Html:
     """Draws bars from 0."""
-    left, height = label_width([row.name for row in rows], 150), TOP + ROW * len(rows) + BOTTOM
-    xs = axis.scale([0.0, *(row.value for row in rows), *(row.mark or 0.0 for row in rows)], left, WIDTH - AFTER)
-    lines = [tick_below(axis, xs, value, TOP - 4, height - BOTTOM) for value in within(xs, xs.ticks(4))]
-    drawn = [_bar(row, TOP + ROW * number, xs, axis) for number, row in enumerate(rows)]
-    values = "; ".join(f"{row.name} {axis.format(round(row.value, 3))}" for row in rows)
-    description = f"{title}: {values}" + (f"; marked: {mark}" if mark else "")
-    return svg_chart(description, [lines, drawn, title_below(axis.title, xs.end, height)], height)
+    texts = "; ".join(f"{row.name} {axis.format(round(row.value, 3))}" for row in rows)
+    description = f"{title}: {texts}" + (f"; marked: {mark}" if mark else "")
+    values = [0.0, *(row.value for row in rows), *(row.mark or 0.0 for row in rows)]
+
+    def draw(number: int, y: float, xs: Scale) -> Html:
+        return _bar(rows[number], y, xs, axis)
+
+    names = [row.name for row in rows]
+    return rows_chart(description, names, axis, values, draw, step=ROW, max_label=150, right=AFTER)
 
 
 def heat_map(title: str, shares: Sequence[Sequence[float]], names: Sequence[str], head: str) -> Html:

@@ -33,9 +33,7 @@ class Line:
 
 def line_chart(title: str, series: Sequence[Line], x: Axis, y: Axis) -> Html:
     """Draws lines over an axis, each with its name at its end where there are several."""
-    series = [_thinned(line, len(series)) for line in series]
-    named = _named(series) if len(series) > 1 else []
-    xs, ys = _scales(series, x, y, named, 0.0)
+    series, named, xs, ys = _prepared(series, x, y, 0.0)
     readable: dict[str, Any] = {
         "data_x": _numbers(xs), "data_y": _numbers(ys), "data_over": x.title, "data_percent": int(y.percent) or None,
         "tabindex": 0,
@@ -46,9 +44,7 @@ def line_chart(title: str, series: Sequence[Line], x: Axis, y: Axis) -> Html:
 
 def trail_chart(title: str, series: Sequence[Line], x: Axis, y: Axis) -> Html:
     """Draws trails through a plane: a ring where each begins, a dot where it ends."""
-    series = [_thinned(line, len(series)) for line in series]
-    named = _named(series) if len(series) > 1 else []
-    xs, ys = _scales(series, x, y, named, 0.06)
+    series, named, xs, ys = _prepared(series, x, y, 0.06)
     trails = [[_line(line, xs, ys), _ends(line, xs, ys)] for line in series if line.points]
     return svg_chart(_summary(title, series, y), [grid(x, xs, y, ys), trails, _names(named, xs, ys)])
 
@@ -68,10 +64,13 @@ def _thinned(line: Line, count: int) -> Line:
     return replace(line, points=thin([each for each in line.points if all(map(math.isfinite, each))], most))
 
 
-def _scales(series: Sequence[Line], x: Axis, y: Axis, named: Sequence[Line], room: float) -> tuple[Scale, Scale]:
+def _prepared(series: Sequence[Line], x: Axis, y: Axis, room: float) -> tuple[list[Line], list[Line], Scale, Scale]:
+    """Gives the lines thinned out, those that are named, and the scales of x and y."""
+    series = [_thinned(line, len(series)) for line in series]
+    named = _named(series) if len(series) > 1 else []
     right = 12 + LETTER * max(len(shorten(line.name)) for line in named) if named else RIGHT
     points = [point for line in series for point in line.points]
-    return x.along([a for a, _ in points], right, room), y.upwards([b for _, b in points])
+    return series, named, x.along([a for a, _ in points], right, room), y.upwards([b for _, b in points])
 
 
 def _named(series: Sequence[Line]) -> list[Line]:

@@ -70,12 +70,8 @@ def shortened(text: str, room: int) -> str:
     """Cuts off the beginning of a text that is too wide: names of files differ at their end."""
     if _font().getlength(text) <= room:
         return text
-    low, high = 0, len(text)  # how many of the last letters fit
-    while low < high:
-        middle = (low + high + 1) // 2
-        fits = _font().getlength("..." + text[-middle:]) <= room
-        low, high = (middle, high) if fits else (low, middle - 1)
-    return "..." + (text[-low:] if low else "")
+    ends = ("..." + text[start:] for start in range(1, len(text)))
+    return next((end for end in ends if _font().getlength(end) <= room), "...")
 
 
 def _font() -> ImageFont.FreeTypeFont | ImageFont.ImageFont:

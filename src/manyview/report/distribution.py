@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from manyview.report.frame import (
-    BOTTOM,
     RIGHT,
     TOP,
     WIDTH,
@@ -15,13 +14,10 @@ from manyview.report.frame import (
     colour_class,
     grid,
     label_beside,
-    label_width,
     mean,
+    rows_chart,
     shorten,
     svg_chart,
-    tick_below,
-    title_below,
-    within,
 )
 from manyview.report.html import Html, tag
 from manyview.report.scale import Scale
@@ -55,12 +51,13 @@ def histogram(title: str, groups: Sequence[Distribution], x: Axis) -> Html:
 
 def box_plot(title: str, rows: Sequence[Distribution], axis: Axis) -> Html:
     """Draws a line over the middle eight tenths of each row, a box over the middle half, and the median."""
-    left, height = label_width([row.name for row in rows], 170), TOP + ROW * len(rows) + BOTTOM
-    xs = axis.scale([value for row in rows for value in row.values], left, WIDTH - RIGHT)
-    lines = [tick_below(axis, xs, value, TOP - 4, height - BOTTOM) for value in within(xs, xs.ticks(4))]
-    drawn = [_box(row, TOP + ROW * number, xs) for number, row in enumerate(rows)]
     texts = "; ".join(f"{row.name}: median {axis.format(_quantile(row.values, 0.5))}" for row in rows)
-    return svg_chart(f"{title}. {texts}", [lines, drawn, title_below(axis.title, xs.end, height)], height)
+    values = [value for row in rows for value in row.values]
+
+    def draw(number: int, y: float, xs: Scale) -> Html:
+        return _box(rows[number], y, xs)
+
+    return rows_chart(f"{title}. {texts}", [row.name for row in rows], axis, values, draw, step=ROW, max_label=170)
 
 
 def _shares(values: Sequence[float], xs: Scale, bins: int) -> list[float]:

@@ -6,11 +6,11 @@ All are as wide as a phone, and stand beside one another elsewhere; their colour
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from manyview.report.html import Child, Html, tag
-from manyview.report.scale import Scale, format_number, spanning
+from manyview.report.scale import Scale, format_number
 
 WIDTH, HEIGHT = 380, 236
 LEFT, TOP, RIGHT, BOTTOM = 46, 26, 14, 36
@@ -30,7 +30,16 @@ class Axis:
     percent: bool = False
 
     def scale(self, values: Iterable[float], start: float, end: float, room: float = 0.06) -> Scale:
-        return spanning(values, start, end, low=self.low, high=self.high, log=self.log, room=room)
+        """Makes a scale for all values, with room on either side, a share of what they span, where no end is given."""
+        finite = [value for value in values if math.isfinite(value) and (value > 0 or not self.log)] or [1.0]
+        low, high = min(finite), max(finite)
+        if self.log:
+            return Scale(10 ** math.floor(math.log10(low)), 10 ** (math.floor(math.log10(high)) + 1), start, end, True)
+        low, high = (low if self.low is None else self.low), (high if self.high is None else self.high)
+        if high <= low:  # a single value
+            low, high, room = low - 0.1 * abs(low) - 1e-9, high + 0.1 * abs(high) + 1e-9, 0.0
+        spare = room * (high - low)
+        return Scale(low - spare if self.low is None else low, high + spare if self.high is None else high, start, end)
 
     def along(self, values: Iterable[float], right: float = RIGHT, room: float = 0.0) -> Scale:
         """Makes a scale from the left to the right of a chart."""
@@ -52,24 +61,42 @@ def svg_chart(description: str, inside: Child, height: float = HEIGHT, **more: o
 
 def grid(x: Axis, xs: Scale, y: Axis, ys: Scale) -> list[Html]:
     """Draws hairlines and numbers, with the titles where they are read first."""
-    beside = [_tick_beside(y, ys, value, xs.end) for value in within(ys, ys.ticks())]
-    below = [tick_below(x, xs, value, None, HEIGHT - BOTTOM) for value in within(xs, xs.ticks(5))]
+    beside = [_tick_beside(y, ys, value, xs.end) for value in ys.ticks()]
+    below = [_tick_below(x, xs, value, None, HEIGHT - BOTTOM) for value in xs.ticks(5)]
     upper = tag("text", y.title, x=2, y=13, class_="axis")
-    return [*beside, *below, upper, title_below(x.title, xs.end, HEIGHT)]
+    return [*beside, *below, upper, _title_below(x.title, xs.end, HEIGHT)]
 
 
-def within(scale: Scale, values: Iterable[float]) -> list[float]:
-    return [value for value in values if scale.low - 1e-12 <= value <= scale.high * (1 + 1e-9) + 1e-12]
+def rows_chart(
+    description: str,
+    names: Sequence[str],
+    axis: Axis,
+    values: Iterable[float],
+    draw: Callable[[int, float, Scale], Html],
+    *,
+    step: float,
+    max_label: float,
+    right: float = RIGHT,
+) -> Html:
+    """Makes a chart of rows below one another; `draw` gets a row's number, its y and the scale of the values.
+
+    step: pixels a row; max_label: pixels of the names at most; right: pixels after the scale.
+    """
+    height = TOP + step * len(names) + BOTTOM
+    xs = axis.scale(values, label_width(names, max_label), WIDTH - right)
+    lines = [_tick_below(axis, xs, value, TOP - 4, height - BOTTOM) for value in xs.ticks(4)]
+    rows = [draw(number, TOP + step * number, xs) for number in range(len(names))]
+    return svg_chart(description, [lines, rows, _title_below(axis.title, xs.end, height)], height)
 
 
-def tick_below(axis: Axis, xs: Scale, value: float, top: float | None, bottom: float) -> Html:
+def _tick_below(axis: Axis, xs: Scale, value: float, top: float | None, bottom: float) -> Html:
     """Writes a number below the chart, and from `top` on draws a hairline above it."""
     line = None if top is None else tag("path", d=f"M{xs(value):g} {top:g}V{bottom:g}", class_="grid")
     text = tag("text", axis.format(value), x=xs(value), y=bottom + 15, text_anchor="middle", class_="tick")
     return tag("g", line, text)
 
 
-def title_below(title: str, end: float, height: float) -> Html:
+def _title_below(title: str, end: float, height: float) -> Html:
     return tag("text", title, x=end, y=height - 3, text_anchor="end", class_="axis")
 
 

@@ -27,9 +27,7 @@ def tag(name: str, /, *children: Child, **attributes: object) -> Html:
     >>> tag("p", "a < b", class_="note")
     '<p class="note">a &lt; b</p>'
     """
-    given = "".join(
-        _attribute(key, value) for key, value in attributes.items() if value is not None and value is not False
-    )
+    given = "".join(_attribute(key, value) for key, value in attributes.items())
     return Html(f"<{name}{given}>" if name in VOID else f"<{name}{given}>{join(children)}</{name}>")
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from manyview.comparison.outcome import steps_per_epoch
 from manyview.config.config import Config, components, differences
 from manyview.diagnose.health import Health, Verdict
 from manyview.losses import is_coupled
@@ -74,8 +75,7 @@ class RunRecord:
 
     @property
     def steps_per_epoch(self) -> float:
-        """Steps an epoch, as far as the metrics tell: exact once a line was written at an epoch's end."""
-        return max((line["step"] / line["epoch"] for line in self.metrics if line.get("epoch")), default=1.0)
+        return steps_per_epoch(self.metrics, self.config.epochs)
 
     @property
     def epochs(self) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 ROUND = (1, 2, 2.5, 5, 10)
@@ -25,33 +24,8 @@ class Scale:
         return round(self.start + share * (self.end - self.start), 1)
 
     def ticks(self, count: int = 4) -> list[float]:
-        """Gives about `count` round numbers in its range."""
+        """Gives about `count` round numbers within its range."""
         return _powers(self.low, self.high) if self.log else _round_numbers(self.low, self.high, count)
-
-
-def spanning(
-    values: Iterable[float],
-    start: float,
-    end: float,
-    *,
-    low: float | None = None,
-    high: float | None = None,
-    log: bool = False,
-    room: float = 0.06,
-) -> Scale:
-    """Makes a scale that shows all values with a little room, or from `low`, to `high` where they are given.
-
-    room: a share of what the values span, on either side.
-    """
-    finite = [value for value in values if math.isfinite(value) and (value > 0 or not log)] or [1.0]
-    least, most = min(finite), max(finite)
-    if log:
-        return Scale(10 ** math.floor(math.log10(least)), 10 ** (math.floor(math.log10(most)) + 1), start, end, True)
-    least, most = (least if low is None else low), (most if high is None else high)
-    if most <= least:  # a single value
-        least, most, room = least - 0.1 * abs(least) - 1e-9, most + 0.1 * abs(most) + 1e-9, 0.0
-    spare = room * (most - least)
-    return Scale(least - spare if low is None else least, most + spare if high is None else most, start, end)
 
 
 def format_number(value: float) -> str:

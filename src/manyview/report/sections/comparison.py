@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from manyview.comparison.outcome import KNN, MethodOutcome, Outcome, Point
 from manyview.report.chart import Line, line_chart
@@ -12,6 +12,8 @@ from manyview.report.html import Html, tag
 from manyview.report.parts import figure, grid, left_out, scrollable, section
 
 ACCURACY = Axis("kNN accuracy", percent=True)
+BY_EPOCH = "Mean over the seeds: what it learns from seeing every image once more."
+BY_TIME = "The same by training time, without scoring: what a minute buys."
 
 
 def comparison(outcome: Outcome) -> Html:
@@ -24,9 +26,10 @@ def comparison(outcome: Outcome) -> Html:
         f"{100 * outcome.standard_error:.1f} points."
     )
     caveat = tag("p", outcome.caveat, class_="fine") if outcome.caveat else None
-    drawn = grid([_by_epoch(outcome.methods), _by_time(outcome.methods)])
+    by_epoch = _knn(outcome, "kNN by epoch", Axis("epoch", low=0.0), lambda point: point.epoch, BY_EPOCH)
+    by_time = _knn(outcome, "kNN by time", Axis("minutes", low=0.0), lambda point: point.seconds / 60, BY_TIME)
     failed = [left_out(name, "the run has failed") for name in outcome.failed]
-    return section("comparison", "Comparison", lead, _table(outcome), caveat, failed, drawn)
+    return section("comparison", "Comparison", lead, _table(outcome), caveat, failed, grid([by_epoch, by_time]))
 
 
 def ranking(outcome: Outcome) -> str:
@@ -49,27 +52,16 @@ def _seeds(baseline: MethodOutcome) -> str:
     )
 
 
-def _by_epoch(methods: Sequence[MethodOutcome]) -> Html:
-    drawn = line_chart("kNN by epoch", _means(methods, lambda point: point.epoch), Axis("epoch", low=0.0), ACCURACY)
-    return figure("kNN by epoch", drawn, "Mean over the seeds: what it learns from seeing every image once more.")
-
-
-def _by_time(methods: Sequence[MethodOutcome]) -> Html:
-    by_minute = _means(methods, lambda point: point.seconds / 60)
-    drawn = line_chart("kNN by time", by_minute, Axis("minutes", low=0.0), ACCURACY)
-    return figure("kNN by time", drawn, "The same by training time, without scoring: what a minute buys.")
-
-
-def _means(methods: Sequence[MethodOutcome], over: Callable[[Point], float]) -> list[Line]:
-    """Gives a line a method: the mean over the seeds of both coordinates."""
+def _knn(outcome: Outcome, title: str, x: Axis, over: Callable[[Point], float], caption: str) -> Html:
+    """Draws a line a method: the mean over the seeds of both coordinates."""
     lines = []
-    for colour, each in enumerate(methods):
+    for colour, each in enumerate(outcome.methods):
         points = [
             (statistics.mean(map(over, seeds)), statistics.mean(point.score for point in seeds))
             for seeds in zip(*each.curves, strict=False)
         ]
         lines.append(Line(each.method, points, colour))
-    return lines
+    return figure(title, line_chart(title, lines, x, ACCURACY), caption)
 
 
 def _table(outcome: Outcome) -> Html:

@@ -12,7 +12,7 @@ from manyview.report.html import Html, tag
 from manyview.report.parts import figure, grid, left_out, section
 from manyview.report.run_record import TERM, RunRecord
 
-EPOCH = Axis("epoch", low=0.0)
+EPOCH, MINUTES = Axis("epoch", low=0.0), Axis("minutes", low=0.0)
 ACCURACY = Axis("kNN accuracy", percent=True)
 LOG_FROM = 100.0  # times the least, from which on a curve is drawn by its logarithm
 COLOUR = {"healthy": "good", "starting": "idle", "diverging": "bad", "collapsing": "bad"}  # else a warning
@@ -88,7 +88,7 @@ def _untrained(runs: Sequence[RunRecord]) -> list[Line]:
 def _knn_by_time(runs: Sequence[RunRecord]) -> Html | None:
     caption = "The same by training time, without the time that scoring takes: what a minute buys."
     shown = _lines(runs, "knn", over="minutes", alone="trained")
-    return _chart("kNN by time", shown, ACCURACY, caption, x=Axis("minutes", low=0.0))
+    return _chart("kNN by time", shown, ACCURACY, caption, x=MINUTES)
 
 
 def _alignment_and_uniformity(runs: Sequence[RunRecord]) -> Html | None:
