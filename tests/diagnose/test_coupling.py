@@ -9,7 +9,8 @@ from torch import Tensor
 from manyview.diagnose import couplings, measure
 from manyview.diagnose.vectors import draw_batches
 from manyview.losses import info_nce
-from manyview.methods.topologies import every_view
+from manyview.memories import Memory
+from manyview.methods.topologies import Embeddings, every_copy
 from tests.golden import unit
 
 
@@ -43,7 +44,7 @@ def test_the_coupling_of_each_image_is_dcls_proposition_1() -> None:
 def test_it_is_the_factor_of_the_positives_gradient_in_info_nce() -> None:
     first, second = (unit(each) for each in two_copies())
     second.requires_grad_()
-    query, positives, negatives, *_ = every_view([first, second])[0]
+    query, positives, negatives, *_ = every_copy(Embeddings([first, second]), Memory())[0]
     losses = info_nce(query, positives, negatives, temperature=0.3, reduction="none")
     order = next(draw_batches(12, 12, 0))
     found = couplings(first, second.detach(), [12], temperature=0.3)[12]
@@ -54,7 +55,7 @@ def test_it_is_the_factor_of_the_positives_gradient_in_info_nce() -> None:
 
 def test_its_mean_in_a_whole_batch_is_what_a_step_measures() -> None:
     first, second = (unit(each) for each in two_copies())
-    triple = every_view([first, second])[0]
+    triple = every_copy(Embeddings([first, second]), Memory())[0]
     measured = measure(triple.query, triple.positives, triple.negatives, temperature=0.2, t_neg=1.0)
     both = [couplings(a, b, [12], temperature=0.2)[12] for a, b in ((first, second), (second, first))]
     assert measured["coupling"] == pytest.approx(float(torch.cat(both).mean()), abs=1e-6)

@@ -13,7 +13,8 @@ from manyview.data import Scenes
 from manyview.diagnose import flat_share, measure
 from manyview.diagnose.measures import KEYS, PER_QUERY, QUERIES
 from manyview.losses import alignment, info_nce, uniformity
-from manyview.methods.topologies import every_view, view_pairs
+from manyview.memories import Memory
+from manyview.methods.topologies import Embeddings, every_copy, view_pairs
 from manyview.views import AUGMENTATIONS
 from tests.golden import DOUBLE, assert_value, entries, golden, parameter, unit
 
@@ -23,13 +24,13 @@ def drawn(*shape: int, seed: int = 0) -> Tensor:
 
 
 def of(triple: Triple, *, temperature: float | None = 0.2, t_neg: float = 2.0) -> dict[str, float]:
-    query, positives, negatives, present, _ = triple
-    return measure(query, positives, negatives, temperature=temperature, t_neg=t_neg, present=present)
+    query, positives, negatives = triple.query, triple.positives, triple.negatives
+    return measure(query, positives, negatives, temperature=temperature, t_neg=t_neg, present=triple.present)
 
 
 def two_views(images: int = 6, dim: int = 8) -> Triple:
     first = drawn(images, dim)
-    return every_view([first, unit(first + 0.5 * drawn(images, dim, seed=1))])[0]
+    return every_copy(Embeddings([first, unit(first + 0.5 * drawn(images, dim, seed=1))]), Memory())[0]
 
 
 @pytest.mark.parametrize("entry", [entry for entry in entries("cacr_eq/") if "none" not in entry])
@@ -97,7 +98,7 @@ def test_positives_that_are_not_there_do_not_count() -> None:
 
 def test_negatives_by_ids_index_rows_and_split_are_all_read() -> None:
     first, second = drawn(6, 8), drawn(6, 8, seed=1)
-    split = of(view_pairs([first, second])[0])
+    split = of(view_pairs(Embeddings([first, second]), Memory())[0])
     cross = (first @ second.T)[~torch.eye(6, dtype=torch.bool)]
     assert split["negative_similarity"] == pytest.approx(float(cross.mean()), abs=1e-6)
     bank, index = drawn(40, 8, seed=3), torch.randint(40, (6, 9))
@@ -117,8 +118,8 @@ def layouts(images: int) -> dict[str, Triple]:
         "batch and queue": Triple(first, second[:, None], Negatives(first, ids, ids) + named),
         "bank": Triple(first, second[:, None], Negatives(queue, index=index)),
         "own": Triple(first, second[:, None], Negatives(queue[index])),
-        "all views": every_view([first, second])[0],
-        "both directions": view_pairs([first, second])[0],
+        "all views": every_copy(Embeddings([first, second]), Memory())[0],
+        "both directions": view_pairs(Embeddings([first, second]), Memory())[0],
     }
 
 
