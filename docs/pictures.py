@@ -1,4 +1,4 @@
-"""Writes contact sheets to look at: what the data sets and the views really are.
+"""Writes contact sheets: what the data sets and the augmented views look like.
 
 python docs/pictures.py                    # all of them, into build/pictures: `make pictures`
 python docs/pictures.py scenes classes     # these
@@ -38,14 +38,14 @@ def enlarged(picture: Tensor, times: int) -> Tensor:
 
 
 def scenes() -> Image.Image:
-    """One row a scene: both frames, depth, normals, shapes, objects, flow."""
-    views = ("rgb", "rgb2", "depth", "normals", "semantic", "instance", "flow")
-    batch = Scenes(8, size=160, modalities=views).batch(torch.arange(8))
-    return sheet([[SHOWN[view](batch[view][row]) for view in views] for row in range(8)])
+    """Draws one row a scene: both frames, depth, normals, shapes, objects, flow."""
+    names = tuple(AS_RGB)
+    batch = Scenes(8, size=160, modalities=names).batch(torch.arange(8))
+    return sheet([[AS_RGB[name](batch[name][row]) for name in names] for row in range(8)])
 
 
 def classes() -> Image.Image:
-    """One row a class, ten examples each, as a network sees them."""
+    """Draws one row a class, ten examples each, at the size that a network sees."""
     data = Scenes(1000)
     rows = [(data.labels == label).nonzero()[:10, 0] for label in range(len(data.classes))]
     return sheet([[enlarged(picture, 2) for picture in data.batch(row)["image"]] for row in rows])
@@ -56,37 +56,38 @@ def large() -> Image.Image:
     return sheet([list(pictures[row : row + 4]) for row in range(0, 12, 4)])
 
 
-def views() -> Image.Image:
-    """One row a stack: the picture, then eight views of it."""
+def augmentations() -> Image.Image:
+    """Draws one row an augmentation recipe: the picture, then eight augmented copies of it."""
     picture = Scenes(20, size=192).batch(torch.tensor([4]))["image"]
     return named_rows(
-        {name: [fitted(picture[0], 96), *looks_of(AUGMENTATIONS[name](96), picture)] for name in AUGMENTATIONS}
+        {name: [fitted(picture[0], 96), *copies(AUGMENTATIONS[name](96), picture)] for name in AUGMENTATIONS}
     )
 
 
 def modalities() -> Image.Image:
-    """One row a scene: its sensors, then two views of each, which share the crop and the flip."""
+    """Draws one row a scene: its modalities, then two augmented copies of each, which share the crop and the flip."""
     names = ("rgb", "depth", "semantic")
     raw = Scenes(6, size=192, modalities=names).batch(torch.arange(6))
     made = AUGMENTATIONS["moco-v2"](96)(raw, torch.arange(6))
     rows = []
     for row in range(6):
-        shown = [fitted(SHOWN[name](raw[name][row]), 96) for name in names]
-        for look in range(2):
-            shown.append(visible(made["rgb"][look][row]))
-            shown += [SHOWN[name](made[name][look][row]) for name in names[1:]]
+        shown = [fitted(AS_RGB[name](raw[name][row]), 96) for name in names]
+        for copy in range(2):
+            shown.append(denormalised(made["rgb"][copy][row]))
+            shown += [AS_RGB[name](made[name][copy][row]) for name in names[1:]]
         rows.append(shown)
     return sheet(rows)
 
 
-def looks_of(stack: ViewPipeline, picture: Tensor) -> list[Tensor]:
-    plain = ViewPipeline(stack.augmentations)  # ImageNet's mean and std for all, so that they can be undone
+def copies(pipeline: ViewPipeline, picture: Tensor) -> list[Tensor]:
+    """Makes eight augmented copies of a picture (1, 3, H, W)."""
+    plain = ViewPipeline(pipeline.augmentations)  # with ImageNet's mean and std for all, so that they can be undone
     made = (plain({"image": picture}, torch.tensor([0]), epoch=epoch)["image"] for epoch in range(8))
-    return [fitted(visible(look[0]), 96) for looks in made for look in looks][:8]
+    return [fitted(denormalised(copy[0]), 96) for step in made for copy in step][:8]
 
 
 def named_rows(rows: dict[str, list[Tensor]]) -> Image.Image:
-    """A sheet with the name of each row before it."""
+    """Draws a sheet with the name of each row before it."""
     pictures = sheet(list(rows.values()))
     whole = Image.new("RGB", (pictures.width + 90, pictures.height), "white")
     whole.paste(pictures, (90, 0))
@@ -95,8 +96,8 @@ def named_rows(rows: dict[str, list[Tensor]]) -> Image.Image:
     return whole
 
 
-def visible(view: Tensor) -> Tensor:
-    """What the network sees, as a picture again."""
+def denormalised(view: Tensor) -> Tensor:
+    """Turns what the network sees into a picture again."""
     mean, std = (torch.tensor(each)[:, None, None] for each in IMAGENET)
     return ((view * std + mean).clamp(0, 1) * 255).to(torch.uint8)
 
@@ -106,7 +107,7 @@ def fitted(picture: Tensor, side: int) -> Tensor:
 
 
 def grey(values: Tensor) -> Tensor:
-    """(1, H, W) in [0, 1] as a picture."""
+    """Shows values (1, H, W) in [0, 1] as a grey picture."""
     return (values.clamp(0, 1) * 255).to(torch.uint8).expand(3, -1, -1)
 
 
@@ -123,19 +124,19 @@ def number_as_colour(mask: Tensor) -> Tensor:
 
 
 def motion_as_colour(flow: Tensor) -> Tensor:
-    """The hue is the direction, the strength the distance."""
+    """Shows the direction as hue and the distance as strength."""
     distance = flow.square().sum(0).sqrt()
     return hue(torch.atan2(flow[1], flow[0]) / (2 * torch.pi), distance / distance.max(), torch.ones_like(distance))
 
 
 def hue(angle: Tensor, strength: Tensor, value: Tensor) -> Tensor:
-    """Angles in turns (H, W) as colours."""
+    """Shows angles in turns (H, W) as colours."""
     shifted = torch.stack([angle, angle - 1 / 3, angle + 1 / 3])
     pure = ((6 * (shifted - shifted.round())).abs() * -1 + 2).clamp(0, 1)
     return ((1 + (pure - 1) * strength) * value * 255).to(torch.uint8)
 
 
-SHOWN: dict[str, Callable[[Tensor], Tensor]] = {
+AS_RGB: dict[str, Callable[[Tensor], Tensor]] = {
     "rgb": lambda picture: picture,
     "rgb2": lambda picture: picture,
     "depth": near_is_bright,
@@ -148,8 +149,8 @@ PICTURES: dict[str, Callable[[], Image.Image]] = {
     "scenes": scenes,
     "classes": classes,
     "large": large,
-    "views": views,
-    "sensors": modalities,
+    "augmentations": augmentations,
+    "modalities": modalities,
 }
 
 

@@ -33,7 +33,7 @@ torch.set_default_dtype(torch.float64)
 COUNT = 256
 CROWD = 0.2 * torch.special.ndtri((torch.arange(COUNT) + 0.5) / COUNT)  # the quantiles of a normal distribution
 POSITIVES = torch.linspace(-0.2, 0.98, 119)  # where the probe goes, as a positive
-MEMORIES = torch.linspace(-0.8, 0.95, 71)  # and as a negative
+NEGATIVES = torch.linspace(-0.8, 0.95, 71)  # and as a negative
 USUAL = 0.5  # the similarity of the positive while a negative is moved
 
 # Okabe and Ito's colours and a grey, which stay apart for colour-blind readers; the line styles differ as well.
@@ -70,7 +70,7 @@ def pull(loss: Loss, beside: Sequence[float] = (), batch: Tensor | None = None) 
 def push(loss: Loss, positives: Sequence[float] = (USUAL,)) -> Tensor:
     """The slope by a negative, moved along, which joins the crowd."""
     fixed = torch.tensor([list(positives)])
-    return torch.stack([slopes(loss, fixed, torch.cat([c[None], CROWD])[None])[1][0, 0] for c in MEMORIES])
+    return torch.stack([slopes(loss, fixed, torch.cat([c[None], CROWD])[None])[1][0, 0] for c in NEGATIVES])
 
 
 def relative_push(loss: Loss, positives: Sequence[float] = (USUAL,)) -> Tensor:
@@ -84,7 +84,7 @@ def draw_info_nce() -> Figure:
     styles = [(0.07, BLUE, SOLID), (0.2, ORANGE, DASHED), (0.5, GREEN, MIXED)]
     losses = [(partial(info_nce, temperature=t), t, f"temperature {t}", colour, line) for t, colour, line in styles]
     draw(left, POSITIVES, [(label, t * pull(loss), colour, line) for loss, t, label, colour, line in losses])
-    draw(right, MEMORIES, [(label, COUNT * t * push(loss), colour, line) for loss, t, label, colour, line in losses])
+    draw(right, NEGATIVES, [(label, COUNT * t * push(loss), colour, line) for loss, t, label, colour, line in losses])
     left.set(ylabel=PULL, ylim=(-0.05, 1.1))
     logarithmic(right, SHARE)
     return figure
@@ -110,7 +110,7 @@ def draw_dcl() -> Figure:
         ("InfoNCE, positive at 0.7", push(coupled, [0.7]), GREY, DASHED),
         ("InfoNCE, positive at 0.9", push(coupled, [0.9]), GREY, DOTTED),
     ]
-    draw(right, MEMORIES, [(label, t * COUNT * values, colour, line) for label, values, colour, line in curves])
+    draw(right, NEGATIVES, [(label, t * COUNT * values, colour, line) for label, values, colour, line in curves])
     logarithmic(right, SHARE)
     return figure
 
@@ -136,7 +136,7 @@ def draw_jcl() -> Figure:
         (name, COUNT * t * push(partial(jcl, temperature=t), positives), colour, line)
         for name, positives, colour, line in spreads
     ]
-    draw(right, MEMORIES, curves)
+    draw(right, NEGATIVES, curves)
     logarithmic(right, SHARE)
     right.set_title("Push on a negative (strength 4)")
     return figure
@@ -161,7 +161,7 @@ def draw_cacr() -> Figure:
         ("t_neg 2, cost rbf", partial(cacr, t_neg=2.0, cost="rbf"), PURPLE, DENSE),
         ("uniform", partial(cacr, repel="uniform"), GREY, DOTTED),
     ]
-    draw(right, MEMORIES, [(label, relative_push(loss), colour, line) for label, loss, colour, line in both])
+    draw(right, NEGATIVES, [(label, relative_push(loss), colour, line) for label, loss, colour, line in both])
     signed_logarithmic(right)
     return figure
 
@@ -181,7 +181,7 @@ def draw_hard_negative() -> Figure:
         (f"beta {beta}", relative_push(partial(hard_negative, temperature=t, beta=beta)), colour, line)
         for beta, colour, line in styles
     ]
-    draw(right, MEMORIES, curves)
+    draw(right, NEGATIVES, curves)
     signed_logarithmic(right)
     return figure
 
@@ -198,7 +198,7 @@ def draw_nce() -> Figure:
         for (factor, colour, line), name in zip(styles, ("Z / 10", "Z", "10 Z"), strict=True)
     ]
     draw(left, POSITIVES, [(label, t * pull(loss), colour, line) for loss, label, colour, line in losses])
-    draw(right, MEMORIES, [(label, t * push(loss), colour, line) for loss, label, colour, line in losses])
+    draw(right, NEGATIVES, [(label, t * push(loss), colour, line) for loss, label, colour, line in losses])
     left.set(ylabel=PULL, ylim=(-0.05, 1.1))
     right.set(ylabel=PUSH, ylim=(-0.05, 1.1))
     return figure
@@ -212,7 +212,7 @@ def draw_align_uniform() -> Figure:
     left.set(ylabel="pull", ylim=(0, 10))
     styles = [(1.0, GREEN, MIXED), (2.0, BLUE, SOLID), (3.0, ORANGE, DASHED)]
     curves = [(f"t {t:.0f}", relative_push(partial(align_uniform, t=t)), colour, line) for t, colour, line in styles]
-    draw(right, MEMORIES, curves)
+    draw(right, NEGATIVES, curves)
     logarithmic(right, "push (1 = average negative)")
     return figure
 

@@ -12,26 +12,26 @@ from typing import Any
 import pytest
 
 from manyview.cli import main as cli
-from manyview.comparison import compare as comparing
+from manyview.comparison import compare as module
 from manyview.comparison.outcome import OUTCOME, Outcome
-from manyview.comparison.plan import Entry
+from manyview.comparison.plan import PlannedRun
 from manyview.config.yaml_file import to_yaml
 from manyview.features.feature_cache import FeatureCache
 from manyview.training.run import CONFIG, METRICS
 from tests.tiny import noise
 
-IMAGES = 49  # to learn from, in `noise`
+IMAGES = 49  # training images, in `noise`
 Compare = Callable[..., Outcome]
 
 
-def trained(runs: Sequence[Entry], jobs: int, say: Callable[[str], None]) -> list[Entry]:
-    """In place of `race`: what runs of two epochs leave."""
-    for entry in runs:
-        steps = IMAGES // entry.config.batch_size
+def trained(runs: Sequence[PlannedRun], jobs: int, say: Callable[[str], None]) -> list[PlannedRun]:
+    """Stands in for `run_all`: leaves what runs of two epochs leave."""
+    for run in runs:
+        steps = IMAGES // run.config.batch_size
         lines = [{"step": n * steps, "epoch": n, "seconds": float(n), "knn": 0.5 + n / 10} for n in range(3)]
-        entry.folder.mkdir(parents=True)
-        (entry.folder / CONFIG).write_text(to_yaml(entry.config))
-        (entry.folder / METRICS).write_text("\n".join(map(json.dumps, lines)))
+        run.folder.mkdir(parents=True)
+        (run.folder / CONFIG).write_text(to_yaml(run.config))
+        (run.folder / METRICS).write_text("\n".join(map(json.dumps, lines)))
     return []
 
 
@@ -42,13 +42,13 @@ def said() -> list[str]:
 
 @pytest.fixture
 def compare(tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch) -> Compare:
-    monkeypatch.setattr(comparing, "race", trained)
-    monkeypatch.setattr(comparing, "_report", lambda found, say: None)
+    monkeypatch.setattr(module, "run_all", trained)
+    monkeypatch.setattr(module, "_report", lambda found, say: None)
     monkeypatch.setenv("MANYVIEW_CACHE", str(tmp_path / "cache"))
 
     def compared(methods: Sequence[str], **given: Any) -> Outcome:
         usual = {"epochs": 2, "batch_size": 8, "seeds": 1, "out": tmp_path / "out", "say": said.append}
-        return comparing.compare(noise(), methods, **{**usual, **given})
+        return module.compare(noise(), methods, **{**usual, **given})
 
     return compared
 
@@ -56,7 +56,7 @@ def compare(tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch) ->
 def test_a_fair_comparison_warns_of_nothing(compare: Compare, said: list[str]) -> None:
     found = compare(["simclr", "cacr"])  # batches of 8 and of 3 see 48 images
     assert said == []
-    assert found.also == ""
+    assert found.caveat == ""
     assert "images seen" not in found.titles
 
 
@@ -69,15 +69,14 @@ def test_settings_that_differ_by_recipe_are_said_once_and_kept(
     assert said == ["the methods differ also in: optimizer.lr (dcl 0.03, simclr 0.06)"]
     assert found.table().endswith("\n\nThe methods differ also in: optimizer.lr (dcl 0.03, simclr 0.06).")
     written = json.loads((tmp_path / "out" / OUTCOME).read_text())
-    assert written["unlike"] == {"optimizer.lr": {"dcl": 0.03, "simclr": 0.06}}
+    assert written["differing_settings"] == {"optimizer.lr": {"dcl": 0.03, "simclr": 0.06}}
 
 
 def test_recipes_with_other_views_are_refused_before_any_training(compare: Compare, tmp_path: Path) -> None:
     for method, size in (("dcl", 24), ("simclr", 32)):
         (tmp_path / f"{method}.yaml").write_text(f"augmentation: {{size: {size}}}\n")
-    with pytest.raises(
-        ValueError, match=r"^augmentation.size: dcl has 24, simclr has 32; .* give --augmentation.size for all$"
-    ):
+    refused = r"^augmentation.size: dcl has 24, simclr has 32; .* give --augmentation.size for all$"
+    with pytest.raises(ValueError, match=refused):
         compare(["dcl", "simclr"], recipe=str(tmp_path / "{method}.yaml"))
     assert not (tmp_path / "out").exists()
 
@@ -85,7 +84,7 @@ def test_recipes_with_other_views_are_refused_before_any_training(compare: Compa
 def test_views_that_come_to_the_same_on_these_images_are_not_refused(compare: Compare, tmp_path: Path) -> None:
     (tmp_path / "dcl.yaml").write_text("augmentation: {size: 32, name: custom}\n")
     (tmp_path / "simclr.yaml").write_text("augmentation: auto\n")
-    assert compare(["dcl", "simclr"], recipe=str(tmp_path / "{method}.yaml")).unlike == {}
+    assert compare(["dcl", "simclr"], recipe=str(tmp_path / "{method}.yaml")).differing == {}
 
 
 def test_batches_that_leave_out_many_images_are_warned_of_and_the_table_has_the_images(
@@ -95,14 +94,14 @@ def test_batches_that_leave_out_many_images_are_warned_of_and_the_table_has_the_
     (warning,) = said
     assert "of 49 images an epoch has simclr 40, cacr 48" in warning
     assert "smaller --batch-size" in warning
-    assert [found.cells(row)[2] for row in found.rows] == ["80", "96"]
+    assert [found.cells(each)[2] for each in found.methods] == ["80", "96"]
     assert found.titles[2] == "images seen"
 
 
 def test_a_protocol_that_there_is_not_is_refused_before_any_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(comparing, "race", lambda *given: pytest.fail("it has trained"))
+    monkeypatch.setattr(module, "run_all", lambda *given: pytest.fail("it has trained"))
     words = ["--data", str(noise()), "--methods", "simclr,dcl", "--seeds", "1", "--out", str(tmp_path / "out")]
     assert cli.main(["compare", *words, "--protocols", "lineer"]) == 2
     assert "there is none named 'lineer'; did you mean 'linear'?" in capsys.readouterr().err
@@ -117,10 +116,10 @@ def test_an_evaluation_that_fails_costs_that_score_alone(
             raise ValueError("data: has one class only;\njudging needs two or more")
         return [SimpleNamespace(scores={"top1": 0.7, "top5": 0.9})]
 
-    monkeypatch.setattr(comparing, "evaluate", evaluate)
+    monkeypatch.setattr(module, "evaluate", evaluate)
     found = compare(["simclr", "dcl"], seeds=2, protocols=["linear", "mlp"])
     assert said == ["dcl, seed 1: linear is left out: data: has one class only; judging needs two or more"]
-    assert [list(row.scores) for row in found.rows] == [["kNN", "linear", "mlp"], ["kNN", "mlp"]]
+    assert [list(each.scores) for each in found.methods] == [["kNN", "linear", "mlp"], ["kNN", "mlp"]]
     assert found.scores == ["kNN", "mlp"]
     assert found.failed == ()
 
@@ -128,7 +127,7 @@ def test_an_evaluation_that_fails_costs_that_score_alone(
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ({"batch_size": 500}, "batch_size: 500 images a step of simclr are more than the 49 there are"),
+        ({"batch_size": 500}, "batch_size: 500 images a step of simclr are more than the 49 training images"),
         ({"encoder": "timm/resnet5000"}, "encoder.name: there is no encoder 'timm/resnet5000'"),
         (
             {"encoder": "torchvision/alexnet", "augmentation.size": 8},

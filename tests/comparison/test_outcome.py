@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from manyview.comparison.outcome import Outcome, Point, Row, curve, outcome, read, told
-from manyview.comparison.plan import Entry, Unlike
+from manyview.comparison.outcome import MethodOutcome, Outcome, Point, collect, knn_curve, mean_and_std, read
+from manyview.comparison.plan import PlannedRun, SettingsByMethod
 from manyview.config.yaml_file import to_yaml
 from manyview.training.launch import configured
 from manyview.training.run import CONFIG, METRICS, Run
 
 
-def row(method: str, scores: list[float], *, seeds: tuple[int, ...] = (0, 1, 2)) -> Row:
+def outcome_of(method: str, scores: list[float], *, seeds: tuple[int, ...] = (0, 1, 2)) -> MethodOutcome:
     curves = [[Point(0, 0.0, 0.1), Point(2, 9.0, score)] for score in scores]
-    return Row(method, seeds, 32, 2, 40, curves, {"kNN": scores}, [9.0] * len(scores), 3 << 20)
+    return MethodOutcome(method, seeds, 32, 2, 40, curves, {"kNN": scores}, [9.0] * len(scores), 3 << 20)
 
 
-FIRST, SECOND = row("simclr", [0.40, 0.50, 0.60]), row("dcl", [0.42, 0.53, 0.61])
+FIRST, SECOND = outcome_of("simclr", [0.40, 0.50, 0.60]), outcome_of("dcl", [0.42, 0.53, 0.61])
 
 
 def test_differences_are_taken_seed_by_seed() -> None:
@@ -31,36 +31,36 @@ def test_differences_are_taken_seed_by_seed() -> None:
 
 
 def test_seeds_that_only_one_method_has_do_not_count() -> None:
-    late = row("jcl", [0.55, 0.64], seeds=(1, 2))
+    late = outcome_of("jcl", [0.55, 0.64], seeds=(1, 2))
     assert Outcome(Path(), "scenes", [FIRST, late], 400).differences(late) == pytest.approx([0.05, 0.04])
 
 
-def test_the_table_has_mean_deviation_and_difference() -> None:
+def test_the_table_has_mean_std_and_difference() -> None:
     lines = Outcome(Path(), "scenes", [FIRST, SECOND], 400).table().splitlines()
     assert lines[2] == "| simclr | 32 x 2 | 40 | 50.0 ± 10.0 |  | 9 | 3 MB |"
     assert lines[3] == "| dcl | 32 x 2 | 40 | 52.0 ± 9.5 | +2.0 ± 1.0 | 9 | 3 MB |"
 
 
-def test_one_seed_has_no_deviation() -> None:
-    assert told([0.123]) == "12.3"
+def test_one_seed_has_no_std() -> None:
+    assert mean_and_std([0.123]) == "12.3"
 
 
 def test_only_scores_that_all_have_are_shown() -> None:
-    more = row("jcl", [0.1, 0.1, 0.1])
+    more = outcome_of("jcl", [0.1, 0.1, 0.1])
     more.scores["linear-fast"] = [0.2, 0.2, 0.2]
     assert Outcome(Path(), "scenes", [more, FIRST], 400).scores == ["kNN"]
 
 
 def test_all_of_it_goes_into_json() -> None:
-    plain = json.loads(json.dumps(Outcome(Path(), "scenes", [FIRST, SECOND], 400).plain()))
-    assert plain["against"] == "simclr"
-    assert plain["rows"][1]["differences"]["kNN"] == pytest.approx([0.02, 0.03, 0.01])
-    assert plain["rows"][0]["images_seen"] == 1280
+    values = json.loads(json.dumps(Outcome(Path(), "scenes", [FIRST, SECOND], 400).to_json()))
+    assert values["baseline"] == "simclr"
+    assert values["methods"][1]["differences"]["kNN"] == pytest.approx([0.02, 0.03, 0.01])
+    assert values["methods"][0]["images_seen"] == 1280
 
 
 def test_it_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     (tmp_path / "comparison.json").write_text(
-        json.dumps(Outcome(tmp_path, "scenes", [FIRST, SECOND], 400, ("jcl, seed 1",)).plain())
+        json.dumps(Outcome(tmp_path, "scenes", [FIRST, SECOND], 400, ("jcl, seed 1",)).to_json())
     )
     assert read(tmp_path) == Outcome(tmp_path, "scenes", [FIRST, SECOND], 400, ("jcl, seed 1",))
 
@@ -71,36 +71,31 @@ def test_a_file_that_is_something_else_is_named(tmp_path: Path) -> None:
         read(tmp_path)
 
 
-def test_which_images_are_asked_about_is_a_doubt_of_its_own() -> None:
-    assert Outcome(Path(), "scenes", [FIRST, SECOND], 400).doubt == pytest.approx(0.025)  # sqrt(.5 x .5 / 400)
+def test_the_choice_of_query_images_is_an_error_of_its_own() -> None:
+    assert Outcome(Path(), "scenes", [FIRST, SECOND], 400).standard_error == pytest.approx(0.025)  # sqrt(.5 x .5 / 400)
 
 
 def test_every_method_has_a_run_to_show() -> None:
-    found = Outcome(Path("there"), "scenes", [FIRST, row("jcl", [0.1], seeds=(2,))], 400)
+    found = Outcome(Path("there"), "scenes", [FIRST, outcome_of("jcl", [0.1], seeds=(2,))], 400)
     assert [run.folder for run in found.runs()] == [Path("there/simclr-0"), Path("there/jcl-2")]
 
 
-UNLIKE: Unlike = {"optimizer.lr": {"simclr": 0.06, "dcl": 0.03}, "schedule.at": {"simclr": [1, 2], "dcl": [3, 4]}}
+DIFFERING: SettingsByMethod = {
+    "optimizer.lr": {"simclr": 0.06, "dcl": 0.03},
+    "schedule.at": {"simclr": [1, 2], "dcl": [3, 4]},
+}
 
 
 def test_what_methods_differ_in_besides_stands_under_the_table_and_in_the_file(tmp_path: Path) -> None:
-    found = Outcome(tmp_path, "scenes", [FIRST, SECOND], 400, unlike=UNLIKE)
+    found = Outcome(tmp_path, "scenes", [FIRST, SECOND], 400, differing=DIFFERING)
     words = "The methods differ also in: optimizer.lr (simclr 0.06, dcl 0.03), schedule.at (simclr [1, 2], dcl [3, 4])."
     assert found.table().splitlines()[-2:] == ["", words]
-    (tmp_path / "comparison.json").write_text(json.dumps(found.plain()))
+    (tmp_path / "comparison.json").write_text(json.dumps(found.to_json()))
     assert read(tmp_path) == found
 
 
-def test_a_file_of_before_such_differences_were_noted_is_read(tmp_path: Path) -> None:
-    plain = Outcome(tmp_path, "scenes", [FIRST, SECOND], 400).plain()
-    del plain["unlike"]
-    (tmp_path / "comparison.json").write_text(json.dumps(plain))
-    assert read(tmp_path) == Outcome(tmp_path, "scenes", [FIRST, SECOND], 400)
-    assert read(tmp_path).also == ""
-
-
 def test_images_seen_are_in_the_table_where_they_differ() -> None:
-    fewer = Row("cacr", (0, 1, 2), 12, 5, 100, SECOND.curves, SECOND.scores, [9.0] * 3, None)
+    fewer = MethodOutcome("cacr", (0, 1, 2), 12, 5, 100, SECOND.curves, SECOND.scores, [9.0] * 3, None)
     found = Outcome(Path(), "scenes", [FIRST, fewer], 400)
     assert "images seen" in found.titles
     assert found.table().splitlines()[2].startswith("| simclr | 32 x 2 | 40 | 1,280 | 50.0")
@@ -109,14 +104,14 @@ def test_images_seen_are_in_the_table_where_they_differ() -> None:
         assert "images seen" not in Outcome(Path(), "scenes", [FIRST, same], 400).titles
 
 
-def ended(folder: Path, method: str, steps: list[int], *, per_epoch: int = 10, **given: object) -> Entry:
+def ended(folder: Path, method: str, steps: list[int], *, per_epoch: int = 10, **given: object) -> PlannedRun:
     """A run as it leaves its folder, with scores after these steps."""
     config = configured(None, {"data.name": "scenes", "method.name": method, "out": str(folder / method), **given})
     lines = [{"step": n, "epoch": -(-n // per_epoch), "seconds": float(n), "knn": 0.5} for n in steps]
     (folder / method).mkdir()
     (folder / method / CONFIG).write_text(to_yaml(config))
     (folder / method / METRICS).write_text("\n".join(map(json.dumps, lines)))
-    return Entry(method, 0, config)
+    return PlannedRun(method, 0, config)
 
 
 @pytest.mark.parametrize(
@@ -132,14 +127,14 @@ def ended(folder: Path, method: str, steps: list[int], *, per_epoch: int = 10, *
 def test_a_score_stands_at_the_part_of_an_epoch_it_was_measured_at(
     tmp_path: Path, epochs: float, steps: list[int], expected: list[float]
 ) -> None:
-    entry = ended(tmp_path, "dcl", steps, epochs=epochs)
-    assert [point.epoch for point in curve(Run(entry.folder))] == pytest.approx(expected)
+    run = ended(tmp_path, "dcl", steps, epochs=epochs)
+    assert [point.epoch for point in knn_curve(Run(run.folder))] == pytest.approx(expected)
 
 
 def test_a_score_that_one_run_lacks_is_no_score_of_its_method(tmp_path: Path) -> None:
     (tmp_path / "1").mkdir()
     runs = [ended(folder, "dcl", [0, 20], epochs=2) for folder in (tmp_path, tmp_path / "1")]
     more = {runs[0].folder: {"linear": 0.5, "mlp": 0.6}, runs[1].folder: {"mlp": 0.7}}
-    found = outcome(tmp_path, "scenes", runs, more, asked=10)
-    assert found.rows[0].scores == {"kNN": [0.5, 0.5], "mlp": [0.6, 0.7]}
-    assert list(outcome(tmp_path, "scenes", runs[::-1], more, asked=10).rows[0].scores) == ["kNN", "mlp"]
+    found = collect(tmp_path, "scenes", runs, more, queries=10)
+    assert found.methods[0].scores == {"kNN": [0.5, 0.5], "mlp": [0.6, 0.7]}
+    assert list(collect(tmp_path, "scenes", runs[::-1], more, queries=10).methods[0].scores) == ["kNN", "mlp"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from manyview.comparison.plan import entries, images_an_epoch, looks, spelt, unlike
+from manyview.comparison.plan import describe, differing_settings, images_an_epoch, plan_runs, views_of_an_image
 from manyview.data import Loader, Scenes
 from manyview.training import build
 from manyview.views import AUGMENTATIONS
@@ -16,15 +16,15 @@ GIVEN = {"data.name": "scenes", "augmentation.size": 16}
 
 
 def test_every_method_has_a_run_before_any_has_two(tmp_path: Path) -> None:
-    found = entries(["simclr", "dcl"], [0, 1], tmp_path, GIVEN)
+    found = plan_runs(["simclr", "dcl"], [0, 1], tmp_path, GIVEN)
     assert [(each.method, each.seed) for each in found] == [("simclr", 0), ("dcl", 0), ("simclr", 1), ("dcl", 1)]
     assert [each.folder.name for each in found] == ["simclr-0", "dcl-0", "simclr-1", "dcl-1"]
 
 
 def test_runs_of_a_seed_begin_with_the_same_weights_and_those_of_another_do_not(tmp_path: Path) -> None:
     names = ["simclr", "jcl", "cacr"]
-    found = entries(names, [3, 4], tmp_path, GIVEN)
-    weights = [next(build.method(each.config, 3).towers.encoder().parameters()) for each in found]
+    found = plan_runs(names, [3, 4], tmp_path, GIVEN)
+    weights = [next(build.method(each.config, {"image": 3}, 8).encoder().parameters()) for each in found]
     assert all(torch.equal(weights[0], each) for each in weights[1:3])
     assert not torch.equal(weights[0], weights[3])
 
@@ -36,21 +36,21 @@ def test_images_come_in_the_same_order_whatever_the_batch() -> None:
 
 @pytest.mark.parametrize(("method", "views", "batch"), [("dcl", 2, 64), ("cacr", 5, 25), ("jcl", 6, 21)])
 def test_a_method_with_more_views_gets_fewer_images(tmp_path: Path, method: str, views: int, batch: int) -> None:
-    (entry,) = entries([method], [0], tmp_path, {**GIVEN, "batch_size": 64})
-    assert looks(entry.config) == views
-    assert entry.config.batch_size == batch
-    assert entry.config.batch_size * views <= 2 * 64
+    (run,) = plan_runs([method], [0], tmp_path, {**GIVEN, "batch_size": 64})
+    assert views_of_an_image(run.config) == views
+    assert run.config.batch_size == batch
+    assert run.config.batch_size * views <= 2 * 64
 
 
 def test_the_batch_falls_into_the_groups_of_batch_norm(tmp_path: Path) -> None:
-    (entry,) = entries(["jcl"], [0], tmp_path, {**GIVEN, "batch_size": 64}, recipe="cifar10-cpu-{method}")
-    assert entry.config.method["bn_splits"] == 2
-    assert entry.config.batch_size == 20
+    (run,) = plan_runs(["jcl"], [0], tmp_path, {**GIVEN, "batch_size": 64}, recipe="cifar10-cpu-{method}")
+    assert run.config.method["bn_splits"] == 2
+    assert run.config.batch_size == 20
 
 
 def test_the_same_batch_and_a_recipes_own_are_left_as_they_are(tmp_path: Path) -> None:
-    (same,) = entries(["cacr"], [0], tmp_path, {**GIVEN, "batch_size": 64}, same_batch=True)
-    (own,) = entries(["cacr"], [0], tmp_path, GIVEN, recipe="cifar10-cpu-{method}")
+    (same,) = plan_runs(["cacr"], [0], tmp_path, {**GIVEN, "batch_size": 64}, same_batch=True)
+    (own,) = plan_runs(["cacr"], [0], tmp_path, GIVEN, recipe="cifar10-cpu-{method}")
     assert same.config.batch_size == 64
     assert own.config.batch_size == 26
 
@@ -64,25 +64,25 @@ def recipes(folder: Path, **texts: str) -> str:
 
 def test_a_recipe_without_a_batch_leaves_it_to_be_divided(tmp_path: Path) -> None:
     recipe = recipes(tmp_path, cacr="epochs: 3", dcl="batch_size: 40")
-    found = entries(["cacr", "dcl"], [0], tmp_path, GIVEN, recipe=recipe)
+    found = plan_runs(["cacr", "dcl"], [0], tmp_path, GIVEN, recipe=recipe)
     assert [each.config.batch_size for each in found] == [25, 40]  # 2 x 64 / 5, and its own
 
 
 def test_other_optimisers_and_schedules_are_told(tmp_path: Path) -> None:
     own = "optimizer: {name: sgd, lr: 0.06, momentum: 0.8}\nepochs: 100"
     recipe = recipes(tmp_path, dcl="optimizer: {name: sgd, lr: 0.03}\nepochs: 200\nbatch_size: 8", simclr=own)
-    runs = entries(["dcl", "simclr"], [0, 1], tmp_path, GIVEN, recipe=recipe)
-    found = unlike(runs)
+    runs = plan_runs(["dcl", "simclr"], [0, 1], tmp_path, GIVEN, recipe=recipe)
+    found = differing_settings(runs)
     assert found["optimizer.lr"] == {"dcl": 0.03, "simclr": 0.06}
-    assert spelt(found) == (
+    assert describe(found) == (
         "optimizer.lr (dcl 0.03, simclr 0.06), optimizer.momentum (dcl 0.9, simclr 0.8), epochs (dcl 200, simclr 100)"
     )
-    assert "epochs" not in unlike(runs, but=["epochs"])
+    assert "epochs" not in differing_settings(runs, but=["epochs"])
 
 
 def test_what_a_part_of_another_name_does_not_have_is_not_told_of_it(tmp_path: Path) -> None:
     recipe = recipes(tmp_path, dcl="optimizer: {name: sgd, lr: 0.03}", simclr="optimizer: {name: adamw, lr: 0.03}")
-    found = spelt(unlike(entries(["dcl", "simclr"], [0], tmp_path, GIVEN, recipe=recipe)))
+    found = describe(differing_settings(plan_runs(["dcl", "simclr"], [0], tmp_path, GIVEN, recipe=recipe)))
     assert "optimizer.name (dcl sgd, simclr adamw)" in found
     assert "optimizer.momentum (dcl 0.9)" in found
 
@@ -90,13 +90,8 @@ def test_what_a_part_of_another_name_does_not_have_is_not_told_of_it(tmp_path: P
 @pytest.mark.parametrize(
     ("key", "one", "other", "words"),
     [
-        (
-            "augmentation",
-            "{name: custom, grey: 0.1}",
-            "{name: custom, grey: 0.3}",
-            "dcl has 0.1, jcl has 0.3.*--augmentation.grey",
-        ),
-        ("augmentation", "custom", "{name: simclr-cifar}", "augmentation.name: dcl has custom, jcl has simclr-cifar"),
+        ("augmentation", "{name: custom, grey: 0.1}", "{name: custom, grey: 0.3}", "dcl has 0.1.*--augmentation.grey"),
+        ("augmentation", "custom", "{name: simclr-cifar}", "augmentation.name: dcl has custom, jcl has simclr"),
         ("encoder", "patchnet", "small_alexnet", "encoder.name: dcl has patchnet, jcl has small_alexnet.*--encoder "),
         ("data", "{name: scenes, count: 99}", "{name: scenes, count: 200}", "data.count: dcl has 99, jcl"),
     ],
@@ -105,18 +100,21 @@ def test_other_encoders_views_and_images_are_refused(
     tmp_path: Path, key: str, one: str, other: str, words: str
 ) -> None:
     recipe = recipes(tmp_path, dcl=f"{key}: {one}", jcl=f"{key}: {other}")
-    runs = entries(["dcl", "jcl"], [0], tmp_path, GIVEN, recipe=recipe)
+    runs = plan_runs(["dcl", "jcl"], [0], tmp_path, GIVEN, recipe=recipe)
     with pytest.raises(ValueError, match=words):
-        unlike(runs)
+        differing_settings(runs)
 
 
 def test_methods_with_their_own_parts_and_batch_are_alike(tmp_path: Path) -> None:
-    assert unlike(entries(["simclr", "cacr", "jcl"], [0, 1], tmp_path, GIVEN)) == {}
-    assert unlike(entries(["simclr", "cacr", "jcl"], [0], tmp_path, GIVEN, recipe="cifar10-cpu-{method}")) == {}
+    assert differing_settings(plan_runs(["simclr", "cacr", "jcl"], [0, 1], tmp_path, GIVEN)) == {}
+    assert (
+        differing_settings(plan_runs(["simclr", "cacr", "jcl"], [0], tmp_path, GIVEN, recipe="cifar10-cpu-{method}"))
+        == {}
+    )
 
 
 def test_an_epoch_has_full_batches_alone(tmp_path: Path) -> None:
-    runs = entries(["simclr", "cacr"], [0], tmp_path, {**GIVEN, "batch_size": 300})
+    runs = plan_runs(["simclr", "cacr"], [0], tmp_path, {**GIVEN, "batch_size": 300})
     assert images_an_epoch(runs, 1000) == {"simclr": 900, "cacr": 960}
 
 
@@ -136,4 +134,4 @@ def test_what_cannot_be_compared_is_refused(
     tmp_path: Path, methods: list[str], seeds: list[int], given: dict[str, int], words: str
 ) -> None:
     with pytest.raises(ValueError, match=words):
-        entries(methods, seeds, tmp_path, {**GIVEN, **given})
+        plan_runs(methods, seeds, tmp_path, {**GIVEN, **given})

@@ -32,14 +32,14 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_comparison_leaves_every_run_and_its_outcome(compared: Path) -> None:
-    rows = json.loads((compared / OUTCOME).read_text())["rows"]
-    assert [row["method"] for row in rows] == ["simclr", "cacr"]
-    assert [row["batch_size"] for row in rows] == [8, 3]  # 16 views of five a picture
-    for row in rows:
-        run = Run(compared / f"{row['method']}-0")
-        assert row["scores"]["kNN"] == [run.knn[-1][1]]
-        assert [point[2] for point in row["curves"][0]] == [score for _, score in run.knn]
-        assert row["memory"] > 50 << 20
+    methods = json.loads((compared / OUTCOME).read_text())["methods"]
+    assert [each["method"] for each in methods] == ["simclr", "cacr"]
+    assert [each["batch_size"] for each in methods] == [8, 3]  # 16 views of five a picture
+    for each in methods:
+        run = Run(compared / f"{each['method']}-0")
+        assert each["scores"]["kNN"] == [run.knn[-1][1]]
+        assert [point["score"] for point in each["curves"][0]] == [score for _, score in run.knn]
+        assert each["memory"] > 50 << 20
 
 
 def test_called_again_it_only_tells(compared: Path, capsys: pytest.CaptureFixture[str]) -> None:

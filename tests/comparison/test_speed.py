@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from manyview.comparison.plan import entries
+from manyview.comparison.plan import plan_runs
 from manyview.comparison.speed import EVERY, STEPS, equal_time
 from manyview.config.config import Config
 
@@ -17,7 +17,7 @@ SECONDS = {"simclr": 0.1, "dcl": 0.2}  # a step
 def test_the_faster_gets_more_epochs_and_the_first_steps_do_not_count(tmp_path: Path) -> None:
     asked: list[str] = []
 
-    def run(config: Config) -> None:
+    def train(config: Config) -> None:
         """A run whose first steps take ten seconds more."""
         asked.append(config.method["name"])
         assert config.out is not None
@@ -30,10 +30,10 @@ def test_the_faster_gets_more_epochs_and_the_first_steps_do_not_count(tmp_path: 
         ]
         (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
 
-    runs = entries(
+    runs = plan_runs(
         ["simclr", "dcl"], [0], tmp_path, {"data.name": "scenes", "data.count": 640, "augmentation.size": 16}
     )
-    found = equal_time(runs, minutes=1.0, run=run)
+    found = equal_time(runs, minutes=1.0, train=train)
     assert asked == ["simclr", "dcl", "simclr", "dcl"]  # in turns
     assert found == pytest.approx({"simclr": 60.0, "dcl": 30.0})  # 600 and 300 steps of ten an epoch
     assert not list((tmp_path / "speed").iterdir())

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from manyview.core.atomic import atomic_write, tidy
-from tests.patience import PATIENCE
+from manyview.core.atomic import atomic_write, check_writable, naming_setting, remove_drafts
+from manyview.core.errors import UserError
 
 
 def names(folder: Path) -> list[str]:
@@ -69,23 +69,43 @@ def test_a_folder_that_cannot_be_synced_is_no_failure(tmp_path: Path, monkeypatc
     assert (tmp_path / "a.txt").read_text() == "new"
 
 
-def test_a_killed_process_leaves_a_draft_that_tidy_removes(tmp_path: Path) -> None:
+def test_a_killed_process_leaves_a_draft_that_is_removed_later(tmp_path: Path) -> None:
     program = (
         "import os, signal, sys; from manyview.core.atomic import atomic_write\n"
         "with atomic_write(sys.argv[1]) as draft:\n"
         "    draft.write_text('half'); os.kill(os.getpid(), signal.SIGKILL)"
     )
-    subprocess.run([sys.executable, "-c", program, tmp_path / "a.txt"], timeout=PATIENCE)
+    subprocess.run([sys.executable, "-c", program, tmp_path / "a.txt"], timeout=60)
     left = list(tmp_path.iterdir())
     assert len(left) == 1
     assert left[0].name.startswith(".a.txt.")
-    assert tidy(tmp_path) == left
+    assert remove_drafts(tmp_path) == left
     assert names(tmp_path) == []
 
 
-def test_tidy_leaves_drafts_of_living_processes_and_all_other_files(tmp_path: Path) -> None:
+def test_removing_drafts_leaves_drafts_of_living_processes_and_all_other_files(tmp_path: Path) -> None:
     others = [f".a.pt.{os.getppid()}.part", "a.pt.99.part", ".hidden", ".a.part", "a.pt"]
     for name in [*others, f".a.pt.{os.getpid()}.part", ".b\n.pt.999999999.part"]:
         (tmp_path / name).write_text("")
-    tidy(tmp_path)
+    remove_drafts(tmp_path)
     assert names(tmp_path) == sorted(others)
+
+
+def test_a_path_that_cannot_be_written_is_named_by_its_setting(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    inside = tmp_path / "file" / "report.html"
+    refused = pytest.raises(UserError, match=r"^out: .*html cannot be written to: Not a directory; give another$")
+    with refused, naming_setting("out", inside), atomic_write(inside) as draft:
+        draft.write_text("")
+    with pytest.raises(UserError, match=r"^out: .*report\.html cannot be written to: .*file is no folder"):
+        check_writable("out", inside.parent, inside)
+
+
+def test_a_line_of_ours_is_not_wrapped_again(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"^the disk is full$"), naming_setting("out", tmp_path):
+        raise OSError("the disk is full")
+
+
+def test_a_folder_that_can_be_made_is_writable(tmp_path: Path) -> None:
+    check_writable("out", tmp_path / "new" / "newer", tmp_path / "new" / "newer" / "a.txt")
+    assert not (tmp_path / "new").exists()

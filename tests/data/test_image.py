@@ -14,7 +14,6 @@ import pytest
 import torch
 from PIL import Image
 
-from manyview.core.text import printable
 from manyview.data.dataset import Unreadable
 from manyview.data.image import decode, decode_array, decode_own, own_of, read_header
 from tests.data.awful import BROKEN, GOOD, make_awful, picture, png16
@@ -205,12 +204,6 @@ def test_an_array_of_another_shape_or_cut_short_is_unreadable(tmp_path: Path) ->
         decode_array(tmp_path / "cut.npy")
     with pytest.raises(Unreadable, match="gone"):
         decode_array(tmp_path / "none.npy")
-
-
-def test_names_print_safely() -> None:
-    assert printable("plain é 漢.png") == "plain é 漢.png"
-    assert printable("a\nb\x1b[31m") == r"a\nb\x1b[31m"
-    assert printable("caf\udce9") == r"caf\xe9"
 
 
 @pytest.mark.parametrize(

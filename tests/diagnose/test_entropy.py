@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from manyview.diagnose import entropies
-from manyview.diagnose.batches import drawn
+from manyview.diagnose.vectors import draw_batches
 from tests.golden import DOUBLE, assert_value, entries, parameter, unit
 
 
@@ -33,16 +33,16 @@ def test_it_is_the_published_entropy(entry: str) -> None:
 def test_each_query_has_the_entropy_of_eq_8_in_its_batch() -> None:
     query, ids = vectors(13), torch.arange(13)
     found = entropies(query, batch=4, t_neg=1.5, seed=3)
-    expected = [looped(query[rows], ids[rows], i, 1.5) for rows in drawn(13, 4, 3) for i in range(4)]
+    expected = [looped(query[rows], ids[rows], i, 1.5) for rows in draw_batches(13, 4, 3) for i in range(4)]
     torch.testing.assert_close(found.each, torch.tensor(expected, dtype=torch.float64))
     assert found.mean == pytest.approx(sum(expected) / 12)
     assert found.limit == pytest.approx(math.log(3))
 
 
-def test_another_look_at_the_same_image_is_no_negative() -> None:
+def test_another_copy_of_the_same_image_is_no_negative() -> None:
     query, ids = vectors(8), torch.tensor([0, 0, 1, 2, 3, 4, 5, 6])
     found = entropies(query, ids, batch=8, t_neg=2.0)
-    (rows,) = drawn(8, 8, 0)
+    (rows,) = draw_batches(8, 8, 0)
     expected = [looped(query[rows], ids[rows], i, 2.0) for i in range(8)]
     torch.testing.assert_close(found.each, torch.tensor(expected, dtype=torch.float64))
     assert found.limit == pytest.approx((2 * math.log(6) + 6 * math.log(7)) / 8)

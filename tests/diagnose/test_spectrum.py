@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from manyview.diagnose import rankme, spectrum
+from tests.golden import unit
 
 
 def drawn(count: int, dim: int) -> torch.Tensor:
@@ -33,6 +34,16 @@ def test_the_rank_is_rankme_of_all_rows() -> None:
     assert found.rank == pytest.approx(float(torch.exp(-(share * share.log()).sum())))
     assert found.limit == 6
     assert spectrum(x[:200]).rank == pytest.approx(rankme(x[:200]))  # which reads as many rows
+
+
+def test_the_rank_counts_dimensions_in_use() -> None:
+    assert rankme(torch.eye(16).repeat(4, 1)) == pytest.approx(16, rel=1e-6)
+    assert rankme(unit(drawn(1, 16)).expand(64, 16)) == pytest.approx(1, abs=1e-3)
+    assert rankme(torch.eye(16)[:, :5].repeat(4, 1)) == pytest.approx(5, rel=1e-6)
+    x = unit(drawn(64, 16))
+    share = torch.linalg.svdvals(x.double())
+    share /= share.sum()
+    assert rankme(x) == pytest.approx(float(torch.exp(-(share * share.log()).sum())))
 
 
 def test_rows_are_summed_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from manyview.diagnose.vectors import checked, same_length, unit
+from manyview.diagnose.vectors import checked, draw_batches, same_length, unit
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,9 @@ def test_vectors_come_out_at_length_one_and_without_gradient() -> None:
 def test_vectors_of_another_length_cannot_be_compared() -> None:
     with pytest.raises(ValueError, match=r"keys: expected vectors of length 3, got \(2, 4\)"):
         same_length("keys", torch.ones(2, 4), torch.ones(5, 3))
+
+
+def test_no_row_is_in_two_batches_and_all_batches_are_full() -> None:
+    batches = list(draw_batches(10, 4, seed=1))
+    assert [len(batch) for batch in batches] == [4, 4]
+    assert len(torch.cat(batches).unique()) == 8

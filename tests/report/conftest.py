@@ -13,6 +13,8 @@ import pytest
 from PIL import Image
 
 from manyview.report import write
+from manyview.report.run_embeddings import EmbeddedRuns, embed_runs
+from manyview.report.run_record import read_records
 from manyview.training.run import Run
 from tests.patience import PATIENCE
 from tests.tiny import pictures, pretrain
@@ -51,6 +53,17 @@ def other(evil: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("runs") / "other"
     assert pretrain(folder, "--quiet", data=evil, method="simclr", health_every=1) == 0
     return Run(folder)
+
+
+@pytest.fixture(scope="package")
+def embedded(run: Run) -> EmbeddedRuns:
+    """The run's embeddings of 30 images; what is computed once stays for all tests."""
+    return embed_runs(read_records([run]), 30, 60.0, None)
+
+
+@pytest.fixture(scope="package")
+def both_embedded(run: Run, other: Run) -> EmbeddedRuns:
+    return embed_runs(read_records([run, other]), 30, 60.0, None)
 
 
 @pytest.fixture(scope="package")

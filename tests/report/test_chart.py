@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from manyview.report.chart import POINTS, Line, lines, thin, trail
+from manyview.report.chart import MAX_POINTS, Line, line_chart, thin, trail_chart
 from manyview.report.frame import BOTTOM, HEIGHT, TOP, WIDTH, Axis
 
 X, Y = Axis("epoch", low=0.0), Axis("loss")
@@ -30,35 +30,35 @@ def values(svg: str, name: str, pixels: list[float]) -> list[float]:
 @pytest.mark.parametrize("log", [False, True])
 def test_values_can_be_read_off_a_line_as_the_script_does(log: bool) -> None:
     points = [(0.0, 4.0), (1.0, 2.0), (2.0, 0.5)]
-    svg = lines("Loss", [Line("loss", points)], X, Axis("loss", log=log))
+    svg = line_chart("Loss", [Line("loss", points)], X, Axis("loss", log=log))
     (path,) = paths(svg)
     assert values(svg, "x", [x for x, _ in path]) == pytest.approx([x for x, _ in points], abs=0.01)
     assert values(svg, "y", [y for _, y in path]) == pytest.approx([y for _, y in points], rel=0.02)
 
 
 def test_lines_stay_inside_their_chart() -> None:
-    svg = lines("Loss", [Line("a", [(i, math.sin(i)) for i in range(50)]), Line("b", [(0, 9.0)], 1)], X, Y)
+    svg = line_chart("Loss", [Line("a", [(i, math.sin(i)) for i in range(50)]), Line("b", [(0, 9.0)], 1)], X, Y)
     for x, y in (place for path in paths(svg) for place in path):
         assert 0 <= x <= WIDTH
         assert TOP - 0.1 <= y <= HEIGHT - BOTTOM + 0.1
 
 
 def test_what_is_no_number_is_left_out() -> None:
-    svg = lines("Loss", [Line("a", [(0, 1.0), (1, math.nan), (2, math.inf), (3, 2.0)])], X, Y)
+    svg = line_chart("Loss", [Line("a", [(0, 1.0), (1, math.nan), (2, math.inf), (3, 2.0)])], X, Y)
     assert len(paths(svg)[0]) == 2
     assert "nan" not in svg
     assert "inf" not in svg
 
 
 def test_a_chart_without_a_single_number_is_still_a_chart() -> None:
-    assert lines("Loss", [Line("a", [(0, math.nan)])], X, Y).startswith("<svg")
-    assert trail("Plane", [Line("a", [])], X, Y).startswith("<svg")
+    assert line_chart("Loss", [Line("a", [(0, math.nan)])], X, Y).startswith("<svg")
+    assert trail_chart("Plane", [Line("a", [])], X, Y).startswith("<svg")
 
 
 def test_many_points_become_few_that_keep_ends_and_level() -> None:
     points = [(float(i), 3.0 + (-1) ** i) for i in range(10_000)]
     kept = thin(points)
-    assert len(kept) == POINTS
+    assert len(kept) == MAX_POINTS
     assert (kept[0], kept[-1]) == (points[0], points[-1])
     assert sum(y for _, y in kept[1:-1]) / (len(kept) - 2) == pytest.approx(3.0, abs=0.05)
     assert thin(points[:5]) == points[:5]
@@ -66,34 +66,34 @@ def test_many_points_become_few_that_keep_ends_and_level() -> None:
 
 def test_of_very_many_lines_each_has_few_points() -> None:
     many = [Line(f"run{i}", [(float(step), 1.0) for step in range(1000)]) for i in range(120)]
-    assert len(lines("Loss", many, X, Y)) < 120 * 24 * 20
+    assert len(line_chart("Loss", many, X, Y)) < 120 * 24 * 20
 
 
 def test_several_lines_are_named_at_their_ends_apart_from_one_another() -> None:
-    svg = lines("kNN", [Line(f"run{i}", [(0, 0.1), (5, 0.5)], i) for i in range(4)], X, Y)
+    svg = line_chart("kNN", [Line(f"run{i}", [(0, 0.1), (5, 0.5)], i) for i in range(4)], X, Y)
     heights = sorted(float(y) for y in re.findall(r'y="([\d.]+)" class="name', svg))
     assert len(heights) == 4
     assert all(b - a >= 12 for a, b in pairwise(heights))
 
 
 def test_of_very_many_lines_one_of_each_colour_is_named() -> None:
-    svg = lines("kNN", [Line(f"run{i}", [(0, 0.1), (5, 0.5)], i % 3) for i in range(30)], X, Y)
+    svg = line_chart("kNN", [Line(f"run{i}", [(0, 0.1), (5, 0.5)], i % 3) for i in range(30)], X, Y)
     assert sorted(re.findall(r'class="name c\d">(\w+)<', svg)) == ["run0", "run1", "run2"]
 
 
 def test_a_chart_says_what_it_shows_to_who_cannot_see_it() -> None:
-    svg = lines("Loss", [Line("training", [(0, 4.0), (5, 2.0)])], X, Y)
+    svg = line_chart("Loss", [Line("training", [(0, 4.0), (5, 2.0)])], X, Y)
     assert 'role="img"' in svg
     assert 'aria-label="Loss. training: from 4 to 2"' in svg
 
 
 def test_a_trail_has_a_ring_where_it_begins_and_a_dot_where_it_ends() -> None:
-    svg = trail("Plane", [Line("run", [(-1.0, 2.0), (-3.0, 1.0)])], Axis("uniformity"), Axis("alignment"))
+    svg = trail_chart("Plane", [Line("run", [(-1.0, 2.0), (-3.0, 1.0)])], Axis("uniformity"), Axis("alignment"))
     assert svg.count('class="ring') == svg.count('class="dot') == 1
 
 
 def test_hostile_names_are_text() -> None:
-    svg = lines("<b>", [Line("<i>", [(0, 1.0)]), Line("</svg>", [(0, 2.0)])], X, Y)
+    svg = line_chart("<b>", [Line("<i>", [(0, 1.0)]), Line("</svg>", [(0, 2.0)])], X, Y)
     assert "<b>" not in svg
     assert "<i>" not in svg
     assert svg.count("</svg>") == 1

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import re
 
-from manyview.report.distribution import Values, boxes, histogram
+from manyview.report.distribution import Distribution, box_plot, histogram
 from manyview.report.frame import Axis
 
 
@@ -15,23 +15,23 @@ def heights(svg: str) -> list[float]:
 
 
 def test_bars_of_a_histogram_are_as_high_as_their_shares() -> None:
-    svg = histogram("H", [Values("a", [0.1] * 30 + [0.9] * 10)], Axis("x", low=0.0, high=1.0))
+    svg = histogram("H", [Distribution("a", [0.1] * 30 + [0.9] * 10)], Axis("x", low=0.0, high=1.0))
     found = [height for height in heights(svg) if height > 0.5]
     assert len(found) == 2
     assert abs(found[0] / found[1] - 3) < 0.05
 
 
 def test_what_is_no_number_is_passed_over() -> None:
-    svg = histogram("H", [Values("a", [float("nan"), 0.5, 0.6])], Axis("x"))
+    svg = histogram("H", [Distribution("a", [float("nan"), 0.5, 0.6])], Axis("x"))
     assert "nan" not in svg
 
 
 def test_all_values_the_same_still_make_a_histogram() -> None:
-    assert max(heights(histogram("H", [Values("a", [0.5] * 50)], Axis("x")))) > 100
+    assert max(heights(histogram("H", [Distribution("a", [0.5] * 50)], Axis("x")))) > 100
 
 
 def test_a_box_lies_over_the_middle_half_of_its_values() -> None:
-    svg = boxes("B", [Values("a", [i / 100 for i in range(101)])], Axis("x", low=0.0, high=1.0))
+    svg = box_plot("B", [Distribution("a", [i / 100 for i in range(101)])], Axis("x", low=0.0, high=1.0))
     x, width = map(float, re.search(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', svg).groups())  # type: ignore[union-attr]
     low, high = map(float, re.search(r'd="M([\d.]+) [\d.]+H([\d.]+)" class="line', svg).groups())  # type: ignore[union-attr]
     whole = (high - low) / 0.8

@@ -7,16 +7,23 @@ import pytest
 import torch
 
 from manyview.data import Folder
-from manyview.report.images import Kept, opened, pictures, sheet, visible
+from manyview.report.images import CachedImages, choose_images, open_images, thumbnail_sheet, to_rgb
 from manyview.training import build
 from manyview.training.run import Run
+from manyview.views.view import view_named
 from tests.report.conftest import thumbnails
-from tests.tiny import pictures as files
+from tests.tiny import pictures
+
+
+def run_data(folder: Folder) -> build.RunData:
+    """The data of a run on a folder without labels."""
+    views = {"image": view_named("image", "image")}
+    return build.RunData(folder, None, views, {"image": 3}, 32, (len(folder), 0), ("image",))
 
 
 def test_a_sheet_holds_each_picture_where_it_says() -> None:
     flat = [torch.full((3, 32, 32), 10 * number, dtype=torch.uint8) for number in range(20)]
-    made = sheet(flat)
+    made = thumbnail_sheet(flat)
     picture = thumbnails(made.uri).convert("RGB")
     assert (made.count, made.side, made.columns) == (20, 32, 5)
     for number in range(20):
@@ -28,69 +35,69 @@ def test_a_sheet_holds_each_picture_where_it_says() -> None:
 
 def test_a_sheet_is_never_larger_than_its_room_however_hard_the_pictures() -> None:
     noise = [torch.randint(0, 256, (3, 64, 64), dtype=torch.uint8) for _ in range(400)]
-    made = sheet(noise, room=200_000)
+    made = thumbnail_sheet(noise, max_bytes=200_000)
     assert len(made.uri) < 200_000 * 4 / 3 + 100
     assert made.side < 64
 
 
 def test_large_pictures_are_made_small_and_small_ones_stay() -> None:
-    assert sheet([torch.zeros(3, 500, 300, dtype=torch.uint8)] * 2).side == 64
-    assert sheet([torch.zeros(3, 32, 32, dtype=torch.uint8)] * 2).side == 32
-    assert sheet([torch.zeros(3, 8, 8, dtype=torch.uint8)] * 2).side == 16
+    assert thumbnail_sheet([torch.zeros(3, 500, 300, dtype=torch.uint8)] * 2).side == 64
+    assert thumbnail_sheet([torch.zeros(3, 32, 32, dtype=torch.uint8)] * 2).side == 32
+    assert thumbnail_sheet([torch.zeros(3, 8, 8, dtype=torch.uint8)] * 2).side == 16
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])
-def test_anything_is_made_visible(channels: int) -> None:
+def test_any_modality_is_made_visible(channels: int) -> None:
     grey = torch.full((channels, 4, 4), 7, dtype=torch.uint8)
-    assert visible(grey).shape == (3, 4, 4)
-    depth = visible(torch.linspace(-5.0, 20.0, channels * 16).view(channels, 4, 4))
+    assert to_rgb(grey).shape == (3, 4, 4)
+    depth = to_rgb(torch.linspace(-5.0, 20.0, channels * 16).view(channels, 4, 4))
     assert depth.dtype == torch.uint8
-    assert visible(torch.full((1, 2, 2), torch.nan)).max() == 0
+    assert to_rgb(torch.full((1, 2, 2), torch.nan)).max() == 0
 
 
-def test_images_kept_aside_are_shown_rather_than_those_learnt_from(run: Run) -> None:
-    found = pictures(opened(run.config), 16)
-    assert found.said == "16 of the 40 test images"
+def test_test_images_are_shown_rather_than_training_images(run: Run) -> None:
+    found = choose_images(open_images(run.config), 16)
+    assert found.description == "16 of the 40 test images"
     assert len(found.names) == len(found.dataset) == found.sheet.count == 16
     assert all(name.startswith("test/") for name in found.names)
 
 
 def test_the_same_images_are_chosen_again_and_fewer_are_among_them(run: Run) -> None:
-    data = opened(run.config)
-    once, again, fewer = (pictures(data, count).dataset.ids.tolist() for count in (20, 20, 5))
+    data = open_images(run.config)
+    once, again, fewer = (choose_images(data, count).dataset.ids.tolist() for count in (20, 20, 5))
     assert once == again
     assert set(fewer) <= set(once)
 
 
 def test_what_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
-    folder = files(tmp_path, 30)
+    folder = pictures(tmp_path, 30)
     for number in range(10):
         (folder / f"{number}.png").write_bytes(b"no picture")
-    images = build.Images(Folder(folder), None, 3, 32, (30, 0), ("image",))
-    found = pictures(images, 30)
+    images = run_data(Folder(folder))
+    found = choose_images(images, 30)
     assert len(found.names) == 20
-    assert found.said == "20 of the 30 images learnt from"
+    assert found.description == "20 of the 30 training images"
     assert found.labels is None
 
 
 def test_where_nothing_can_be_read_it_is_one_line(tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / f"{number}.png").write_bytes(b"no picture")
-    images = build.Images(Folder(tmp_path), None, 3, 32, (3, 0), ("image",))
+    images = run_data(Folder(tmp_path))
     with pytest.raises(ValueError, match="of 3 images 0 can be read"):
-        pictures(images, 3)
+        choose_images(images, 3)
 
 
 def test_without_time_few_are_read(run: Run) -> None:
-    data = opened(run.config)
+    data = open_images(run.config)
     with pytest.raises(ValueError, match="of 40 images 1 can be read"):
-        pictures(data, 40, seconds=0.0)
+        choose_images(data, 40, seconds=0.0)
 
 
 def test_pictures_of_one_size_are_read_once(run: Run) -> None:
-    data = opened(run.config)
-    kept = pictures(data, 10).dataset
-    assert isinstance(kept, Kept)
+    data = open_images(run.config)
+    kept = choose_images(data, 10).dataset
+    assert isinstance(kept, CachedImages)
     sample = kept[3]
     assert torch.equal(sample.modalities["image"], kept.batch(torch.tensor([3]))["image"][0])
     assert sample.targets["label"] == int(kept.labels[3])  # type: ignore[index]
@@ -101,4 +108,13 @@ def test_a_page_never_downloads(run: Run) -> None:
     config = run.config
     named = replace(config, data={"name": "cifar10", "split": "train", "root": "nowhere", "download": True})
     with pytest.raises((ValueError, OSError), match=r"nowhere|cifar10"):
-        opened(named)
+        open_images(named)
+
+
+def test_classes_are_named_also_without_names(run: Run) -> None:
+    found = choose_images(open_images(run.config), 10)
+    assert found.caption(0) == f"{found.names[0]}, {found.classes[found.label_list[0]]}"
+    nameless = replace(found, classes=(), labels=torch.arange(-1, 9))
+    assert (nameless.class_name(7), nameless.class_name(-1)) == ("7", "no label")
+    assert nameless.caption(0) == found.names[0]
+    assert replace(found, labels=None).label_list == [-1] * 10

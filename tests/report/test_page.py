@@ -16,9 +16,10 @@ from tests.report.test_run_record import copy
 from tests.tiny import pictures, pretrain
 
 FIGURES = [
-    "Entropy on images kept aside", "Agreement of looks", "Variance of looks", "Spectrum of the features",
+    "Entropy on held-out images", "Agreement of augmented views", "Variance of augmented views",
+    "Spectrum of the features",
     "Coupling by batch size", "Weights of positives and negatives", "A query&#x27;s neighbourhood",
-    "Purity of neighbours", "Taken for one another",
+    "Purity of neighbours", "Confusion of classes",
 ]  # fmt: skip
 
 
@@ -33,7 +34,7 @@ def sections(text: str) -> list[str]:
 def test_a_finished_run_is_shown_whole(report: Path) -> None:
     text = report.read_text()
     assert left_out(text) == []
-    assert sections(text) == ["scores", "map", "neighbours", "curves", "why", "classes", "settings"]
+    assert sections(text) == ["scores", "map", "neighbours", "curves", "diagnostics", "classes", "settings"]
     assert [title for title in FIGURES if f"<h3>{title}</h3>" not in text] == []
     assert text.count('class="plane"') == 3  # before training, the snapshot, the end
 
@@ -76,7 +77,7 @@ def test_of_data_that_has_moved_away_the_rest_is_shown(run: Run, tmp_path: Path)
     config = tmp_path / "run" / "config.yaml"
     config.write_text(re.sub("(?m)^  name: .*evil.*$", "  name: /gone/away", config.read_text()))
     text = page([Run(tmp_path / "run")])
-    assert sections(text) == ["scores", "map", "curves", "why", "settings"]
+    assert sections(text) == ["scores", "map", "curves", "diagnostics", "settings"]
     assert all("/gone/away" in reason for reason in left_out(text))
 
 
@@ -86,17 +87,17 @@ def test_a_run_that_has_just_begun_has_a_page(run: Run, tmp_path: Path) -> None:
     assert any("has no encoder and no checkpoint yet" in reason for reason in left_out(text))
 
 
-def test_without_checkpoints_the_encoder_is_still_looked_at(run: Run, tmp_path: Path) -> None:
+def test_without_checkpoints_the_encoder_is_still_shown(run: Run, tmp_path: Path) -> None:
     shutil.copytree(run.folder, tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     text = page([Run(tmp_path / "run")], seconds=60)
     assert text.count('class="map"') == 1
-    assert "<h3>Agreement of looks</h3>" in text
+    assert "<h3>Agreement of augmented views</h3>" in text
     assert len(left_out(text)) == 3
     assert all("has no checkpoint" in reason for reason in left_out(text))
 
 
-def test_an_encoder_that_has_diverged_is_told(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_encoder_that_has_diverged_is_named(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nothing = lambda *_, **__: (torch.full((40, 8), torch.nan), torch.zeros(40))  # noqa: E731
     monkeypatch.setattr("manyview.report.run_embeddings.features", nothing)
     text = page([run])
@@ -104,11 +105,11 @@ def test_an_encoder_that_has_diverged_is_told(run: Run, tmp_path: Path, monkeypa
 
 
 def test_what_a_slow_encoder_would_take_too_long_for_is_left_out(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("manyview.report.run_embeddings._look", lambda _: 0.06)  # a ResNet-50 on one core
+    monkeypatch.setattr("manyview.report.run_embeddings._seconds_per_image", lambda _: 0.06)  # a ResNet-50 on one core
     text = page([run])
     assert text.count('class="map"') == 1
     assert len(left_out(text)) == 5
-    assert all("one look takes 60 ms here" in reason for reason in left_out(text))
+    assert all("embedding an image takes 60 ms here" in reason for reason in left_out(text))
 
 
 def test_data_of_ones_own_is_given(evil: Path, tmp_path: Path) -> None:
@@ -146,7 +147,7 @@ def test_after_training_whatever_goes_wrong_is_one_line(
     after_training(copy(run, tmp_path / "a"), say=said.append, warn=warned.append)
     assert (len(said), warned) == (1, [])
     assert (tmp_path / "a" / "report.html").is_file()
-    monkeypatch.setattr("manyview.report.page.head", lambda *_: 1 / 0)
+    monkeypatch.setattr("manyview.report.page.header", lambda *_: 1 / 0)
     after_training(copy(run, tmp_path / "b"), say=said.append, warn=warned.append)
     assert len(warned) == 1
     assert "division by zero" in warned[0]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from manyview.report.run_record import Told, told
+from manyview.report.run_record import RunRecord, read_records
 from manyview.training.run import Run
 
 
@@ -22,10 +22,10 @@ def copy(run: Run, folder: Path, **settings: object) -> Run:
     return Run(folder)
 
 
-def measured(run: Run, *lines: Mapping[str, object] | str) -> Told:
+def measured(run: Run, *lines: Mapping[str, object] | str) -> RunRecord:
     text = "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
     (run.folder / "metrics.jsonl").write_text(text)
-    return told([run])[0]
+    return read_records([run])[0]
 
 
 def test_curves_are_by_epoch_and_by_minute(run: Run, tmp_path: Path) -> None:
@@ -44,21 +44,21 @@ def test_curves_are_by_epoch_and_by_minute(run: Run, tmp_path: Path) -> None:
 
 def test_half_a_line_and_nonsense_are_passed_over(run: Run, tmp_path: Path) -> None:
     found = measured(copy(run, tmp_path / "a"), {"step": 1, "loss": 2.0}, "[1]", "nonsense", '{"step": 2, "lo')
-    assert [line["step"] for line in found.lines] == [1]
+    assert [line["step"] for line in found.metrics] == [1]
 
 
 def test_without_measurements_there_is_no_verdict(run: Run, tmp_path: Path) -> None:
-    found = told([copy(run, tmp_path / "a")])[0]
+    found = read_records([copy(run, tmp_path / "a")])[0]
     assert found.verdict() is None
     assert found.knn == []
     assert not found.finished
 
 
 def test_the_verdict_is_the_one_that_training_gave(run: Run) -> None:
-    found = told([run])[0]
+    found = read_records([run])[0]
     verdict = found.verdict()
     assert verdict is not None
-    assert verdict.word == found.lines[-1]["health"]
+    assert verdict.word == found.metrics[-1]["health"]
     assert verdict.word in verdict.text
 
 
@@ -71,23 +71,23 @@ def test_a_verdict_for_which_the_page_lacks_the_numbers_is_told_by_its_word(run:
 
 def test_runs_are_named_by_method_and_what_sets_them_apart(run: Run, other: Run, tmp_path: Path) -> None:
     larger = copy(run, tmp_path / "large", batch_size=16)
-    found = told([run, other, larger])
+    found = read_records([run, other, larger])
     assert [each.name for each in found] == ["dcl batch size 8", "simclr", "dcl batch size 16"]
     assert [each.colour for each in found] == [0, 1, 2]
-    assert all(each.lead for each in found)
+    assert all(each.first for each in found)
 
 
 def test_runs_that_differ_by_their_seed_share_a_colour(run: Run, other: Run, tmp_path: Path) -> None:
     again = copy(run, tmp_path / "again", seed=1)
-    found = told([run, other, again])
-    assert [(each.name, each.colour, each.lead) for each in found] == [
+    found = read_records([run, other, again])
+    assert [(each.name, each.colour, each.first) for each in found] == [
         ("dcl seed 0", 0, True), ("dcl seed 1", 0, False), ("simclr", 1, True),
     ]  # fmt: skip
 
 
 def test_the_same_folder_twice_has_two_names(run: Run, tmp_path: Path) -> None:
     shutil.copytree(run.folder, tmp_path / "copy")
-    names = [each.name for each in told([run, Run(tmp_path / "copy")])]
+    names = [each.name for each in read_records([run, Run(tmp_path / "copy")])]
     assert len(set(names)) == 2, names
 
 
@@ -95,4 +95,4 @@ def test_settings_of_another_version_are_one_line(run: Run, tmp_path: Path) -> N
     odd = copy(run, tmp_path / "odd")
     (odd.folder / "config.yaml").write_text("colour: blue")
     with pytest.raises(ValueError, match="colour: there is no such setting"):
-        told([odd])
+        read_records([odd])

@@ -43,8 +43,8 @@ def compare(
         return STOPPED
     print(f"\n{found.table()}\n")
     print(
-        f"Scores in points, ± one deviation over the seeds. kNN is of {found.asked:,} images; others would move it by "
-        f"± {100 * found.doubt:.1f}. All of it is in {found.folder / OUTCOME}"
+        f"Scores in points, ± one standard deviation over the seeds. kNN is measured on {found.queries:,} images, a "
+        f"standard error of {100 * found.standard_error:.1f}. All of it is in {found.folder / OUTCOME}"
     )
     for name in found.failed:
         print(f"left out: {name} has failed", file=sys.stderr)

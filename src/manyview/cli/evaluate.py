@@ -16,6 +16,7 @@ from manyview.config.sections import data_keys
 from manyview.config.values import shown, typed
 from manyview.core.bounds import Count
 from manyview.core.errors import UserError
+from manyview.core.text import one_line
 from manyview.embeddings.model_source import run_of
 from manyview.evaluate.protocols import PROTOCOLS, SUPERVISED, USUAL, known, protocol, schema
 from manyview.evaluate.protocols import evaluate as judged
@@ -184,7 +185,7 @@ def _out(what: str, out: str | None, pretrained: bool, weights: str | None) -> P
 
 def _warn(message: Warning | str, *_: object, **__: object) -> None:
     """In a line, without the place in the code."""
-    print(f"warning: {' '.join(str(message).split())}", file=sys.stderr)
+    print(f"warning: {one_line(str(message))}", file=sys.stderr)
 
 
 def _say(text: str) -> None:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from manyview.export.export import FORMATS
+from manyview.export import FORMATS, Format
 from manyview.export.export import export as write
 from manyview.training.run import ENCODER, load
 
@@ -14,7 +14,7 @@ from manyview.training.run import ENCODER, load
 def export(
     run: Annotated[str, "the run's folder"],
     *,
-    to: Annotated[str, ", ".join(FORMATS)],
+    to: Annotated[Format, ", ".join(FORMATS)],
     out: Annotated[str | None, "the file; by default in the run's folder"] = None,
 ) -> int:
     """A run's encoder as others can load it."""

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Annotated
 
 from manyview.cli.embed import Model, Pretrained, Size, Stem, Weights
-from manyview.core.atomic import atomic_write
+from manyview.core.atomic import atomic_write, naming_setting
 from manyview.core.bounds import Count
 from manyview.core.errors import UserError
 from manyview.core.text import printable
-from manyview.core.writable import writing
 from manyview.embeddings import read
 from manyview.embeddings.search import picture as contact_sheet
 from manyview.embeddings.search import same_file
@@ -47,7 +46,7 @@ def search(
         print(f"{number:>4}  {each.similarity:.4f}  {each.name}  {each.label}{each.mark}".rstrip())
     if not no_picture:
         sheet = contact_sheet(image, near, found)
-        with writing("picture", to), atomic_write(to) as draft, draft.open("wb") as stream:
+        with naming_setting("picture", to), atomic_write(to) as draft, draft.open("wb") as stream:
             sheet.save(stream, format="PNG")
         print(f"picture {printable(str(to))}")
     return 0

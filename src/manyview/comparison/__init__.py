@@ -1,5 +1,5 @@
 """WHICH IS BETTER: several methods on the same images, from the same weights, in the same order."""
 
-from manyview.comparison.outcome import Outcome, Row
+from manyview.comparison.outcome import MethodOutcome, Outcome
 
-__all__ = ["Outcome", "Row"]
+__all__ = ["MethodOutcome", "Outcome"]

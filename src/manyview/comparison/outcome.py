@@ -6,27 +6,28 @@ import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from manyview.comparison.plan import Entry, Unlike, looks, name_of, spelt
+from manyview.comparison.plan import PlannedRun, SettingsByMethod, describe, folder_name, views_of_an_image
 from manyview.core.errors import UserError
 from manyview.training.run import Run
 
 OUTCOME = "comparison.json"
-COST = "cost.json"  # in a run's folder: what it took, beside its time
-Numbers = Sequence[float]
-MUCH = 0.02  # of the images, by which a method may see fewer than others without a word
+COST = "cost.json"  # in a run's folder: the memory it took
+KNN = "kNN"  # the score that every run has
+TOLERANCE = 0.02  # of the images, by which a method may see fewer than others without a warning
 
 
-def as_many(counts: Sequence[int]) -> bool:
-    return max(counts) - min(counts) <= MUCH * max(counts)
+def about_equal(counts: Sequence[int]) -> bool:
+    """Tells whether numbers of images are so nearly the same that no score depends on it."""
+    return max(counts) - min(counts) <= TOLERANCE * max(counts)
 
 
 @dataclass(frozen=True)
 class Point:
-    """A score on the way: after so many epochs and so many seconds of training, without the scoring itself."""
+    """A score during training: after so many epochs and so many seconds of training, without the scoring itself."""
 
     epoch: float
     seconds: float
@@ -34,10 +35,10 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Row:
-    """A method's runs, one a seed, in the order of the seeds.
+class MethodOutcome:
+    """The runs of one method, one a seed, in the order of the seeds.
 
-    curves   kNN on the way, the untrained encoder first
+    curves   kNN during training, the untrained encoder first
     scores   by name: the last kNN, and what other protocols gave
     seconds  of training
     memory   the largest peak, in bytes; None where it is not known
@@ -60,176 +61,173 @@ class Row:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of all methods; the first is the one that others are compared with.
+    """The outcome of all methods; the first is the baseline that others are compared with.
 
-    asked   images that each kNN score is of
-    failed  runs that are left out
-    unlike  settings in which the methods differ and which are not their own, by method
+    queries    images that each kNN score is measured on
+    failed     runs that are left out
+    differing  settings in which the methods differ although they are not their own, by method
     """
 
     folder: Path
     data: str
-    rows: list[Row]
-    asked: int
+    methods: list[MethodOutcome]
+    queries: int
     failed: tuple[str, ...] = ()
-    unlike: Unlike = field(default_factory=dict)
+    differing: SettingsByMethod = field(default_factory=dict)
 
     @property
-    def doubt(self) -> float:
-        """One deviation of a score by which images happen to be asked about, which no number of seeds makes smaller."""
-        p = statistics.mean(self.rows[0].scores["kNN"])
-        return math.sqrt(p * (1 - p) / self.asked)
+    def standard_error(self) -> float:
+        """The standard error of a kNN score from the choice of query images, which no number of seeds makes smaller."""
+        p = statistics.mean(self.methods[0].scores[KNN])
+        return math.sqrt(p * (1 - p) / self.queries)
 
     @property
     def scores(self) -> list[str]:
-        """The names that all methods have."""
-        return [name for name in self.rows[0].scores if all(name in row.scores for row in self.rows)]
+        """The names of the scores that all methods have."""
+        return [name for name in self.methods[0].scores if all(name in each.scores for each in self.methods)]
 
     @property
-    def as_many_images(self) -> bool:
-        """Whether all methods have seen the same number, but for a few that no batch was left for."""
-        return as_many([row.images_seen for row in self.rows])
+    def equal_images(self) -> bool:
+        """Whether all methods have seen the same number of images, but for a few that filled no batch."""
+        return about_equal([each.images_seen for each in self.methods])
 
     @property
-    def also(self) -> str:
-        """What else than the method a difference may come from, in a sentence; empty where there is nothing."""
-        return f"The methods differ also in: {spelt(self.unlike)}." if self.unlike else ""
+    def caveat(self) -> str:
+        """A sentence about what else than the method a difference may come from; empty where there is nothing."""
+        return f"The methods differ also in: {describe(self.differing)}." if self.differing else ""
 
     def runs(self) -> list[Run]:
-        """One of every method, with its first seed."""
-        return [Run(self.folder / name_of(row.method, row.seeds[0])) for row in self.rows]
+        """Gives one run of every method, with its first seed."""
+        return [Run(self.folder / folder_name(each.method, each.seeds[0])) for each in self.methods]
 
-    def differences(self, row: Row, score: str = "kNN") -> list[float]:
-        """To the first method, seed by seed: what the seeds have in common falls out."""
-        first = self.rows[0]
-        theirs = dict(zip(first.seeds, first.scores[score], strict=True))
-        ours = zip(row.seeds, row.scores[score], strict=True)
-        return [mine - theirs[seed] for seed, mine in ours if seed in theirs]
+    def differences(self, other: MethodOutcome, score: str = KNN) -> list[float]:
+        """Compares a method with the baseline seed by seed: what the seeds have in common falls out."""
+        first = self.methods[0]
+        baseline = dict(zip(first.seeds, first.scores[score], strict=True))
+        scores = zip(other.seeds, other.scores[score], strict=True)
+        return [value - baseline[seed] for seed, value in scores if seed in baseline]
 
     def table(self) -> str:
-        """As markdown, in points; under it, what else the methods differ in."""
+        """Writes a markdown table, in points; under it, what else the methods differ in."""
         lines = [["method", *self.titles], ["---"] * (len(self.titles) + 1)]
-        lines += [[row.method, *self.cells(row)] for row in self.rows]
+        lines += [[each.method, *self.cells(each)] for each in self.methods]
         table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-        return f"{table}\n\n{self.also}" if self.also else table
+        return f"{table}\n\n{self.caveat}" if self.caveat else table
 
     @property
     def titles(self) -> list[str]:
-        """Of the table's columns, after the method's."""
-        first = self.rows[0].method
-        scores = [each for name in self.scores for each in (name, f"{name} against {first}")]
-        seen = [] if self.as_many_images else ["images seen"]
+        """The titles of the table's columns, after the method's."""
+        baseline = self.methods[0].method
+        scores = [title for name in self.scores for title in (name, f"{name} against {baseline}")]
+        seen = [] if self.equal_images else ["images seen"]
         return ["batch x views", "steps", *seen, *scores, "seconds", "peak memory"]
 
-    def cells(self, row: Row) -> list[str]:
-        """What the table says of a method, under `titles`."""
+    def cells(self, one: MethodOutcome) -> list[str]:
+        """Gives the table's row of a method, under `titles`."""
         scores = []
         for name in self.scores:
-            apart = "" if row is self.rows[0] else told(self.differences(row, name), sign="+")
-            scores += [told(row.scores[name]), apart]
-        memory = "" if row.memory is None else f"{row.memory / 2**20:,.0f} MB"
-        seconds = f"{statistics.mean(row.seconds):,.0f}"
-        seen = [] if self.as_many_images else [f"{row.images_seen:,}"]
-        return [f"{row.batch_size} x {row.views}", f"{row.steps:,}", *seen, *scores, seconds, memory]
+            difference = "" if one is self.methods[0] else mean_and_std(self.differences(one, name), sign="+")
+            scores += [mean_and_std(one.scores[name]), difference]
+        memory = "" if one.memory is None else f"{one.memory / 2**20:,.0f} MB"
+        seconds = f"{statistics.mean(one.seconds):,.0f}"
+        seen = [] if self.equal_images else [f"{one.images_seen:,}"]
+        return [f"{one.batch_size} x {one.views}", f"{one.steps:,}", *seen, *scores, seconds, memory]
 
-    def plain(self) -> dict[str, Any]:
-        """For JSON."""
-        rows = [
+    def to_json(self) -> dict[str, Any]:
+        """Gives all of it as plain values, with the differences and the images seen, which `read` does not need."""
+        methods = [
             {
-                "method": row.method, "seeds": list(row.seeds), "batch_size": row.batch_size, "views": row.views,
-                "steps": row.steps, "images_seen": row.images_seen, "scores": row.scores, "seconds": row.seconds,
-                "memory": row.memory,
-                "differences": {name: self.differences(row, name) for name in self.scores},
-                "curves": [[[point.epoch, point.seconds, point.score] for point in curve] for curve in row.curves],
+                **asdict(each),
+                "images_seen": each.images_seen,
+                "differences": {name: self.differences(each, name) for name in self.scores},
             }
-            for row in self.rows
-        ]  # fmt: skip
+            for each in self.methods
+        ]
         return {
-            "data": self.data, "against": self.rows[0].method, "asked": self.asked, "failed": list(self.failed),
-            "unlike": self.unlike, "rows": rows,
+            "data": self.data, "baseline": self.methods[0].method, "queries": self.queries,
+            "failed": list(self.failed), "differing_settings": self.differing, "methods": methods,
         }  # fmt: skip
 
 
 def read(folder: Path) -> Outcome:
-    """What `compare` has written."""
+    """Reads what `compare` has written."""
     path = folder / OUTCOME
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        rows = [_of_plain(row) for row in found["rows"]]
-        unlike = found.get("unlike", {})  # older files have none
-        return Outcome(folder, found["data"], rows, found["asked"], tuple(found["failed"]), unlike)
+        methods = [_from_json(each) for each in found["methods"]]
+        failed, differing = tuple(found["failed"]), found["differing_settings"]
+        return Outcome(folder, found["data"], methods, found["queries"], failed, differing)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
             None, f"{path}: is not what `manyview compare` writes: {type(error).__name__} {error}"
         ) from None
 
 
-def _of_plain(row: Mapping[str, Any]) -> Row:
-    curves = [[Point(*point) for point in curve] for curve in row["curves"]]
-    return Row(
-        row["method"], tuple(row["seeds"]), row["batch_size"], row["views"], row["steps"], curves, row["scores"],
-        row["seconds"], row["memory"],
-    )  # fmt: skip
+def _from_json(found: Mapping[str, Any]) -> MethodOutcome:
+    values = {each.name: found[each.name] for each in fields(MethodOutcome)}
+    curves = [[Point(**point) for point in curve] for curve in found["curves"]]
+    return MethodOutcome(**{**values, "seeds": tuple(found["seeds"]), "curves": curves})
 
 
-def told(values: Numbers, sign: str = "") -> str:
-    """Shares as points: the mean, and the deviation over the seeds where there are several."""
+def mean_and_std(values: Sequence[float], sign: str = "") -> str:
+    """Writes shares as points: the mean, and the standard deviation over the seeds where there are several."""
     points = [100 * value for value in values]
-    more = f" ± {statistics.stdev(points):.1f}" if len(points) > 1 else ""
-    return f"{statistics.mean(points):{sign}.1f}{more}" if points else ""
+    std = f" ± {statistics.stdev(points):.1f}" if len(points) > 1 else ""
+    return f"{statistics.mean(points):{sign}.1f}{std}" if points else ""
 
 
-def outcome(
+def collect(
     folder: Path,
     data: str,
-    runs: Sequence[Entry],
+    runs: Sequence[PlannedRun],
     more: Mapping[Path, Mapping[str, float]],
     *,
-    asked: int,
+    queries: int,
     failed: Sequence[str] = (),
-    unlike: Unlike | None = None,
+    differing: SettingsByMethod | None = None,
 ) -> Outcome:
-    """Reads it from the runs' folders. more: further scores by a run's folder, of which some may be missing."""
-    by_method: dict[str, list[Entry]] = {}
-    for entry in runs:
-        by_method.setdefault(entry.method, []).append(entry)
-    rows = [_row(entries, more) for entries in by_method.values()]
-    return Outcome(folder, data, rows, asked, tuple(failed), unlike or {})
+    """Reads the outcome from the runs' folders; `more` has further scores by a run's folder, and may lack some."""
+    by_method: dict[str, list[PlannedRun]] = {}
+    for run in runs:
+        by_method.setdefault(run.method, []).append(run)
+    methods = [_collect(each, more) for each in by_method.values()]
+    return Outcome(folder, data, methods, queries, tuple(failed), differing or {})
 
 
-def _row(runs: list[Entry], more: Mapping[Path, Mapping[str, float]]) -> Row:
-    curves = [curve(Run(entry.folder)) for entry in runs]
-    scores = {"kNN": [points[-1].score for points in curves]}
-    found = [more.get(entry.folder, {}) for entry in runs]
-    scores |= {name: [each[name] for each in found] for name in found[0] if all(name in each for each in found)}
-    ends = [Run(entry.folder).metrics[-1] for entry in runs]
-    peaks = [peak for entry in runs if (peak := _peak(entry.folder)) is not None]
-    config = Run(runs[0].folder).config
-    return Row(
-        runs[0].method, tuple(entry.seed for entry in runs), config.batch_size, looks(config), ends[0]["step"], curves,
-        scores, [end["seconds"] for end in ends], max(peaks, default=None),
+def _collect(planned: list[PlannedRun], more: Mapping[Path, Mapping[str, float]]) -> MethodOutcome:
+    runs = [Run(each.folder) for each in planned]
+    curves = [knn_curve(run) for run in runs]
+    found = [more.get(run.folder, {}) for run in runs]
+    shared = {name: [each[name] for each in found] for name in found[0] if all(name in each for each in found)}
+    last = [run.metrics[-1] for run in runs]
+    peaks = [peak for run in runs if (peak := peak_memory(run.folder)) is not None]
+    config = runs[0].config
+    return MethodOutcome(
+        planned[0].method, tuple(each.seed for each in planned), config.batch_size, views_of_an_image(config),
+        last[0]["step"], curves, {KNN: [points[-1].score for points in curves], **shared},
+        [each["seconds"] for each in last], max(peaks, default=None),
     )  # fmt: skip
 
 
-def curve(run: Run) -> list[Point]:
-    """kNN by epoch and by time."""
+def knn_curve(run: Run) -> list[Point]:
+    """Reads kNN by epoch and by time from a run's metrics."""
     lines = [line for line in run.metrics if line.get("knn") is not None]
-    per_epoch = _per_epoch(run)
+    per_epoch = steps_per_epoch(run.metrics, run.config.epochs)
     return [Point(line["step"] / per_epoch, line["seconds"], line["knn"]) for line in lines]
 
 
-def _per_epoch(run: Run) -> float:
-    """Steps an epoch of a run that has ended.
-
-    Its last step tells, unless `max_steps` has ended it earlier. A line's epoch, counted from 1, says that there are at
-    least so many.
-    """
-    lines = run.metrics
-    told: list[float] = [line["step"] / line["epoch"] for line in lines if line.get("epoch")]
-    planned: int = round(lines[-1]["step"] / run.config.epochs) if lines else 1
-    return max(1, planned, *told)
-
-
-def _peak(folder: Path) -> int | None:
+def peak_memory(folder: Path) -> int | None:
+    """Reads the largest peak of memory, in bytes, that a run's worker has noted."""
     path = folder / COST
     return int(json.loads(path.read_text(encoding="utf-8"))["memory"]) if path.is_file() else None
+
+
+def steps_per_epoch(metrics: Sequence[Mapping[str, Any]], epochs: float) -> float:
+    """Computes the steps an epoch from the metrics of a run of so many epochs.
+
+    The last step of a run that has ended tells, unless `max_steps` has ended it earlier. An epoch, counted from 1, in a
+    line says that there are at least so many.
+    """
+    at_least: list[float] = [line["step"] / line["epoch"] for line in metrics if line.get("epoch")]
+    planned: int = round(metrics[-1]["step"] / epochs) if metrics else 1
+    return max(1, planned, *at_least)

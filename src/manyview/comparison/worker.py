@@ -1,4 +1,4 @@
-"""One run of a comparison, in a process of its own, and what memory it took."""
+"""The process of one run of a comparison: `python -m manyview.comparison.worker SETTINGS`."""
 
 from __future__ import annotations
 
@@ -9,33 +9,34 @@ from pathlib import Path
 
 import torch
 
-from manyview.comparison.outcome import COST
+from manyview.comparison.outcome import COST, peak_memory
 from manyview.core.atomic import atomic_write
+from manyview.core.errors import UserError
+from manyview.core.text import reason
 from manyview.training.failures import Interrupted
 from manyview.training.launch import configured, start
 
 
 def main(settings: str) -> int:
-    """`python -m manyview.comparison.worker SETTINGS`: the exit code of the run."""
+    """Trains as a file of settings says, notes the memory that it took, and gives the exit code of the run."""
     config = configured(settings, {})
     try:
         start(config)
     except Interrupted as came:
         return came.exit_code
-    except (ValueError, OSError) as error:
-        print(f"{config.out}: {' '.join(str(error).split())}", file=sys.stderr)
+    except (UserError, OSError) as error:
+        print(f"{config.out}: {reason(error)}", file=sys.stderr)
         return getattr(error, "exit_code", 2)
-    _note(Path(str(config.out)) / COST)
+    _note_memory(Path(str(config.out)))
     return 0
 
 
-def _note(path: Path) -> None:
-    """The largest peak of all sittings, in bytes: of the GPU, or else of the process."""
+def _note_memory(folder: Path) -> None:
+    """Notes the largest peak of all sittings, in bytes: of the GPU, or else of the process."""
     gpu = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
     memory = gpu or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    before = json.loads(path.read_text(encoding="utf-8"))["memory"] if path.is_file() else 0
-    with atomic_write(path) as draft:
-        draft.write_text(json.dumps({"memory": max(memory, before)}), encoding="utf-8")
+    with atomic_write(folder / COST) as draft:
+        draft.write_text(json.dumps({"memory": max(memory, peak_memory(folder) or 0)}), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from manyview.config.config import Config, plain
 from manyview.config.resolve import resolve
 from manyview.config.sections import flat
 from manyview.core.errors import UserError
+from manyview.core.text import reason
 
 
 class DuplicateKey(UserError):
@@ -35,7 +36,7 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     except DuplicateKey as error:
         raise error.within(str(path)) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(str(path), f"is no YAML: {' '.join(str(error).split())}") from None
+        raise UserError(str(path), f"is no YAML: {reason(error)}") from None
     except OSError as error:
         raise UserError(str(path), f"cannot be read: {error.strerror}") from None
     if not isinstance(found, dict):

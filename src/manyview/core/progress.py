@@ -1,41 +1,153 @@
-"""A progress bar for work that takes a while; nothing where nobody sees it."""
+"""How far long work is: a bar on a terminal, a plain line now and then elsewhere."""
 
 from __future__ import annotations
 
+import errno
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import ClassVar, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn
 
-SECONDS = 0.1  # between two pictures of it
-_drawn: list[Progress] = []  # a terminal has room for one
+from manyview.core.text import duration, one_line
+
+LINE_SECONDS = 10.0  # between plain lines
+BAR_SECONDS = 0.1  # between two drawings of a bar
+
+
+class ProgressBar:
+    """Shows `embedding 120/400  812 a second  20 s left`, as a bar on a terminal and as plain lines elsewhere.
+
+    total, start  how many steps there are, and how many were done before
+    text          what is being done
+    file          where to show it; stderr by default, because results go to stdout
+    lines         whether to print plain lines where there is no terminal
+    transient     whether the bar disappears at the end
+
+    There is no thread: one that prints while a worker forks would leave it a held lock. A terminal has room for one
+    bar, so a second one at the same time is silent.
+    """
+
+    _drawn: ClassVar[ProgressBar | None] = None
+
+    def __init__(
+        self,
+        total: int,
+        text: str,
+        *,
+        start: int = 0,
+        file: TextIO | None = None,
+        lines: bool = True,
+        transient: bool = True,
+    ) -> None:
+        self.total, self.text, self.start, self.done = total, text, start, start
+        self._file = sys.stderr if file is None else file
+        self._bar = self._draw(transient)
+        self._lines = lines and self._bar is None
+        self.restart_clock()
+
+    def restart_clock(self) -> None:
+        """Measures the speed from now on: what came before is no guide to the time left."""
+        self._began = self._last = time.monotonic()
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether there is a bar on the screen."""
+        return self._bar is not None
+
+    def advance(self, steps: int = 1) -> None:
+        """Notes that so many more steps are done."""
+        self.show(self.done + steps)
+
+    def show(self, done: int, facts: str = "", *, now: bool = False) -> None:
+        """Notes that `done` steps are done, and shows it with some facts if it is time to, or `now`."""
+        self.done = done
+        pause = LINE_SECONDS if self._bar is None else BAR_SECONDS
+        if not (now or time.monotonic() - self._last >= pause):
+            return
+        self._last = time.monotonic()
+        facts = "  ".join(filter(None, [facts or self._speed(), self._left()]))
+        if self._bar is not None:
+            with _ignoring_a_closed_terminal():
+                self._bar.update(self._bar.task_ids[0], completed=done, description=self._position(), facts=facts)
+                self._bar.refresh()
+        elif self._lines:
+            print_line(f"{self._position()}  {facts}", self._file)
+
+    def say(self, text: str) -> None:
+        """Prints a line, above the bar where there is one."""
+        if self._bar is None:
+            print_line(text, self._file)
+            return
+        with _ignoring_a_closed_terminal():
+            self._bar.console.print(one_line(text), markup=False, highlight=False, emoji=False, soft_wrap=True)
+
+    def close(self) -> None:
+        """Ends the bar; a second call does nothing."""
+        bar, self._bar = self._bar, None
+        if bar is not None:
+            ProgressBar._drawn = None
+            with _ignoring_a_closed_terminal():
+                bar.stop()
+
+    def _draw(self, transient: bool) -> Progress | None:
+        console = Console(file=self._file)
+        if ProgressBar._drawn is not None or not (self._file.isatty() and console.is_interactive):
+            return None
+        facts = TextColumn("{task.fields[facts]}", markup=False)
+        columns = TextColumn("{task.description}", markup=False), BarColumn(20), facts
+        bar = Progress(*columns, console=console, auto_refresh=False, transient=transient)
+        bar.add_task(self._position(), total=self.total, completed=self.start, facts="")
+        bar.start()
+        ProgressBar._drawn = self
+        return bar
+
+    def _position(self) -> str:
+        return f"{self.text} {self.done}/{self.total}"
+
+    def _seconds_a_step(self) -> float:
+        return (time.monotonic() - self._began) / max(1, self.done - self.start)
+
+    def _speed(self) -> str:
+        seconds = self._seconds_a_step()
+        return f"{1 / seconds:,.0f} a second" if seconds and self.done > self.start else ""
+
+    def _left(self) -> str:
+        if not self.start < self.done < self.total:
+            return ""
+        return f"{duration(self._seconds_a_step() * (self.total - self.done))} left"
 
 
 @contextmanager
-def bar(total: int, text: str, *, shown: bool = True) -> Iterator[Callable[..., None]]:
-    """Gives what is to be called after each of `total` steps, or with a number after so many; gone when it ends."""
-    console = Console(stderr=True)
-    if not (shown and console.is_terminal and console.is_interactive) or _drawn:
+def progress_bar(
+    total: int, text: str, *, start: int = 0, shown: bool = True, lines: bool = False
+) -> Iterator[Callable[..., None]]:
+    """Shows a `ProgressBar` while the block runs; gives a function to call after each step, or after so many."""
+    if not shown:
         yield lambda steps=1: None
         return
-    columns = TextColumn("{task.description}", markup=False), BarColumn(20), MofNCompleteColumn(), TimeRemainingColumn()
-    # it has no thread: one that prints while a worker forks would leave it a held lock
-    progress = Progress(*columns, console=console, auto_refresh=False, transient=True)
-    number, last = progress.add_task(text, total=total), 0.0
+    bar = ProgressBar(total, text, start=start, lines=lines)
+    try:
+        yield bar.advance
+    finally:
+        bar.close()
 
-    def advance(steps: int = 1) -> None:
-        nonlocal last
-        progress.advance(number, steps)
-        if time.monotonic() - last > SECONDS:
-            last = time.monotonic()
-            progress.refresh()
 
-    with progress:
-        _drawn.append(progress)
-        try:
-            progress.refresh()
-            yield advance
-        finally:
-            _drawn.remove(progress)
+def print_line(text: str, file: TextIO) -> None:
+    """Prints one line at once, with escapes for what the file's encoding does not know."""
+    encoding = file.encoding or "utf-8"
+    with _ignoring_a_closed_terminal():
+        print(one_line(text).encode(encoding, "backslashreplace").decode(encoding), file=file, flush=True)
+
+
+@contextmanager
+def _ignoring_a_closed_terminal() -> Iterator[None]:
+    """Lets the work go on: who closes a window, or interrupts `| tee`, does not want it to end before it has saved."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.EIO, errno.EPIPE):
+            raise

@@ -1,9 +1,35 @@
-"""Text as it can be shown: names of files and data sets hold anything."""
+"""Text for a person to read: names of files and data sets hold anything, errors have many lines."""
 
 from __future__ import annotations
 
 
 def printable(text: str) -> str:
-    r"""The text with all that is not a visible character written as an escape: a newline as \n, a lone byte as \xff."""
-    text = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+    r"""Writes whatever is not a visible character as an escape: a newline as \n, a byte that is no UTF-8 as \xff."""
+    return "".join(character if character.isprintable() else _escape(character) for character in text)
+
+
+def one_line(text: str) -> str:
+    """Joins the lines of a text by spaces and makes the result `printable`."""
+    return printable(" ".join(line.strip() for line in text.splitlines() if line.strip()))
+
+
+def reason(error: BaseException) -> str:
+    """Gives an error's message as one line, or its type where it has no message."""
+    return one_line(str(error)) or type(error).__name__
+
+
+def duration(seconds: float) -> str:
+    """Writes a time as 12 s, 3 min 20 s, 45 min, 2 h 5 min or 3.5 days."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min" + (f" {whole % 60} s" if whole % 60 and whole < 600 else "")
+    if whole < 48 * 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole / 86400:.1f} days"
+
+
+def _escape(character: str) -> str:
+    byte = ord(character) - 0xDC00  # os.fsdecode maps a byte that is no UTF-8 to such a code point
+    return f"\\x{byte:02x}" if 0x80 <= byte <= 0xFF else character.encode("unicode_escape").decode("ascii")

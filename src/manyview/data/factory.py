@@ -53,4 +53,5 @@ def open_data(
 def _unknown(text: str) -> str:
     if os.path.dirname(text):  # a path, not a name
         check_folder(text)
-    return f"{text!r} is neither a folder here nor the name of a data set; {hint(text.lower(), [SCENES, *NAMED], cutoff=0.6)}"
+    near = hint(text.lower(), [SCENES, *NAMED], cutoff=0.6)
+    return f"{text!r} is neither a folder here nor the name of a data set; {near}"

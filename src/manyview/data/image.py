@@ -11,7 +11,7 @@ import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
-from manyview.core.text import printable
+from manyview.core.text import one_line
 from manyview.data.dataset import Unreadable
 
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".jfif", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm", ".pgm")
@@ -120,9 +120,9 @@ def reason(error: BaseException) -> str:
         return f"too large: Pillow's limit is {2 * (Image.MAX_IMAGE_PIXELS or 0)} pixels"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    text = " ".join(str(error).split())
+    text = one_line(str(error))
     speaks = text and isinstance(error, OSError | SyntaxError | ValueError)  # others, such as KeyError, say only what
-    return printable(text if speaks else f"{type(error).__name__} {text}".strip())[:200]
+    return (text if speaks else f"{type(error).__name__} {text}".strip())[:200]
 
 
 def _open(source: Source) -> Image.Image:

@@ -1,21 +1,21 @@
-"""WHY a run does what it does: measures of the embeddings, what they mean in plain words, and what figures show.
+"""WHY a run does what it does: measures of its embeddings, a verdict in plain words, and the papers' figures.
 
-The figures' functions take embeddings, of whatever encoder; `manyview.embeddings.view_embeddings` gets them from a run.
+The figures are functions of embeddings; `manyview.embeddings.view_embeddings` makes those of a run or an encoder.
 """
 
-from manyview.diagnose.augmentations import Spread, spread
-from manyview.diagnose.batches import couplings
 from manyview.diagnose.classes import Purity, confusion, purity
-from manyview.diagnose.contrast import Contrasted, contrasted
+from manyview.diagnose.contrast_weights import ContrastWeights, contrast_weights
+from manyview.diagnose.coupling import couplings
 from manyview.diagnose.entropy import Entropies, entropies
 from manyview.diagnose.health import Health, Verdict
-from manyview.diagnose.measures import flat_share, measure, rankme
+from manyview.diagnose.measures import flat_share, measure
 from manyview.diagnose.neighbourhood import Nearest, Neighbourhood, flat_map, nearest, neighbourhood, tsne
-from manyview.diagnose.spectrum import Spectrum, spectrum
+from manyview.diagnose.spectrum import Spectrum, rankme, spectrum
+from manyview.diagnose.spread import Spread, spread
 from manyview.diagnose.validation import validation
 
 __all__ = [
-    "Contrasted",
+    "ContrastWeights",
     "Entropies",
     "Health",
     "Nearest",
@@ -25,7 +25,7 @@ __all__ = [
     "Spread",
     "Verdict",
     "confusion",
-    "contrasted",
+    "contrast_weights",
     "couplings",
     "entropies",
     "flat_map",

@@ -1,4 +1,4 @@
-"""Which classes keep together, and which are taken for which."""
+"""Which classes have their images together, and which are confused with one another."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from manyview.diagnose.vectors import checked
 
 @dataclass(frozen=True, eq=False)
 class Purity:
-    """Of the C classes; NaN where a class has no image.
+    """Nearest-neighbour purity of C classes; NaN where a class has no image.
 
     classes  (C,) the share of an image's nearest neighbours that are of its class, mean over the class's images
-    chance   (C,) what it would be if neighbours were drawn by lot
+    chance   (C,) what it would be if neighbours were drawn at random
     count    (C,) images
     mean     over all images
     """
@@ -30,10 +30,10 @@ class Purity:
 
 @torch.no_grad()
 def purity(bank: Tensor, labels: Tensor, *, k: int = 20, classes: int | None = None) -> Purity:
-    """Nearest-neighbour purity of embeddings (n, d) with labels (n,) int64, an image not its own neighbour.
+    """Measures the nearest-neighbour purity of embeddings (n, d) with labels (n,) int64.
 
-    Images without a label (-1) are left out. `classes` is how many there are, one more than the largest label if left
-    out. Exact, by cosine, in bounded memory; the time grows with n^2.
+    An image is not its own neighbour. Images without a label (-1) are left out. `classes` is how many there are, one
+    more than the largest label by default. Exact, by cosine, in bounded memory; the time grows with n^2.
     """
     bank, labels = checked("bank", bank, least=2), _labels("labels", labels, len(bank), classes)
     here = labels >= 0
@@ -48,7 +48,7 @@ def purity(bank: Tensor, labels: Tensor, *, k: int = 20, classes: int | None = N
 
 
 def confusion(truth: Tensor, predicted: Tensor, classes: int) -> Tensor:
-    """(classes, classes) int64: how many images of class r, the row, were taken for class c, the column.
+    """Counts, (classes, classes) int64, how many images of class r, the row, were taken for class c, the column.
 
     truth and predicted (n,) int64; images without a label (-1) are left out.
     """
@@ -60,7 +60,7 @@ def confusion(truth: Tensor, predicted: Tensor, classes: int) -> Tensor:
 
 def _labels(name: str, labels: Tensor, count: int, classes: int | None) -> Tensor:
     if labels.shape != (count,) or labels.dtype != torch.long:
-        raise UserError(None, f"{name}: expected int64 ({count},), got {labels.dtype} {tuple(labels.shape)}")
+        raise UserError(name, f"expected int64 ({count},), got {labels.dtype} {tuple(labels.shape)}")
     if classes is not None and count and int(labels.max()) >= classes:
-        raise UserError(None, f"{name}: class {int(labels.max())} is beyond the {classes} that there are")
+        raise UserError(name, f"class {int(labels.max())} is beyond the {classes} that there are")
     return labels

@@ -1,4 +1,4 @@
-"""What the embeddings of one step say about a run. Cheap: it reads the vectors that the loss has just seen.
+"""Measures of one training step, read off the vectors that the loss was given.
 
 At most `QUERIES` queries are read (the first), and of each source of negatives at most `KEYS` vectors (`PER_QUERY`
 where each query has its own), evenly spread over it, each counting for those left out: sums over the negatives are then
@@ -8,19 +8,23 @@ estimates, and exact below that.
 from __future__ import annotations
 
 import math
+from functools import reduce
+from operator import add
 
 import torch
 from torch import Tensor
 
 from manyview.core.distributed import no_gather
 from manyview.core.negatives import Negatives, Source
-from manyview.losses.checks import Inputs, average, check_inputs
+from manyview.diagnose.coupling import coupling
+from manyview.diagnose.entropy import conditional_entropy
+from manyview.diagnose.spectrum import RANKED, rankme
+from manyview.losses.checks import average, check_inputs
 from manyview.losses.streaming import Stream
 
 QUERIES = 512
 KEYS = 1024  # of keys that all queries share
 PER_QUERY = 32  # of keys that each query has for itself, which have to be gathered
-RANKED = 256  # queries that the rank is measured on
 
 
 @torch.no_grad()
@@ -33,7 +37,7 @@ def measure(
     t_neg: float,
     present: Tensor | None = None,
 ) -> dict[str, float]:
-    """All measures of one step by name, for what the loss was given: query (N, d), positives (N, K, d), negatives.
+    """Measures one step: numbers by name, for what the loss was given: query (N, d), positives (N, K, d), negatives.
 
     alignment, uniformity             Wang & Isola 2020, lower is better
     rank, rank_limit                  `rankme` and the most it could be
@@ -52,7 +56,7 @@ def measure(
     positive = float(average(given.over_positives(given.similarities()), given.present, "mean", no_gather))
     negative = float(stream.softmax(0.0, value=(1.0, 0.0)).mean.mean())
     uniform, alike = _among_queries(given.query, ids)
-    entropy, limit = conditional_entropy(stream, t_neg), float(stream.count.double().log().mean())
+    entropy, limit = float(conditional_entropy(stream, t_neg).mean()), float(stream.count.double().log().mean())
     measured = {
         "alignment": float(average(given.over_positives(given.distances()), given.present, "mean", no_gather)),
         "uniformity": uniform,
@@ -68,46 +72,6 @@ def measure(
         "negatives": float(stream.count.double().mean()),
     }
     return measured if temperature is None else measured | {"coupling": coupling(given, stream, temperature)}
-
-
-def rankme(x: Tensor) -> float:
-    """exp of the entropy of the singular values of x (n, d), made to sum to 1: how many dimensions are in use.
-
-    RankMe (Garrido et al., ICML 2023), Eq. 1, on the first `RANKED` rows. From 1, when all vectors are parallel, to
-    min(n, d). NaN if x has any.
-    """
-    x = x[:RANKED].double()
-    if not torch.isfinite(x).all():
-        return math.nan
-    gram = x @ x.T if len(x) < x.shape[1] else x.T @ x  # several times cheaper than singular values of x
-    return effective_rank(torch.linalg.eigvalsh(gram).clamp_min(0).sqrt())
-
-
-def effective_rank(singular: Tensor) -> float:
-    """exp of the entropy of singular values, made to sum to 1."""
-    share = singular / singular.sum()
-    return float(torch.special.entr(share).sum().exp())
-
-
-def conditional_entropy(stream: Stream, t_neg: float) -> float:
-    """H(X-|X), CACR Eq. 8: the entropy of the weights softmax_j(-t_neg |q_i - n_ij|^2), mean over the queries.
-
-    At most ln of the number of negatives, where all weigh the same (the paper's ln(M - 1) counts the image itself
-    among M). Falls when some negatives come to matter more than others.
-    """
-    sums = stream.softmax(2 * t_neg, -t_neg, value=(2 * t_neg, -t_neg))
-    return float((sums.log_sum_exp - sums.mean).mean())
-
-
-def coupling(given: Inputs, stream: Stream, temperature: float) -> float:
-    """q_B of DCL (Yeh et al., ECCV 2022, appendix): the factor that scales the gradient of InfoNCE.
-
-    Mean over queries and positives of 1 - exp(s+ / t) / (exp(s+ / t) + sum_j exp(s_ij / t)). The display of the
-    appendix leaves the positive out of the denominator, its proof does not; only with it the gradient is right.
-    """
-    others = stream.softmax(1 / temperature).log_sum_exp
-    factors = torch.sigmoid(others[:, None] - given.similarities() / temperature)
-    return float(average(given.over_positives(factors), given.present, "mean", no_gather))
 
 
 def flat_share(view: Tensor, *, tolerance: float = 1e-3) -> float:
@@ -142,11 +106,7 @@ def _images(negatives: Negatives, n: int, device: torch.device) -> Tensor:
 
 def _fewer(negatives: Negatives, n: int) -> Negatives:
     """The negatives of the first n queries, thinned out."""
-    parts = [_thinned(source, n) for source in negatives.sources]
-    joined = parts[0]
-    for part in parts[1:]:
-        joined = joined + part
-    return joined
+    return reduce(add, (_thinned(source, n) for source in negatives.sources))
 
 
 def _thinned(source: Source, n: int) -> Negatives:

@@ -1,4 +1,4 @@
-"""Who is near whom, and how that looks in a plane."""
+"""Nearest neighbours of embeddings, and t-SNE maps of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMPONENTS = 50  # principal ones that t-SNE sees, as van der Maaten & Hinton (2
 
 @dataclass(frozen=True, eq=False)
 class Nearest:
-    """The nearest first.
+    """Nearest neighbours, the nearest first.
 
     rows        (m, k) of the embeddings
     similarity  (m, k) cosines
@@ -32,16 +32,16 @@ class Nearest:
 
 @torch.no_grad()
 def nearest(embeddings: Tensor, k: int, *, of: Tensor | None = None) -> Nearest:
-    """The k nearest others, by cosine, of all rows of embeddings (n, d), or of those that `of` (m,) names.
+    """Finds the k nearest others, by cosine, of all rows of embeddings (n, d), or of those that `of` (m,) names.
 
     A row is not its own neighbour. Exact, and in pieces: beside a copy of the embeddings it takes about 150 MB.
     """
     x = unit("embeddings", embeddings, least=2)
     if not 1 <= k < len(x):
         raise UserError("k", f"expected 1 to {len(x) - 1} neighbours among {len(x)} vectors, got {k}")
-    own = torch.arange(len(x), device=x.device) if of is None else of
-    near, rows = neighbours(x, x[own], k, own=own)
-    return Nearest(rows, near)
+    queries = torch.arange(len(x), device=x.device) if of is None else of
+    similarity, rows = neighbours(x, x[queries], k, own=queries)
+    return Nearest(rows, similarity)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class Neighbourhood:
 
 
 def neighbourhood(query: Tensor, positives: Tensor, negatives: Tensor, *, seed: int = 0) -> Neighbourhood:
-    """CACR's Fig. 7: t-SNE of a query (d,), its positives (K, d) and negatives (M, d), with the query in the middle.
+    """Computes CACR's Fig. 7: t-SNE of a query (d,), its positives (K, d) and negatives (M, d), around the query.
 
     For a figure over epochs, call it for the same images at each snapshot. The paper shows what lies within 10 of the
     query on either axis, and a circle of radius t^-.
@@ -67,14 +67,14 @@ def neighbourhood(query: Tensor, positives: Tensor, negatives: Tensor, *, seed: 
 
 
 def flat_map(embeddings: Tensor, *, seed: int = 0) -> Tensor:
-    """(n, 2) places between -1 and 1 for a map of embeddings (n, d): `tsne`, centred and scaled."""
+    """Places embeddings (n, d) on a map, (n, 2) between -1 and 1: `tsne`, centred and scaled."""
     places = tsne(embeddings, seed=seed)
     places = places - (places.amax(0) + places.amin(0)) / 2
     return places / places.abs().max().clamp_min(1e-12)
 
 
 def tsne(embeddings: Tensor, *, seed: int = 0) -> Tensor:
-    """t-SNE (van der Maaten & Hinton 2008): (n, 2) places for embeddings (n, d) of unit length, which they are made.
+    """Places embeddings (n, d), made unit length, in a plane (n, 2) by t-SNE (van der Maaten & Hinton 2008).
 
     scikit-learn's, on the first 50 principal components, for 4 to `MAPPED` points. The same seed gives the same places;
     vectors that are all the same, as those of a collapsed run, are all at the origin.

@@ -1,21 +1,22 @@
-"""Which dimensions the embeddings use: the spectrum of their covariance, and RankMe."""
+"""How many dimensions embeddings use: RankMe, and the spectrum of their covariance."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from manyview.diagnose.measures import effective_rank
 from manyview.diagnose.vectors import checked
 
 ROWS = 4096  # at a time
+RANKED = 256  # rows that `rankme` reads
 
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """Of embeddings (n, d).
+    """Variances of embeddings (n, d) along their principal directions.
 
     eigenvalues  (d,) float64, of the covariance, the largest first
     rank         RankMe of all rows: from 1 to `limit`
@@ -27,9 +28,28 @@ class Spectrum:
     limit: int
 
 
+def rankme(x: Tensor) -> float:
+    """Counts the dimensions in use: exp of the entropy of the singular values of x (n, d), made to sum to 1.
+
+    RankMe (Garrido et al., ICML 2023), Eq. 1, on the first `RANKED` rows. From 1, when all vectors are parallel, to
+    min(n, d). NaN if x has any.
+    """
+    x = x[:RANKED].double()
+    if not torch.isfinite(x).all():
+        return math.nan
+    gram = x @ x.T if len(x) < x.shape[1] else x.T @ x  # several times cheaper than singular values of x
+    return effective_rank(torch.linalg.eigvalsh(gram).clamp_min(0).sqrt())
+
+
+def effective_rank(singular: Tensor) -> float:
+    """Computes exp of the entropy of singular values, made to sum to 1."""
+    share = singular / singular.sum()
+    return float(torch.special.entr(share).sum().exp())
+
+
 @torch.no_grad()
 def spectrum(embeddings: Tensor) -> Spectrum:
-    """Eigenvalues of the covariance (divisor n) of embeddings (n, d), taken as they are, and their RankMe.
+    """Computes the eigenvalues of the covariance (divisor n) of embeddings (n, d), as they are, and RankMe.
 
     RankMe (Garrido et al., ICML 2023), Eq. 1, is exp of the entropy of the singular values, made to sum to 1, of the
     embeddings with their mean left in. Both come from one d x d matrix in float64, summed over pieces, so that n may be

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import copy
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,7 @@ from torch import Tensor
 
 from manyview import __version__
 from manyview.core.errors import UserError
-from manyview.core.progress import bar
+from manyview.core.progress import progress_bar
 from manyview.core.text import printable
 from manyview.data import Dataset
 from manyview.data.splits import Labels
@@ -28,8 +25,6 @@ from manyview.embeddings.partial import PartialEmbeddings
 from manyview.embeddings.reader import Reader, reads
 from manyview.encoders import Encoder
 from manyview.features.amounts import check_amounts
-
-LINE_SECONDS = 10.0  # between lines of progress, where there is no terminal
 
 
 def embed(
@@ -136,7 +131,10 @@ def _fill(
     if workers is None and device.type == "cpu":
         workers = max(1, usual_workers() // 2)  # the encoder wants cores as well
     reading = reads(Reader(dataset, who.stack(view=dataset.modalities[0])), batches, workers)
-    with closing(reading) as every, _progress(len(dataset), done, shown) as advance:
+    with (
+        closing(reading) as every,
+        progress_bar(len(dataset), "embedding", start=done, shown=shown, lines=True) as advance,
+    ):
         for number, piece in todo.items():
             rows: list[int] = []
             broken: dict[int, str] = {}
@@ -162,30 +160,3 @@ def _vectors(encoder: Encoder, x: Tensor, dtype: str, device: torch.device) -> A
         raise UserError("dtype", f"{dtype} cannot hold the number {vectors.abs().max():g}; choose float32")
     made: Array = vectors.numpy().astype(dtype)
     return made
-
-
-@contextmanager
-def _progress(total: int, done: int, shown: bool) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr, or a line now and then where that is no terminal."""
-    if shown and not sys.stderr.isatty():
-        yield _lines(total, done)
-        return
-    with bar(total, "embedding", shown=shown) as advance:
-        advance(done)
-        yield advance
-
-
-def _lines(total: int, done: int) -> Callable[[int], None]:
-    now, begun = done, time.monotonic()
-    last = begun
-
-    def advance(count: int) -> None:
-        nonlocal now, last
-        now += count
-        if time.monotonic() - last >= LINE_SECONDS:
-            last = time.monotonic()
-            speed = (now - done) / (last - begun)
-            left = f"{(total - now) / speed:,.0f} s left"
-            print(f"{now:,} of {total:,} images, {speed:,.0f} a second, {left}", file=sys.stderr, flush=True)
-
-    return advance

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from manyview.core.atomic import atomic_write
 from manyview.core.errors import UserError
-from manyview.core.text import printable
+from manyview.core.text import printable, reason
 
 FORMAT = 1
 COLUMNS = ("path", "id", "label", "vector")
@@ -148,7 +148,7 @@ def read(path: str | Path) -> Embeddings:
     except ImportError:
         raise
     except Exception as error:  # a file of any content raises almost anything
-        why = printable(" ".join(str(error).split()))[:200] or type(error).__name__
+        why = reason(error)[:200]
         raise UserError("embeddings", f"{printable(str(path))} is damaged or none of ours: {why}") from error
     vectors, ids, labels = (torch.from_numpy(columns[name]) for name in ("vector", "id", "label"))
     return Embeddings(vectors, ids, labels, columns["path"], about)

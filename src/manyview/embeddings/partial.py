@@ -11,10 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from manyview.core.atomic import atomic_write, tidy
+from manyview.core.atomic import atomic_write, naming_setting, remove_drafts
 from manyview.core.errors import UserError
 from manyview.core.text import printable
-from manyview.core.writable import writing
 from manyview.embeddings.file_format import About, Array, Piece, read, write
 from manyview.embeddings.images import Images, path_of
 from manyview.training.checkpoint import InUse, locked, naming_full_disk
@@ -37,7 +36,7 @@ class PartialEmbeddings:
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Keeps others from writing the same file. The folder stays only where there is something to go on with."""
-        with writing("to", self.path):
+        with naming_setting("to", self.path):
             self.folder.mkdir(exist_ok=True)
         try:
             with locked(self.folder):
@@ -57,7 +56,7 @@ class PartialEmbeddings:
         if self.path.exists():
             _check(read(self.path).about, self.about, self.path, "delete it, or give another --to")
             return True
-        tidy(self.folder)
+        remove_drafts(self.folder)
         plan = self.folder / PLAN
         if plan.exists():
             _check(_plan(plan), self.about, self.folder, "delete that folder to start anew")

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from manyview.core.atomic import atomic_write
 from manyview.core.errors import UserError
+from manyview.core.text import reason
 from manyview.encoders.encoder import Encoder, create
 
 State = dict[str, Tensor]
@@ -55,7 +56,7 @@ def load(path: str | Path) -> Encoder:
     try:
         encoder = create(name, **options)
     except Exception as error:  # options that make no sense raise almost anything inside a library
-        why = " ".join(str(error).split())[:300] or type(error).__name__
+        why = reason(error)[:300]
         raise UserError(None, f"{path}: its encoder cannot be made: {why}") from error
     _load_state(encoder, state, path)
     _note_normalisation(encoder, metadata, path)

@@ -16,9 +16,9 @@ import torch
 from manyview import __version__
 from manyview.config.keys import Key, keys_of
 from manyview.config.values import typed
+from manyview.core.atomic import check_writable
 from manyview.core.errors import UserError
 from manyview.core.names import hint
-from manyview.core.writable import check_folder_for
 from manyview.embeddings.model_source import ModelSource, What
 from manyview.encoders.encoder import Stem
 from manyview.evaluate.fewshot import fewshot
@@ -195,7 +195,7 @@ class Judge:
             self.say(f"{name}: computed on {there.when[:10]}, from {self.place}; --recompute computes it anew")
             return replace(there, data=fresh.data, subject=fresh.subject)  # they may have other names now
         if self.place is not None:
-            check_folder_for("out", self.place, self.place)
+            check_writable("out", self.place, self.place)
         begun = time.monotonic()
         scores = _scores(name, task, settings)
         return self.kept(replace(fresh, scores=scores, seconds=round(time.monotonic() - begun, 2)), task)

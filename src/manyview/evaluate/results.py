@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from manyview.core.atomic import atomic_write
+from manyview.core.atomic import atomic_write, naming_setting
 from manyview.core.errors import UserError
-from manyview.core.writable import writing
+from manyview.core.text import reason
 from manyview.embeddings.model_source import digest
 
 FILE = "results.json"
@@ -61,8 +61,7 @@ def read(folder: str | Path) -> list[Result]:
     try:
         return [_parsed(each) for each in json.loads(path.read_text(encoding="utf-8"))]
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        why = " ".join(str(error).split())
-        raise UserError(None, f"{path}: is damaged ({why}); remove it, or give another --out") from None
+        raise UserError(None, f"{path}: is damaged ({reason(error)}); remove it, or give another --out") from None
 
 
 def find(folder: str | Path, like: Result) -> Result | None:
@@ -75,9 +74,9 @@ def put(folder: str | Path, result: Result) -> None:
     path = Path(folder) / FILE
     kept = [each for each in read(folder) if each.key != result.key]
     text = json.dumps([asdict(each) for each in [*kept, result]], indent=1, ensure_ascii=False, allow_nan=False)
-    with writing("out", folder):
+    with naming_setting("out", folder):
         path.parent.mkdir(parents=True, exist_ok=True)
-    with writing("out", path), atomic_write(path) as draft:
+    with naming_setting("out", path), atomic_write(path) as draft:
         draft.write_text(text + "\n", encoding="utf-8")
 
 

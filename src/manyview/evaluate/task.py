@@ -16,7 +16,7 @@ from torch import Tensor
 
 from manyview import __version__
 from manyview.core.errors import UserError
-from manyview.core.progress import bar
+from manyview.core.progress import progress_bar
 from manyview.data import Dataset, Loader, TorchDataset, Unreadable, subset
 from manyview.data.holdout import Divided, divided
 from manyview.data.selection import only_modalities
@@ -157,7 +157,7 @@ class Task:
 
     def progress(self, total: int, text: str) -> AbstractContextManager[Callable[..., None]]:
         """A bar of so many steps; gives what is to be called after each (with a number, after so many)."""
-        return bar(total, text, shown=self.bar)
+        return progress_bar(total, text, shown=self.bar)
 
     @cached_property
     def marks(self) -> dict[str, str]:

@@ -1,5 +1,5 @@
 """A trained encoder for use elsewhere."""
 
-from manyview.export.export import FORMATS, export
+from manyview.export.export import FORMATS, Format, export
 
-__all__ = ["FORMATS", "export"]
+__all__ = ["FORMATS", "Format", "export"]

@@ -1,4 +1,4 @@
-"""Lines over an axis, and ways through a plane.
+"""Line charts, and trails through a plane.
 
 A chart says in its attributes which numbers its pixels mean, so that the page's script can read values off its lines.
 """
@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from manyview.report.frame import BOTTOM, HEIGHT, LETTER, RIGHT, TOP, Axis, drawing, grid, mean, short, tint
+from manyview.report.frame import BOTTOM, HEIGHT, LETTER, RIGHT, TOP, Axis, colour_class, grid, mean, shorten, svg_chart
 from manyview.report.html import Html, tag
 from manyview.report.scale import Scale
 
-POINTS = 240  # of a line at most: more than there are pixels for
-FEWEST = 24
+MAX_POINTS = 240  # of a line at most: more than there are pixels for
+MIN_POINTS = 24
 NAMED = 12  # lines whose names there is room for; of more, one of each colour
 STEP = 12.5  # pixels between two names
 Point = tuple[float, float]
@@ -23,7 +23,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Line:
-    """One of a chart's lines. Dashed is what the others are measured against: a limit, the untrained encoder."""
+    """One line of a chart; a dashed one is what others are measured against: a limit, the untrained encoder."""
 
     name: str
     points: Sequence[Point]
@@ -31,30 +31,26 @@ class Line:
     dashed: bool = False
 
 
-def lines(title: str, series: Sequence[Line], x: Axis, y: Axis) -> Html:
-    """Lines over an axis, each with its name at its end where there are several."""
-    series = [_thinned(line, len(series)) for line in series]
-    named = _named(series) if len(series) > 1 else []
-    xs, ys = _scales(series, x, y, named, 0.0)
+def line_chart(title: str, series: Sequence[Line], x: Axis, y: Axis) -> Html:
+    """Draws lines over an axis, each with its name at its end where there are several."""
+    series, named, xs, ys = _prepared(series, x, y, 0.0)
     readable: dict[str, Any] = {
         "data_x": _numbers(xs), "data_y": _numbers(ys), "data_over": x.title, "data_percent": int(y.percent) or None,
         "tabindex": 0,
     }  # fmt: skip
     inside = grid(x, xs, y, ys), [_line(line, xs, ys) for line in series], _names(named, xs, ys)
-    return drawing(_summary(title, series, y), inside, **readable)
+    return svg_chart(_summary(title, series, y), inside, **readable)
 
 
-def trail(title: str, series: Sequence[Line], x: Axis, y: Axis) -> Html:
-    """Ways through a plane: a ring where each begins, a dot where it ends."""
-    series = [_thinned(line, len(series)) for line in series]
-    named = _named(series) if len(series) > 1 else []
-    xs, ys = _scales(series, x, y, named, 0.06)
-    ways = [[_line(line, xs, ys), _ends(line, xs, ys)] for line in series if line.points]
-    return drawing(_summary(title, series, y), [grid(x, xs, y, ys), ways, _names(named, xs, ys)])
+def trail_chart(title: str, series: Sequence[Line], x: Axis, y: Axis) -> Html:
+    """Draws trails through a plane: a ring where each begins, a dot where it ends."""
+    series, named, xs, ys = _prepared(series, x, y, 0.06)
+    trails = [[_line(line, xs, ys), _ends(line, xs, ys)] for line in series if line.points]
+    return svg_chart(_summary(title, series, y), [grid(x, xs, y, ys), trails, _names(named, xs, ys)])
 
 
-def thin(points: Sequence[Point], most: int = POINTS) -> list[Point]:
-    """At most so many points, each the mean of its neighbours; the first and the last as they are."""
+def thin(points: Sequence[Point], most: int = MAX_POINTS) -> list[Point]:
+    """Thins out to at most so many points, each the mean of its neighbours; the first and the last stay."""
     if len(points) <= most:
         return list(points)
     inner, size = points[1:-1], (len(points) - 2) / (most - 2)
@@ -63,39 +59,42 @@ def thin(points: Sequence[Point], most: int = POINTS) -> list[Point]:
 
 
 def _thinned(line: Line, count: int) -> Line:
-    """Of very many lines each has fewer points, so that a page of a hundred runs is not large."""
-    most = max(FEWEST, POINTS * NAMED // max(NAMED, count))
+    """Thins out a line, the more the more lines there are, so that a page of a hundred runs is not large."""
+    most = max(MIN_POINTS, MAX_POINTS * NAMED // max(NAMED, count))
     return replace(line, points=thin([each for each in line.points if all(map(math.isfinite, each))], most))
 
 
-def _scales(series: Sequence[Line], x: Axis, y: Axis, named: Sequence[Line], room: float) -> tuple[Scale, Scale]:
-    right = 12 + LETTER * max(len(short(line.name)) for line in named) if named else RIGHT
+def _prepared(series: Sequence[Line], x: Axis, y: Axis, room: float) -> tuple[list[Line], list[Line], Scale, Scale]:
+    """Gives the lines thinned out, those that are named, and the scales of x and y."""
+    series = [_thinned(line, len(series)) for line in series]
+    named = _named(series) if len(series) > 1 else []
+    right = 12 + LETTER * max(len(shorten(line.name)) for line in named) if named else RIGHT
     points = [point for line in series for point in line.points]
-    return x.along([a for a, _ in points], right, room), y.upwards([b for _, b in points])
+    return series, named, x.along([a for a, _ in points], right, room), y.upwards([b for _, b in points])
 
 
 def _named(series: Sequence[Line]) -> list[Line]:
-    there = [line for line in series if line.points]
-    if len(there) <= NAMED:
-        return there
-    return list({line.colour: line for line in reversed(there)}.values())[:NAMED]
+    drawn = [line for line in series if line.points]
+    if len(drawn) <= NAMED:
+        return drawn
+    return list({line.colour: line for line in reversed(drawn)}.values())[:NAMED]
 
 
 def _line(line: Line, xs: Scale, ys: Scale) -> Html:
     path = "L".join(f"{xs(a):g} {ys(b):g}" for a, b in line.points if b > 0 or not ys.log)
-    kind = f"line {tint(line.colour)}" + (" dashed" if line.dashed else "")
+    kind = f"line {colour_class(line.colour)}" + (" dashed" if line.dashed else "")
     return tag("path", d=f"M{path}" if path else "", class_=kind, data_name=line.name)
 
 
 def _ends(line: Line, xs: Scale, ys: Scale) -> list[Html]:
     (a, b), (c, d) = line.points[0], line.points[-1]
-    first = tag("circle", tag("title", "first"), cx=xs(a), cy=ys(b), r=3.5, class_=f"ring {tint(line.colour)}")
-    last = tag("circle", tag("title", "last"), cx=xs(c), cy=ys(d), r=4, class_=f"dot {tint(line.colour)}")
+    first = tag("circle", tag("title", "first"), cx=xs(a), cy=ys(b), r=3.5, class_=f"ring {colour_class(line.colour)}")
+    last = tag("circle", tag("title", "last"), cx=xs(c), cy=ys(d), r=4, class_=f"dot {colour_class(line.colour)}")
     return [first, last]
 
 
 def _names(named: Sequence[Line], xs: Scale, ys: Scale) -> list[Html]:
-    """Each line's name where it ends, moved apart where they would meet."""
+    """Writes each line's name where it ends, moved apart where they would meet."""
     ends = sorted((_end(line, ys), number) for number, line in enumerate(named))
     places, floor = [], TOP - 4.0
     for y, number in ends:
@@ -112,8 +111,8 @@ def _end(line: Line, ys: Scale) -> float:
 
 
 def _name(line: Line, x: float, y: float) -> Html:
-    kind = f"name {tint(line.colour)}" + (" faint" if line.dashed else "")
-    return tag("text", short(line.name), x=x, y=round(y, 1), class_=kind)
+    kind = f"name {colour_class(line.colour)}" + (" faint" if line.dashed else "")
+    return tag("text", shorten(line.name), x=x, y=round(y, 1), class_=kind)
 
 
 def _numbers(scale: Scale) -> str:
@@ -122,5 +121,5 @@ def _numbers(scale: Scale) -> str:
 
 def _summary(title: str, series: Sequence[Line], y: Axis) -> str:
     ends = [(line.name, line.points[0][1], line.points[-1][1]) for line in series if line.points]
-    told = [f"{name}: from {y.spoken(first)} to {y.spoken(last)}" for name, first, last in ends]
-    return f"{title}. {'; '.join(told)}"
+    texts = [f"{name}: from {y.format(first)} to {y.format(last)}" for name, first, last in ends]
+    return f"{title}. {'; '.join(texts)}"

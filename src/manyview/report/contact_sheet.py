@@ -1,4 +1,4 @@
-"""A picture of pictures: one that was asked about, and others under it with a name and a number each."""
+"""A contact sheet: the picture of a query, and others under it with a name and a number each."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ INK, SOFT, PAPER, FRAME = "#1a1a1a", "#5f5f5f", "#ffffff", "#e4e4e4"
 
 @dataclass(frozen=True)
 class Tile:
-    """A picture and a few short lines of text; None stands for a picture that is not there."""
+    """One picture of a contact sheet with a few short lines of text; None where the picture is missing."""
 
     picture: Image.Image | None
     lines: tuple[str, ...]
 
 
 def contact_sheet(first: Tile, others: Sequence[Tile]) -> Image.Image:
-    """The first with its text beside it and a rule under it, then the others in rows, with their text under them."""
+    """Draws the first tile with its text beside it and a rule under it, then the others in rows, text under them."""
     rows, step = -(-len(others) // COLUMNS), SIDE + GAP
     lines = max((len(tile.lines) for tile in others), default=0)
     height, head = SIDE + GAP // 2 + lines * LINE + GAP, SIDE + 2 * GAP
@@ -44,7 +44,7 @@ def contact_sheet(first: Tile, others: Sequence[Tile]) -> Image.Image:
 def _put_picture(
     sheet: Image.Image, draw: ImageDraw.ImageDraw, picture: Image.Image | None, left: int, top: int
 ) -> None:
-    """At the bottom of its square, next to its text."""
+    """Puts a picture at the bottom of its square, next to its text."""
     if picture is None:
         draw.rectangle([left, top, left + SIDE - 1, top + SIDE - 1], fill=FRAME)
         draw.text((left + SIDE // 2, top + SIDE // 2), "not found", fill=SOFT, font=_font(), anchor="mm")
@@ -59,7 +59,7 @@ def _put_text(draw: ImageDraw.ImageDraw, lines: tuple[str, ...], left: int, top:
 
 
 def _fitted(picture: Image.Image) -> Image.Image:
-    """As large as a square allows; pixels that grow stay sharp."""
+    """Scales a picture to the size of a square; pixels that grow stay sharp."""
     scale = SIDE / max(picture.size)
     size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
     grown = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.LANCZOS
@@ -67,15 +67,11 @@ def _fitted(picture: Image.Image) -> Image.Image:
 
 
 def shortened(text: str, room: int) -> str:
-    """Without what is before its last letters, where it is too wide: names of files differ at their end."""
+    """Cuts off the beginning of a text that is too wide: names of files differ at their end."""
     if _font().getlength(text) <= room:
         return text
-    low, high = 0, len(text)  # how many of the last letters fit
-    while low < high:
-        middle = (low + high + 1) // 2
-        fits = _font().getlength("..." + text[-middle:]) <= room
-        low, high = (middle, high) if fits else (low, middle - 1)
-    return "..." + (text[-low:] if low else "")
+    ends = ("..." + text[start:] for start in range(1, len(text)))
+    return next((end for end in ends if _font().getlength(end) <= room), "...")
 
 
 def _font() -> ImageFont.FreeTypeFont | ImageFont.ImageFont:

@@ -1,4 +1,4 @@
-"""What all charts have: an axis with its title, hairlines at round numbers, words for who cannot see it.
+"""The frame of every chart: axes with titles, hairlines at round numbers, a description for who cannot see it.
 
 All are as wide as a phone, and stand beside one another elsewhere; their colours are the page's.
 """
@@ -6,11 +6,11 @@ All are as wide as a phone, and stand beside one another elsewhere; their colour
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from manyview.report.html import Child, Html, tag
-from manyview.report.scale import Scale, spanning, spoken
+from manyview.report.scale import Scale, format_number
 
 WIDTH, HEIGHT = 380, 236
 LEFT, TOP, RIGHT, BOTTOM = 46, 26, 14, 36
@@ -21,7 +21,7 @@ LABEL = 20  # letters of a label at most
 
 @dataclass(frozen=True)
 class Axis:
-    """What is shown along one side: a title with its unit, a range if it is not the data's own."""
+    """One axis of a chart: a title with its unit, and a range if it is not the data's own."""
 
     title: str
     low: float | None = None
@@ -30,63 +30,92 @@ class Axis:
     percent: bool = False
 
     def scale(self, values: Iterable[float], start: float, end: float, room: float = 0.06) -> Scale:
-        return spanning(values, start, end, low=self.low, high=self.high, log=self.log, room=room)
+        """Makes a scale for all values, with room on either side, a share of what they span, where no end is given."""
+        finite = [value for value in values if math.isfinite(value) and (value > 0 or not self.log)] or [1.0]
+        low, high = min(finite), max(finite)
+        if self.log:
+            return Scale(10 ** math.floor(math.log10(low)), 10 ** (math.floor(math.log10(high)) + 1), start, end, True)
+        low, high = (low if self.low is None else self.low), (high if self.high is None else self.high)
+        if high <= low:  # a single value
+            low, high, room = low - 0.1 * abs(low) - 1e-9, high + 0.1 * abs(high) + 1e-9, 0.0
+        spare = room * (high - low)
+        return Scale(low - spare if self.low is None else low, high + spare if self.high is None else high, start, end)
 
     def along(self, values: Iterable[float], right: float = RIGHT, room: float = 0.0) -> Scale:
-        """From the left to the right of a chart."""
+        """Makes a scale from the left to the right of a chart."""
         return self.scale(values, LEFT, WIDTH - right, room)
 
     def upwards(self, values: Iterable[float]) -> Scale:
         return self.scale(values, HEIGHT - BOTTOM, TOP)
 
-    def spoken(self, value: float) -> str:
-        return f"{spoken(round(100 * value, 6))}%" if self.percent else spoken(value)
+    def format(self, value: float) -> str:
+        return f"{format_number(round(100 * value, 6))}%" if self.percent else format_number(value)
 
 
-def drawing(words: str, inside: Child, height: float = HEIGHT, **more: object) -> Html:
-    """An SVG that is read out as `words`."""
-    return tag("svg", inside, viewBox=f"0 0 {WIDTH} {height:.0f}", class_="chart", role="img", aria_label=words, **more)
+def svg_chart(description: str, inside: Child, height: float = HEIGHT, **more: object) -> Html:
+    """Makes an SVG that a screen reader reads out as `description`."""
+    return tag(
+        "svg", inside, viewBox=f"0 0 {WIDTH} {height:.0f}", class_="chart", role="img", aria_label=description, **more
+    )
 
 
 def grid(x: Axis, xs: Scale, y: Axis, ys: Scale) -> list[Html]:
-    """Hairlines and numbers, the titles where they are read first."""
-    beside = [_tick_beside(y, ys, value, xs.end) for value in inside(ys, ys.ticks())]
-    below = [tick_below(x, xs, value, None, HEIGHT - BOTTOM) for value in inside(xs, xs.ticks(5))]
+    """Draws hairlines and numbers, with the titles where they are read first."""
+    beside = [_tick_beside(y, ys, value, xs.end) for value in ys.ticks()]
+    below = [_tick_below(x, xs, value, None, HEIGHT - BOTTOM) for value in xs.ticks(5)]
     upper = tag("text", y.title, x=2, y=13, class_="axis")
-    return [*beside, *below, upper, title_below(x.title, xs.end, HEIGHT)]
+    return [*beside, *below, upper, _title_below(x.title, xs.end, HEIGHT)]
 
 
-def inside(scale: Scale, values: Iterable[float]) -> list[float]:
-    return [value for value in values if scale.low - 1e-12 <= value <= scale.high * (1 + 1e-9) + 1e-12]
+def rows_chart(
+    description: str,
+    names: Sequence[str],
+    axis: Axis,
+    values: Iterable[float],
+    draw: Callable[[int, float, Scale], Html],
+    *,
+    step: float,
+    max_label: float,
+    right: float = RIGHT,
+) -> Html:
+    """Makes a chart of rows below one another; `draw` gets a row's number, its y and the scale of the values.
+
+    step: pixels a row; max_label: pixels of the names at most; right: pixels after the scale.
+    """
+    height = TOP + step * len(names) + BOTTOM
+    xs = axis.scale(values, label_width(names, max_label), WIDTH - right)
+    lines = [_tick_below(axis, xs, value, TOP - 4, height - BOTTOM) for value in xs.ticks(4)]
+    rows = [draw(number, TOP + step * number, xs) for number in range(len(names))]
+    return svg_chart(description, [lines, rows, _title_below(axis.title, xs.end, height)], height)
 
 
-def tick_below(axis: Axis, xs: Scale, value: float, top: float | None, bottom: float) -> Html:
-    """A number below the chart, and from `top` on a hairline above it."""
+def _tick_below(axis: Axis, xs: Scale, value: float, top: float | None, bottom: float) -> Html:
+    """Writes a number below the chart, and from `top` on draws a hairline above it."""
     line = None if top is None else tag("path", d=f"M{xs(value):g} {top:g}V{bottom:g}", class_="grid")
-    text = tag("text", axis.spoken(value), x=xs(value), y=bottom + 15, text_anchor="middle", class_="tick")
+    text = tag("text", axis.format(value), x=xs(value), y=bottom + 15, text_anchor="middle", class_="tick")
     return tag("g", line, text)
 
 
-def title_below(title: str, end: float, height: float) -> Html:
+def _title_below(title: str, end: float, height: float) -> Html:
     return tag("text", title, x=end, y=height - 3, text_anchor="end", class_="axis")
 
 
 def label_beside(name: str, x: float, y: float) -> Html:
-    """The name of a row, left of it."""
-    return tag("text", short(name), x=round(x, 1), y=round(y + 4, 1), text_anchor="end", class_="tick")
+    """Writes the name of a row, left of it."""
+    return tag("text", shorten(name), x=round(x, 1), y=round(y + 4, 1), text_anchor="end", class_="tick")
 
 
-def room_beside(names: Sequence[str], most: float) -> float:
-    """Pixels that the names of rows need."""
-    return min(most, max(40.0, 10 + LETTER * max(len(short(name)) for name in names)))
+def label_width(names: Sequence[str], most: float) -> float:
+    """Computes the pixels that the names of rows need."""
+    return min(most, max(40.0, 10 + LETTER * max(len(shorten(name)) for name in names)))
 
 
-def short(name: str) -> str:
+def shorten(name: str) -> str:
     return name if len(name) <= LABEL else f"{name[: LABEL - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
-def tint(colour: int) -> str:
-    """The class of what has this colour."""
+def colour_class(colour: int) -> str:
+    """Gives the CSS class of what has this colour."""
     return f"c{colour % COLOURS}"
 
 
@@ -97,5 +126,5 @@ def mean(values: Sequence[float]) -> float:
 
 def _tick_beside(axis: Axis, ys: Scale, value: float, right: float) -> Html:
     line = tag("path", d=f"M{LEFT} {ys(value):g}H{right:g}", class_="grid")
-    text = tag("text", axis.spoken(value), x=LEFT - 6, y=ys(value) + 3.5, text_anchor="end", class_="tick")
+    text = tag("text", axis.format(value), x=LEFT - 6, y=ys(value) + 3.5, text_anchor="end", class_="tick")
     return tag("g", line, text)

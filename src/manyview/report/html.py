@@ -1,4 +1,4 @@
-"""Markup that cannot go wrong: whatever is not `Html` is text, and is escaped here and nowhere else."""
+"""Markup that is always escaped: whatever is not `Html` is text, and is escaped here and nowhere else."""
 
 from __future__ import annotations
 
@@ -22,19 +22,17 @@ Child = str | float | None | Iterable["Child"]
 
 
 def tag(name: str, /, *children: Child, **attributes: object) -> Html:
-    """An element. Texts are escaped; None and False are left out; `class_` is class, `aria_label` is aria-label.
+    """Makes an element. Texts are escaped; None and False are left out; `class_` is class, `aria_label` is aria-label.
 
     >>> tag("p", "a < b", class_="note")
     '<p class="note">a &lt; b</p>'
     """
-    given = "".join(
-        _attribute(key, value) for key, value in attributes.items() if value is not None and value is not False
-    )
+    given = "".join(_attribute(key, value) for key, value in attributes.items())
     return Html(f"<{name}{given}>" if name in VOID else f"<{name}{given}>{join(children)}</{name}>")
 
 
 def join(children: Child) -> Html:
-    """Pieces and texts one after the other."""
+    """Joins pieces and texts one after the other."""
     if isinstance(children, Html):
         return children
     if children is None or isinstance(children, str | int | float):
@@ -43,13 +41,13 @@ def join(children: Child) -> Html:
 
 
 def data(name: str, value: Any) -> Html:
-    """Values for the page's script, which finds them by name."""
+    """Embeds values for the page's script, which finds them by name."""
     written = json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     return Html(f'<script type="application/json" id="{_escaped(name)}">{written}</script>')
 
 
 def verbatim(name: str, text: str) -> Html:
-    """Our own style or script, which is read as it stands."""
+    """Embeds our own style or script, which is read as it stands."""
     if f"</{name}" in text.lower():
         raise UserError(None, f"{name}: holds its own end tag")
     return Html(f"<{name}>{text}</{name}>")

@@ -1,4 +1,4 @@
-"""Which images a page shows, and their thumbnails: one picture of all of them, however many and large they are."""
+"""Which images a page shows, and their thumbnails: one JPEG of all of them, however many and large they are."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from manyview.training import build
 DRAWN = 0x5E1EC7  # keeps this choice apart from others by the same ids
 CHUNK = 128  # images at a time
 SIDES, QUALITIES = (64, 48, 32, 24, 16), (85, 70, 50)  # tried until the sheet is small enough
-LARGEST = 3_000_000  # bytes of all sheets of a page
-LITTLE = 1 << 28  # bytes of pictures that are kept in memory
-NAME = 90  # letters that are shown
+MAX_BYTES = 3_000_000  # of all thumbnails of a page
+CACHED_BYTES = 1 << 28  # of pictures that are kept in memory
+NAME_LETTERS = 90
 
 
 @dataclass(frozen=True)
-class Sheet:
+class ThumbnailSheet:
     """Square thumbnails in rows of one JPEG.
 
     uri   the picture itself, as a page holds it
@@ -44,56 +44,74 @@ class Sheet:
     side: int
 
     def place(self, number: int) -> tuple[int, int]:
-        """The column and the row of a thumbnail."""
+        """Gives the column and the row of a thumbnail."""
         return number % self.columns, number // self.columns
 
 
 @dataclass(frozen=True, eq=False)
-class Pictures:
-    """Some images of a data set.
+class PageImages:
+    """The images of a data set that a page shows.
 
-    dataset  these alone, in the order of the thumbnails
-    labels   (n,), -1 where there is none; None where no image has any
-    said     which they are, in words
+    dataset      these alone, in the order of the thumbnails
+    labels       (n,), -1 where there is none; None where no image has any
+    description  which they are: "400 of the 10,000 test images"
     """
 
     dataset: Dataset
     names: list[str]
     labels: Tensor | None
     classes: tuple[str, ...]
-    sheet: Sheet
-    said: str
+    sheet: ThumbnailSheet
+    description: str
+
+    @property
+    def label_list(self) -> list[int]:
+        return [-1] * len(self.names) if self.labels is None else self.labels.tolist()
+
+    def class_name(self, label: int) -> str:
+        """Names a class, also where the data set has no names for its classes."""
+        if label < 0:
+            return "no label"
+        return self.classes[label] if label < len(self.classes) else str(label)
+
+    def caption(self, row: int) -> str:
+        """Gives an image's name and class."""
+        label = self.label_list[row]
+        return self.names[row] + (f", {self.class_name(label)}" if label >= 0 else "")
 
 
-def opened(config: Config, own: Dataset | None = None) -> build.Images:
-    """The data of a run, never downloaded for the sake of a page."""
-    here = {key: False if key == "download" else value for key, value in config.data.items()}
-    return build.images(replace(config, data=here), own)
+def open_images(config: Config, own: Dataset | None = None) -> build.RunData:
+    """Opens the data of a run, which is never downloaded for the sake of a page."""
+    data = {name: False if name == "download" else value for name, value in config.data.items()}
+    return build.data(replace(config, data=data), own)
 
 
-def pictures(images: build.Images, count: int, *, seconds: float = 5.0, room: int = LARGEST) -> Pictures:
-    """At most `count` images, of those kept aside where there are any, drawn by their ids alone.
+def choose_images(images: build.RunData, count: int, *, seconds: float = 5.0, max_bytes: int = MAX_BYTES) -> PageImages:
+    """Chooses at most `count` images, held-out ones where there are any, by their ids alone.
 
-    seconds: that reading them may take; fewer are then shown. room: bytes that the sheet may have.
+    seconds: that reading them may take; fewer are then chosen. max_bytes: of the thumbnails.
     """
     source = images.train if images.test is None else images.test
-    kind = "images learnt from" if images.test is None else "images kept aside" if images.aside else "test images"
-    rows, small, raw = _read(source, order(key(DRAWN, source.ids))[:count], images.view, seconds)
+    kind = "training images" if images.test is None else "held-out images" if images.held_out else "test images"
+    modality = next(iter(images.views.values())).modality  # of several views a page shows the first
+    rows, thumbnails, raw = _read(source, order(key(DRAWN, source.ids))[:count], modality, seconds)
     if len(rows) < 2:
         raise UserError("data", f"of {min(count, len(source))} images {len(rows)} can be read; a page shows 2 or more")
     chosen = subset(source, rows)
-    dataset = chosen if raw is None else Kept(chosen, images.view, raw)
+    dataset = chosen if raw is None else CachedImages(chosen, modality, raw)
     labels = None if chosen.labels is None or not bool((chosen.labels >= 0).any()) else chosen.labels
-    names = [_shortened(chosen.name(row)) for row in range(len(chosen))]
-    said = f"{len(chosen):,} of the {len(source):,} {kind}"
-    return Pictures(dataset, names, labels, chosen.classes, sheet(small, room=room), said)
+    names = [_shorten(chosen.name(row)) for row in range(len(chosen))]
+    description = f"{len(chosen):,} of the {len(source):,} {kind}"
+    return PageImages(
+        dataset, names, labels, chosen.classes, thumbnail_sheet(thumbnails, max_bytes=max_bytes), description
+    )
 
 
-class Kept:
-    """A data set whose pictures, all of one size, were read once and stay: they are looked at several times."""
+class CachedImages:
+    """A data set whose pictures, all of one size, were read once and stay in memory for several passes."""
 
-    def __init__(self, dataset: Dataset, view: str, raw: Tensor) -> None:
-        self.dataset, self.modalities, self.raw = dataset, (view,), raw
+    def __init__(self, dataset: Dataset, modality: str, raw: Tensor) -> None:
+        self.dataset, self.modalities, self.raw = dataset, (modality,), raw
         self.ids, self.labels, self.classes = dataset.ids, dataset.labels, dataset.classes
 
     def __len__(self) -> int:
@@ -110,43 +128,44 @@ class Kept:
         return self.dataset.name(index)
 
 
-def sheet(views: Sequence[Tensor], *, room: int = LARGEST) -> Sheet:
-    """Thumbnails of (C, H, W) each, as large and as good as there is room for."""
-    usual = sorted(min(view.shape[1:]) for view in views)[len(views) // 2]
-    sides = [side for side in SIDES if side <= usual] or [SIDES[-1]]
-    for side in sides:
-        tiled = _tiled([_thumbnail(view, side) for view in views], side)
+def thumbnail_sheet(pictures: Sequence[Tensor], *, max_bytes: int = MAX_BYTES) -> ThumbnailSheet:
+    """Makes thumbnails of pictures (3, H, W) uint8, as large and as good as `max_bytes` allow."""
+    usual = sorted(min(picture.shape[1:]) for picture in pictures)[len(pictures) // 2]
+    for side in [side for side in SIDES if side <= usual] or [SIDES[-1]]:
+        tiled = _tile([_thumbnail(picture, side) for picture in pictures], side)
         for quality in QUALITIES:
-            data = _jpeg(tiled, quality)
-            if len(data) <= room:
-                return _sheet(data, tiled, side, len(views))
-    return _sheet(data, tiled, side, len(views))
+            jpeg = _jpeg(tiled, quality)
+            if len(jpeg) <= max_bytes:
+                return _sheet(jpeg, tiled, side, len(pictures))
+    return _sheet(jpeg, tiled, side, len(pictures))
 
 
-def visible(view: Tensor) -> Tensor:
-    """A raw view (C, H, W) as three channels of bytes: what is no picture is stretched from its least to its most."""
-    if view.dtype != torch.uint8:
-        view = torch.nan_to_num(view.float(), 0.0, 0.0, 0.0)
-        low, high = view.min(), view.max()
-        view = ((view - low) / (high - low).clamp_min(1e-12) * 255).round().to(torch.uint8)
-    if view.shape[0] == 3:
-        return view
-    return view[:1].expand(3, -1, -1) if view.shape[0] < 3 else view[:3]
+def to_rgb(picture: Tensor) -> Tensor:
+    """Makes any modality (C, H, W) visible as three channels of bytes, stretched from its least to its most."""
+    if picture.dtype != torch.uint8:
+        picture = torch.nan_to_num(picture.float(), 0.0, 0.0, 0.0)
+        low, high = picture.min(), picture.max()
+        picture = ((picture - low) / (high - low).clamp_min(1e-12) * 255).round().to(torch.uint8)
+    if picture.shape[0] == 3:
+        return picture
+    return picture[:1].expand(3, -1, -1) if picture.shape[0] < 3 else picture[:3]
 
 
-def _read(source: Dataset, rows: Tensor, view: str, seconds: float) -> tuple[list[int], list[Tensor], Tensor | None]:
-    """Which rows were read, their pictures made small, and as they are if that is little and they are of one size.
+def _read(
+    source: Dataset, rows: Tensor, modality: str, seconds: float
+) -> tuple[list[int], list[Tensor], Tensor | None]:
+    """Reads as many rows as the time allows: which they are, their pictures made small, and the pictures themselves.
 
-    As many as the time allows.
+    The last are None where they would take much memory or differ in size.
     """
     end, found, small, raw, size = time.monotonic() + seconds, [], [], [], 0
     for part in rows.split(CHUNK if isinstance(source, Batched) else 1):
-        for row, picture in zip(part.tolist(), _raw(source, part, view), strict=True):
+        for row, picture in zip(part.tolist(), _raw(source, part, modality), strict=True):
             if picture is not None:
                 found.append(row)
-                small.append(_smaller(visible(picture)))
+                small.append(_centre(to_rgb(picture)))
                 size += picture.nbytes
-                if size <= LITTLE:
+                if size <= CACHED_BYTES:
                     raw.append(picture)
         if time.monotonic() > end:
             break
@@ -154,34 +173,34 @@ def _read(source: Dataset, rows: Tensor, view: str, seconds: float) -> tuple[lis
     return found, small, torch.stack(raw) if alike else None
 
 
-def _raw(source: Dataset, rows: Tensor, view: str) -> list[Tensor | None]:
+def _raw(source: Dataset, rows: Tensor, modality: str) -> list[Tensor | None]:
     if isinstance(source, Batched):
-        return list(source.batch(rows)[view])
+        return list(source.batch(rows)[modality])
     try:
-        return [source[int(rows)].modalities.get(view)]
+        return [source[int(rows)].modalities.get(modality)]
     except Unreadable:
         return [None]
 
 
-def _smaller(view: Tensor) -> Tensor:
-    """Its middle, not much larger than a thumbnail, so that a thousand of them fit in memory."""
-    side = min(view.shape[1:])
-    top, left = (view.shape[1] - side) // 2, (view.shape[2] - side) // 2
-    middle = view[:, top : top + side, left : left + side]
+def _centre(picture: Tensor) -> Tensor:
+    """Crops the middle, not much larger than a thumbnail, so that a thousand of them fit in memory."""
+    side = min(picture.shape[1:])
+    top, left = (picture.shape[1] - side) // 2, (picture.shape[2] - side) // 2
+    middle = picture[:, top : top + side, left : left + side]
     return middle if side <= SIDES[0] else _thumbnail(middle, SIDES[0])
 
 
-def _thumbnail(view: Tensor, side: int) -> Tensor:
-    if tuple(view.shape[1:]) == (side, side):
-        return view
-    picture = Image.fromarray(view.permute(1, 2, 0).contiguous().numpy())
-    enlarged = min(picture.size) < side
-    resized = picture.resize((side, side), Image.Resampling.NEAREST if enlarged else Image.Resampling.LANCZOS)
+def _thumbnail(picture: Tensor, side: int) -> Tensor:
+    if tuple(picture.shape[1:]) == (side, side):
+        return picture
+    image = Image.fromarray(picture.permute(1, 2, 0).contiguous().numpy())
+    enlarged = min(image.size) < side
+    resized = image.resize((side, side), Image.Resampling.NEAREST if enlarged else Image.Resampling.LANCZOS)
     return torch.frombuffer(bytearray(resized.tobytes()), dtype=torch.uint8).view(side, side, 3).permute(2, 0, 1)
 
 
-def _tiled(thumbnails: list[Tensor], side: int) -> Tensor:
-    """(3, rows * side, columns * side)"""
+def _tile(thumbnails: list[Tensor], side: int) -> Tensor:
+    """Puts thumbnails into rows of one picture, (3, rows * side, columns * side)."""
     columns = math.ceil(math.sqrt(len(thumbnails)))
     rows = math.ceil(len(thumbnails) / columns)
     grid = torch.zeros(rows * columns, 3, side, side, dtype=torch.uint8)
@@ -190,17 +209,17 @@ def _tiled(thumbnails: list[Tensor], side: int) -> Tensor:
 
 
 def _jpeg(tiled: Tensor, quality: int) -> bytes:
-    """Colours at full resolution, so that they do not run from one thumbnail into the next."""
+    """Encodes colours at full resolution, so that they do not run from one thumbnail into the next."""
     file = io.BytesIO()
     Image.fromarray(tiled.permute(1, 2, 0).contiguous().numpy()).save(file, "JPEG", quality=quality, subsampling=0)
     return file.getvalue()
 
 
-def _sheet(data: bytes, tiled: Tensor, side: int, count: int) -> Sheet:
-    uri = f"data:image/jpeg;base64,{base64.b64encode(data).decode()}"
-    return Sheet(uri, tiled.shape[2] // side, count, side)
+def _sheet(jpeg: bytes, tiled: Tensor, side: int, count: int) -> ThumbnailSheet:
+    uri = f"data:image/jpeg;base64,{base64.b64encode(jpeg).decode()}"
+    return ThumbnailSheet(uri, tiled.shape[2] // side, count, side)
 
 
-def _shortened(name: str) -> str:
-    """The end of a path tells more than its beginning."""
-    return name if len(name) <= NAME else f"\N{HORIZONTAL ELLIPSIS}{name[-NAME + 1 :]}"
+def _shorten(name: str) -> str:
+    """Keeps the end of a path, which tells more than its beginning."""
+    return name if len(name) <= NAME_LETTERS else f"\N{HORIZONTAL ELLIPSIS}{name[-NAME_LETTERS + 1 :]}"

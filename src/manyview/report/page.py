@@ -12,28 +12,31 @@ from pathlib import Path
 import torch
 
 from manyview.comparison.outcome import Outcome
-from manyview.core.atomic import atomic_write
+from manyview.core.atomic import atomic_write, check_writable, naming_setting
 from manyview.core.errors import UserError
-from manyview.core.writable import check_folder_for, writing
+from manyview.core.text import reason
 from manyview.data import Dataset
-from manyview.report import map as maps
 from manyview.report.html import Html, data, tag, verbatim
-from manyview.report.parts import attempted, reason, sheet_style
-from manyview.report.run_embeddings import MOST, Seen, seen
-from manyview.report.run_record import Told, told
+from manyview.report.parts import attempted, sheet_style
+from manyview.report.run_embeddings import MAX_IMAGES, EmbeddedRuns, embed_runs
+from manyview.report.run_record import RunRecord, read_records
 from manyview.report.sections.classes import classes
-from manyview.report.sections.comparison import comparison, standing
+from manyview.report.sections.comparison import comparison, ranking
 from manyview.report.sections.curves import curves
+from manyview.report.sections.diagnostics import diagnostics
 from manyview.report.sections.gallery import gallery
-from manyview.report.sections.head import head, title
+from manyview.report.sections.header import header, title
+from manyview.report.sections.map import maps, script_data
 from manyview.report.sections.scores import scores
-from manyview.report.sections.settings import configs
-from manyview.report.sections.why import why
+from manyview.report.sections.settings import settings
 from manyview.training.run import CONFIG, REPORT, Run
 
-IMAGES = 400
-FEWEST = 16  # images of a map
+IMAGES, MIN_IMAGES = 400, 16  # of a map
 SECONDS = 8.0
+LINKS = {
+    "comparison": "Comparison", "scores": "Scores", "map": "Map", "neighbours": "Neighbours", "curves": "Curves",
+    "diagnostics": "Diagnostics", "classes": "Classes", "settings": "Settings",
+}  # fmt: skip
 
 
 def write(
@@ -47,29 +50,29 @@ def write(
 ) -> Path:
     """Writes the page about these runs to a file, whole or not at all, and gives the file's path.
 
-    images   that the map shows, at most
-    seconds  that looking at the images of one run may take, about: a slow encoder is shown fewer
-    own      the data set of runs on one's own
-    compared what a comparison of which these are runs has come to
+    images    that the map shows, at most
+    seconds   that embedding the images of one run may take, about: with a slow encoder the page shows fewer
+    own       the data set of runs on one's own
+    compared  the outcome of a comparison of which these are runs
 
     What cannot be shown (no labels, no checkpoint, data that has moved) is left out, and the page says why.
 
     >>> write([run], run.folder / "report.html")
     """
     path = Path(path)
-    check_folder_for("out", path.parent, path)
+    check_writable("out", path.parent, path)
     text = page(runs, images=images, seconds=seconds, own=own, compared=compared)
-    with writing("out", path):
+    with naming_setting("out", path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    with writing("out", path), atomic_write(path) as draft:
-        draft.write_text(text, encoding="utf-8", errors="replace")
+        with atomic_write(path) as draft:
+            draft.write_text(text, encoding="utf-8", errors="replace")
     return path
 
 
 def after_training(
     run: Run, *, own: Dataset | None = None, say: Callable[[str], object], warn: Callable[[str], object]
 ) -> None:
-    """The page of a run that has just ended, in its folder, and one line about it; what goes wrong is that line."""
+    """Writes the page of a run that has just ended into its folder, and says so, or what went wrong, in one line."""
     try:
         say(f"report {write([run], run.folder / REPORT, own=own)}")
     except Exception as error:  # the run itself has ended well, whatever becomes of its page
@@ -84,42 +87,35 @@ def page(
     own: Dataset | None = None,
     compared: Outcome | None = None,
 ) -> str:
-    """The text of the page."""
+    """Makes the text of the page."""
     _check(runs, images)
-    about = told(runs)
-    with torch.random.fork_rng():  # an encoder is drawn before it is loaded, which is no business of who wants a page
-        return _page(about, seen(about, images, seconds, own), compared)
+    records = read_records(runs)
+    with torch.random.fork_rng():  # an encoder is drawn before it is loaded; the caller's random numbers stay
+        return _page(records, embed_runs(records, images, seconds, own), compared)
 
 
-def _page(about: Sequence[Told], looked: dict[str, Seen | str], compared: Outcome | None) -> str:
-    body = [
-        head(about, None if compared is None else standing(compared)),
+def _page(records: Sequence[RunRecord], embedded: EmbeddedRuns, compared: Outcome | None) -> str:
+    sections = [
+        header(records, None if compared is None else ranking(compared)),
         None if compared is None else attempted("The comparison", lambda: comparison(compared)),
-        attempted("Scores", lambda: scores(about)),
-        attempted("The map", lambda: maps.maps(looked)),
-        attempted("Nearest neighbours", lambda: gallery(looked)),
-        attempted("Curves", lambda: curves(about)),
-        attempted("The figures", lambda: why(about, looked)),
-        attempted("Classes", lambda: classes(looked)),
-        configs(about),
+        attempted("Scores", lambda: scores(records)),
+        attempted("The map", lambda: maps(embedded)),
+        attempted("Nearest neighbours", lambda: gallery(embedded)),
+        attempted("Curves", lambda: curves(records)),
+        attempted("Diagnostics", lambda: diagnostics(records, embedded)),
+        attempted("Classes", lambda: classes(embedded)),
+        settings(records),
     ]
-    values = data("page-data", maps.for_script(looked))
-    script = _file("script.js")
-    main = tag("main", [part for part in body if part is not None])
+    main = tag("main", [each for each in sections if each is not None])
+    links = [tag("a", text, href=f"#{name}") for name, text in LINKS.items() if f'id="{name}"' in main]
+    nav = tag("nav", links, aria_label="Sections")
     tip = tag("div", id="tip", hidden=True, aria_hidden="true")
-    inside = _nav(main), main, tip, values, verbatim("script", script)
-    document = tag("html", _head(title(about), _style(looked), script), tag("body", inside), lang="en")
+    script = _file("script.js")
+    body = tag("body", nav, main, tip, data("page-data", script_data(embedded)), verbatim("script", script))
+    document = tag(
+        "html", _head(f"{title(records)} \N{MIDDLE DOT} manyview", _style(embedded), script), body, lang="en"
+    )
     return f"<!doctype html>\n{document}\n"
-
-
-def _nav(main: Html) -> Html:
-    """Links to the sections that are there."""
-    names = {
-        "comparison": "Comparison", "scores": "Scores", "map": "Map", "neighbours": "Neighbours", "curves": "Curves",
-        "why": "Why", "classes": "Classes", "settings": "Settings",
-    }  # fmt: skip
-    links = [tag("a", words, href=f"#{name}") for name, words in names.items() if f'id="{name}"' in main]
-    return tag("nav", links, aria_label="Sections")
 
 
 def _head(name: str, style: str, script: str) -> Html:
@@ -136,8 +132,8 @@ def _head(name: str, style: str, script: str) -> Html:
     )
 
 
-def _style(looked: dict[str, Seen | str]) -> str:
-    sheets = {each.sheet: each.pictures.sheet for each in looked.values() if isinstance(each, Seen)}
+def _style(embedded: EmbeddedRuns) -> str:
+    sheets = {each.sheet: each.images.sheet for each in embedded.shown}
     return "\n".join([_file("style.css"), *(sheet_style(sheet, number) for number, sheet in sheets.items())])
 
 
@@ -151,5 +147,5 @@ def _check(runs: Sequence[Run], images: int) -> None:
     for run in runs:
         if not (run.folder / CONFIG).is_file():
             raise UserError("run", f"{run.folder} is no run's folder, it has no {CONFIG}")
-    if not FEWEST <= images <= MOST:
-        raise UserError("images", f"expected {FEWEST} to {MOST}, got {images}")
+    if not MIN_IMAGES <= images <= MAX_IMAGES:
+        raise UserError("images", f"expected {MIN_IMAGES} to {MAX_IMAGES}, got {images}")

@@ -1,52 +1,53 @@
-"""What the encoder of a run makes of some of its images. Where that cannot be had, the reason in words."""
+"""What the encoder of a run makes of some of its images, or the reason why that cannot be had."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from manyview.core.errors import UserError
+from manyview.core.text import reason
 from manyview.data import Dataset
 from manyview.diagnose import Nearest, Spread, flat_map, nearest, spread
-from manyview.embeddings import view_embeddings as looks
+from manyview.embeddings import view_embeddings
 from manyview.embeddings.model_source import ModelSource, subject
 from manyview.embeddings.view_embeddings import Snapshot
+from manyview.encoders import Encoder
 from manyview.features.embedding_pass import features
-from manyview.report.images import LARGEST, Pictures, opened, pictures
-from manyview.report.parts import reason
-from manyview.report.run_record import Told
-from manyview.training.build import Images
+from manyview.methods import Contrast, Method
+from manyview.report.images import MAX_BYTES, PageImages, choose_images, open_images
+from manyview.report.run_record import RunRecord
+from manyview.training.build import RunData
 
-NEAR = 8  # neighbours that are shown of an image
-LEAST = 48  # images, however slow the encoder
-AUGMENTED = 32  # looks at an image, as in JCL's Fig. 3
-CONTRASTED = 5  # looks at an image: a query and four positives, as in CACR's Fig. 6
-MOST = 5000  # images of all maps of a page
-PASSES = 4
-MOMENTS = 4  # of a run that are shown: the untrained, the last, and two between
-SHOWN = 4  # runs whose images are shown; more would be neither seen nor loaded
+NEIGHBOURS = 8  # that are shown of an image
+MIN_IMAGES, MAX_IMAGES = 48, 5000  # the least however slow the encoder, the most of all maps of a page
+AUGMENTED = 32  # copies of an image, as in JCL's Fig. 3
+CONTRASTED = 5  # copies of an image: a query and four positives, as in CACR's Fig. 6
+SNAPSHOTS = 4  # of a run that are shown: the untrained, the last, and two between
+MAX_RUNS = 4  # whose images are shown; more would be neither distinguished nor loaded
+PASSES = 4  # from which the time of one image is measured
 
 
 @dataclass(frozen=True)
-class Cost:
-    """seconds: that looking at the images of one run may take, about; look: what one pass of one image takes."""
+class TimeBudget:
+    """The seconds that embedding the images of one run may take, about, and what one image takes."""
 
     seconds: float
-    look: float
+    per_image: float
 
-    def images(self, share: float, looks: int, *, least: int, most: int) -> int:
-        """How many images a share of the time is enough for; a power of two, so that reports are alike."""
-        allowed = share * self.seconds / (looks * self.look)
+    def images(self, share: float, copies: int, *, least: int, most: int) -> int:
+        """Computes for how many images a share of the time suffices; a power of two, so that reports are alike."""
+        allowed = share * self.seconds / (copies * self.per_image)
         if allowed < least:
             raise UserError(
                 None,
-                f"one look takes {1000 * self.look:.0f} ms here: {least * looks} looks would take more than their "
-                f"share of {self.seconds:g} s; `manyview report` takes more time, and a GPU less",
+                f"embedding an image takes {1000 * self.per_image:.0f} ms here: {least * copies} augmented views would "
+                f"take more than their share of {self.seconds:g} s; `manyview report` takes more time, and a GPU less",
             )
         count = least
         while count * 2 <= min(allowed, most):
@@ -55,87 +56,113 @@ class Cost:
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
-    """Some images as a run's encoder sees them; each part is computed when it is first asked for.
+class RunEmbeddings:
+    """Some images as a run's encoder embeds them; each part is computed when it is first asked for.
 
-    sheet  the number of the thumbnails' sheet on the page
+    source  the trained encoder
+    sheet   the number of the thumbnails' sheet on the page
+    own     the data set of a run on one's own
     """
 
-    told: Told
-    subject: ModelSource
-    pictures: Pictures
-    cost: Cost
+    record: RunRecord
+    source: ModelSource
+    images: PageImages
+    budget: TimeBudget
     sheet: int = 0
     own: Dataset | None = None
 
     @cached_property
     def features(self) -> Tensor:
-        """(n, d) of the whole pictures."""
-        return self._features(self.subject)
+        """The features (n, d) of the whole pictures."""
+        return self._features(self.source)
 
     @cached_property
-    def before(self) -> Tensor:
-        """The same of the untrained encoder."""
+    def untrained_features(self) -> Tensor:
         return self._features(self.untrained)
 
     @cached_property
     def untrained(self) -> ModelSource:
-        return self.subject.untrained()
+        return self.source.untrained()
 
     @cached_property
-    def near(self) -> Nearest:
-        return nearest(self.features, min(NEAR, len(self.features) - 1))
+    def neighbours(self) -> Nearest:
+        return nearest(self.features, min(NEIGHBOURS, len(self.features) - 1))
 
     @cached_property
-    def places(self) -> Tensor:
-        """(n, 2) between -1 and 1."""
+    def positions(self) -> Tensor:
+        """Places on the map, (n, 2) between -1 and 1."""
         return flat_map(self.features)
 
     @cached_property
     def spread(self) -> Spread:
-        return self._spread(self.subject)
+        return self._spread(self.source)
 
     @cached_property
-    def spread_before(self) -> Spread:
-        return self._spread(self.untrained)
+    def untrained_spread(self) -> Spread:
+        return self._spread(replace(self.untrained, run=self.source.run))  # augmented as the run augments
 
     @cached_property
-    def moments(self) -> list[Snapshot]:
-        """The run at its beginning, at its snapshots and at its end, through encoder and head."""
-        run = self.told.run
-        epochs = len(looks.epochs(run))
-        count = self.cost.images(0.3, epochs * (CONTRASTED + 2), least=16, most=128)
-        return list(looks.moments(run, images=count, looks=CONTRASTED, own=self.own, device=device(), workers=0))
-
-    def _features(self, subject: ModelSource) -> Tensor:
-        encoder = subject.encoder.to(device())
-        return features(encoder, self.pictures.dataset, self.subject.stack(), device=device(), workers=0)[0]
-
-    def _spread(self, subject: ModelSource) -> Spread:
-        count = self.cost.images(0.3, 2 * AUGMENTED, least=8, most=128)
-        made = looks.of_subject(
-            _like(subject, self.subject), self.pictures.dataset, images=count, looks=AUGMENTED, workers=0
+    def snapshots(self) -> list[Snapshot]:
+        """The run before training, at its snapshots and at its end, through encoder and head."""
+        run = self.record.run
+        count = self.budget.images(0.3, len(view_embeddings.epochs(run)) * (CONTRASTED + 2), least=16, most=128)
+        return list(
+            view_embeddings.moments(run, images=count, looks=CONTRASTED, own=self.own, device=device(), workers=0)
         )
-        return spread(made.vectors)
+
+    @property
+    def few_snapshots(self) -> list[Snapshot]:
+        """The first, the last, and a few between them."""
+        last = len(self.snapshots) - 1
+        rows = dict.fromkeys(round(number * last / (SNAPSHOTS - 1)) for number in range(SNAPSHOTS))
+        return [self.snapshots[row] for row in rows]
+
+    @cached_property
+    def method(self) -> Method:
+        return view_embeddings.method_of(self.record.run)
+
+    def loss_option(self, name: str, default: float) -> float:
+        """Asks the run's terms for an argument of their loss, such as the temperature; the default if none has it."""
+        values = (term.option(name) for term in self.method.terms if isinstance(term, Contrast))
+        return float(next((value for value in values if value is not None), default))
+
+    def _features(self, source: ModelSource) -> Tensor:
+        encoder, pipeline = _encoder(source), self.source.stack()
+        return features(encoder, self.images.dataset, pipeline, device=device(), workers=0)[0]
+
+    def _spread(self, source: ModelSource) -> Spread:
+        count = self.budget.images(0.3, 2 * AUGMENTED, least=8, most=128)
+        copies = view_embeddings.of_subject(source, self.images.dataset, images=count, looks=AUGMENTED, workers=0)
+        return spread(copies.vectors)
 
 
-def seen(told: Sequence[Told], images: int, seconds: float, own: Dataset | None) -> dict[str, Seen | str]:
-    """By the runs' names: what they see of the images they share, or why not. Only of the first few, one a colour."""
-    found: dict[str, Seen | str] = {}
-    sheets: list[tuple[Images, Pictures]] = []
-    leads = [each for each in told if each.lead][:SHOWN]
-    judged = {each.name: _judged(each) for each in leads}
-    times = [_look(each) for each in judged.values() if isinstance(each, ModelSource)]
-    cost = Cost(seconds, max(times, default=1.0))  # of the slowest, so that all are shown the same images
-    for each in leads:
-        looking = judged[each.name]
-        if isinstance(looking, str):
-            found[each.name] = looking
-            continue
+@dataclass(frozen=True, eq=False)
+class EmbeddedRuns:
+    """The embeddings of the runs of a page, and by name the reasons why others have none."""
+
+    shown: list[RunEmbeddings] = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)
+
+
+def embed_runs(records: Sequence[RunRecord], images: int, seconds: float, own: Dataset | None) -> EmbeddedRuns:
+    """Embeds the images that runs share; only of the first few runs, one a colour."""
+    found = EmbeddedRuns()
+    sources: dict[RunRecord, ModelSource] = {}
+    for record in [each for each in records if each.first][:MAX_RUNS]:
         try:
-            found[each.name] = _seen(each, looking, cost, images, own, sheets, len(leads))
+            sources[record] = subject(record.run)
         except Exception as error:  # a page without pictures is better than none, whatever they lack
-            found[each.name] = reason(error)
+            found.missing[record.name] = reason(error)
+    slowest = max(map(_seconds_per_image, sources.values()), default=1.0)  # so that all are shown the same images
+    chooser = _ImageChooser(TimeBudget(seconds, slowest), images, own, len(sources))
+    for record, source in sources.items():
+        try:
+            sheet, chosen = chooser(record)
+            embedded = RunEmbeddings(record, source, chosen, chooser.budget, sheet, own)
+            embedded.neighbours  # noqa: B018  here, so that what cannot be embedded is known before anything is drawn
+            found.shown.append(embedded)
+        except Exception as error:
+            found.missing[record.name] = reason(error)
     return found
 
 
@@ -143,60 +170,44 @@ def device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def _judged(told: Told) -> ModelSource | str:
-    """The run's encoder, or why there is none."""
-    try:
-        return subject(told.run)
-    except Exception as error:
-        return reason(error)
+class _ImageChooser:
+    """Chooses the images of a page: runs on the same data share theirs, and their sheet of thumbnails."""
+
+    def __init__(self, budget: TimeBudget, images: int, own: Dataset | None, runs: int) -> None:
+        self.budget, self.own, self.max_bytes = budget, own, MAX_BYTES // max(1, runs)
+        in_time = max(MIN_IMAGES, int(0.2 * budget.seconds / (2 * budget.per_image)))
+        self.count = min(images, MAX_IMAGES // max(1, runs), in_time)
+        self.sheets: list[tuple[RunData, PageImages]] = []
+
+    def __call__(self, record: RunRecord) -> tuple[int, PageImages]:
+        data = open_images(record.config, self.own)
+        for number, (other, chosen) in enumerate(self.sheets):
+            if _same(other, data):
+                return number, chosen
+        seconds = 0.3 * self.budget.seconds
+        self.sheets.append((data, choose_images(data, self.count, seconds=seconds, max_bytes=self.max_bytes)))
+        return len(self.sheets) - 1, self.sheets[-1][1]
 
 
-def _seen(
-    told: Told,
-    judged: ModelSource,
-    cost: Cost,
-    images: int,
-    own: Dataset | None,
-    sheets: list[tuple[Images, Pictures]],
-    runs: int,
-) -> Seen:
-    data = opened(told.config, own)
-    alike = [number for number, (other, _) in enumerate(sheets) if _same(other, data)]
-    if not alike:
-        count = min(images, MOST // runs, max(LEAST, int(0.2 * cost.seconds / (2 * cost.look))))
-        sheets.append((data, pictures(data, count, seconds=0.3 * cost.seconds, room=LARGEST // runs)))
-        alike = [len(sheets) - 1]
-    made = Seen(told, judged, sheets[alike[0]][1], cost, alike[0], own)
-    made.near  # noqa: B018  here, so that what cannot be embedded is known before anything is drawn
-    return made
-
-
-def _same(one: Images, other: Images) -> bool:
-    """Whether two runs look at the same images."""
+def _same(one: RunData, other: RunData) -> bool:
+    """Tells whether two runs have the same images to show."""
     first, second = (each.train if each.test is None else each.test for each in (one, other))
     return torch.equal(first.ids, second.ids) and first.classes == second.classes
 
 
+def _encoder(source: ModelSource) -> Encoder:
+    """Gives the one encoder that a page is about."""
+    return source.encoder.to(device())
+
+
 @torch.no_grad()
-def _look(judged: ModelSource) -> float:
-    """Seconds that an image takes, when the machine has nothing else to do: of work or of waiting, the less."""
-    encoder = judged.encoder.to(device())
-    x = torch.zeros(16, encoder.options["channels"], judged.size, judged.size, device=device())
+def _seconds_per_image(source: ModelSource) -> float:
+    """Measures what an image takes when the machine has nothing else to do: of work or of waiting, the less."""
+    encoder = _encoder(source)
+    x = torch.zeros(16, encoder.options["channels"], source.size, source.size, device=device())
     times = []
     for _ in range(PASSES):
         begun, worked = time.perf_counter(), time.process_time()
         encoder(x).cpu()
         times += [time.perf_counter() - begun, time.process_time() - worked]
     return max(1e-5, min(times) / len(x))
-
-
-def _like(subject: ModelSource, other: ModelSource) -> ModelSource:
-    """A subject that is shown images as another is: an untrained one has no run that says how."""
-    return subject if subject.run is not None else replace(subject, run=other.run)
-
-
-def some(moments: Sequence[Snapshot]) -> list[Snapshot]:
-    """The first, the last, and a few between them."""
-    if len(moments) <= MOMENTS:
-        return list(moments)
-    return [moments[round(number * (len(moments) - 1) / (MOMENTS - 1))] for number in range(MOMENTS)]

@@ -1,9 +1,8 @@
-"""From numbers to places in a chart, and to the few round numbers that its axis shows."""
+"""Scales: from numbers to places in a chart, and to the few round numbers that its axis shows."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 ROUND = (1, 2, 2.5, 5, 10)
@@ -11,7 +10,7 @@ ROUND = (1, 2, 2.5, 5, 10)
 
 @dataclass(frozen=True)
 class Scale:
-    """Numbers from `low` to `high` to places from `start` to `end`, evenly or by their logarithm."""
+    """Maps numbers from `low` to `high` to places from `start` to `end`, evenly or by their logarithm."""
 
     low: float
     high: float
@@ -25,37 +24,12 @@ class Scale:
         return round(self.start + share * (self.end - self.start), 1)
 
     def ticks(self, count: int = 4) -> list[float]:
-        """About `count` round numbers in its range."""
+        """Gives about `count` round numbers within its range."""
         return _powers(self.low, self.high) if self.log else _round_numbers(self.low, self.high, count)
 
 
-def spanning(
-    values: Iterable[float],
-    start: float,
-    end: float,
-    *,
-    low: float | None = None,
-    high: float | None = None,
-    log: bool = False,
-    room: float = 0.06,
-) -> Scale:
-    """A scale that shows all values with a little room, or from `low`, to `high` where they are given.
-
-    room: a share of what the values span, on either side.
-    """
-    finite = [value for value in values if math.isfinite(value) and (value > 0 or not log)] or [1.0]
-    least, most = min(finite), max(finite)
-    if log:
-        return Scale(10 ** math.floor(math.log10(least)), 10 ** (math.floor(math.log10(most)) + 1), start, end, True)
-    least, most = (least if low is None else low), (most if high is None else high)
-    if most <= least:  # a single value
-        least, most, room = least - 0.1 * abs(least) - 1e-9, most + 0.1 * abs(most) + 1e-9, 0.0
-    spare = room * (most - least)
-    return Scale(least - spare if low is None else least, most + spare if high is None else most, start, end)
-
-
-def spoken(value: float) -> str:
-    """A number with the digits that somebody reads: 12,000, 0.25, 3e-05."""
+def format_number(value: float) -> str:
+    """Writes a number with the digits that somebody reads: 12,000, 0.25, 3e-05."""
     if value == 0 or not math.isfinite(value):
         return "0" if value == 0 else str(value)
     if abs(value) >= 1000:

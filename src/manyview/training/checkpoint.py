@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor, nn
 
-from manyview.core.atomic import atomic_write, tidy
+from manyview.core.atomic import atomic_write, remove_drafts
 from manyview.core.errors import UserError
 
 State = dict[str, Any]
@@ -102,7 +102,7 @@ class Checkpoints:
 
     def tidy(self) -> list[Path]:
         """Removes drafts of killed processes. For who holds the lock of the run."""
-        return tidy(self.folder) if self.folder.is_dir() else []
+        return remove_drafts(self.folder) if self.folder.is_dir() else []
 
     def _files(self) -> list[Path]:
         """The newest first; an epoch's file is never newer than the step files."""

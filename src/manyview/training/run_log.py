@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import math
 import os
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from numbers import Integral, Real
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, TextIO
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+from typing import Any, Protocol
 
 from manyview.core.atomic import atomic_write
 from manyview.core.errors import UserError
 from manyview.core.names import hint
+from manyview.core.progress import ProgressBar, print_line
+from manyview.core.text import one_line
 from manyview.training.checkpoint import DiskFull, naming_full_disk
 
 Value = float | int | str
 OURS = ("step", "epoch", "seconds", "not_finite")  # names that a line of metrics.jsonl has itself
-LINE_SECONDS = 10.0  # between plain lines, where there is no terminal
-BAR_SECONDS = 0.1
 
 
 class RunLog:
@@ -65,29 +61,28 @@ class RunLog:
             self._metrics = _Lines(self.folder / "metrics.jsonl")
             self._text = _Lines(self.folder / "train.log")
             self._loggers = [make(self.folder, last) for make in makers]
-        self._began = time.monotonic()
-        self._last_shown = -math.inf
         self._facts: dict[str, str] = {}
         self._errors = sys.stderr  # the bar puts something else in its place
-        self._bar = None if quiet else _bar(start, steps)
+        self._bar = None if quiet else ProgressBar(steps, "step", start=start, file=sys.stdout, transient=False)
 
     def begin(self) -> None:
         """The steps begin now: what came before does not count for the time that is left."""
-        self._began = time.monotonic()
+        if self._bar is not None:
+            self._bar.restart_clock()
 
     def say(self, text: str) -> None:
         """One line, to train.log and, unless quiet, to the screen."""
         self._note(text)
-        if not self.quiet:
-            self._put(text)
+        if self._bar is not None:
+            self._bar.say(text)
 
     def warn(self, text: str) -> None:
         """One line, to train.log and, always, to the screen."""
         self._note(f"warning: {text}")
-        if self._bar is not None and self._errors.isatty():
-            self._put(f"warning: {text}")
+        if self._bar is not None and self._bar.is_drawn and self._errors.isatty():
+            self._bar.say(f"warning: {text}")
         else:
-            _print(f"warning: {text}", self._errors)
+            print_line(f"warning: {text}", self._errors)
 
     def write(
         self, step: int, values: Mapping[str, Value], *, epoch: int | None = None, seconds: float | None = None
@@ -130,10 +125,10 @@ class RunLog:
             "knn": None if knn is None else f"kNN {knn:.1%}",
             "health": health,
         }
-        self._facts |= {name: _one_line(fact) for name, fact in facts.items() if fact is not None}
-        if not self.quiet and self._due(always=step >= self.steps or epoch_over):
-            self._last_shown = time.monotonic()
-            self._display(step)
+        now = not self._facts or step >= self.steps or epoch_over
+        self._facts |= {name: one_line(fact) for name, fact in facts.items() if fact is not None}
+        if self._bar is not None:
+            self._bar.show(step, "  ".join(self._facts.values()), now=now)
 
     def sync(self) -> None:
         """What was written so far stays, even if the power goes: to be called before a checkpoint says it is done."""
@@ -143,9 +138,7 @@ class RunLog:
     def close(self) -> None:
         """Ends the bar, and whatever loggers still hold is written. A second call does nothing."""
         if self._bar is not None:
-            with _though_the_terminal_is_gone():
-                self._bar.stop()
-            self._bar = None
+            self._bar.close()
         loggers, self._loggers = self._loggers, []
         with naming_full_disk(self.folder, _remedy):
             for logger in loggers:
@@ -169,35 +162,7 @@ class RunLog:
 
     def _note(self, text: str) -> None:
         with suppress(DiskFull), naming_full_disk(self.folder / "train.log", _remedy):  # it still is on the screen
-            self._text.append(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {_one_line(text)}")
-
-    def _put(self, text: str) -> None:
-        """Above the bar."""
-        if self._bar is None:
-            _print(text, sys.stdout)
-            return
-        with _though_the_terminal_is_gone():
-            self._bar.console.print(_one_line(text), markup=False, highlight=False, emoji=False, soft_wrap=True)
-
-    def _due(self, *, always: bool) -> bool:
-        pause = LINE_SECONDS if self._bar is None else BAR_SECONDS
-        return always or time.monotonic() - self._last_shown >= pause
-
-    def _display(self, step: int) -> None:
-        facts = "  ".join(fact for fact in (*self._facts.values(), self._left(step)) if fact)
-        if self._bar is None:
-            _print(f"step {step}/{self.steps}  {facts}", sys.stdout)
-            return
-        with _though_the_terminal_is_gone():
-            self._bar.update(self._bar.task_ids[0], completed=step, facts=facts)
-            self._bar.refresh()
-
-    def _left(self, step: int) -> str:
-        """Time left, from how long the steps of this sitting took."""
-        done = step - self.start
-        if done <= 0 or step >= self.steps:
-            return ""
-        return f"{_duration((time.monotonic() - self._began) / done * max(self.steps - step, 0))} left"
+            self._text.append(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {one_line(text)}")
 
 
 class Logger(Protocol):
@@ -330,7 +295,7 @@ def _leading(line: str) -> float:
 
 
 def _cell(text: str) -> str:
-    text = _one_line(text)
+    text = one_line(text)
     return '"' + text.replace('"', '""') + '"' if set(text) & set(',"') else text
 
 
@@ -348,53 +313,6 @@ def _value(name: str, value: object) -> Value:
 
 def _finite(value: Value) -> bool:
     return isinstance(value, str) or math.isfinite(value)
-
-
-def _bar(start: int, steps: int) -> Progress | None:
-    """None where nobody sees it. It has no thread: one that prints while a worker forks would leave it a held lock."""
-    console = Console()
-    if not (sys.stdout.isatty() and console.is_interactive):
-        return None
-    columns = (
-        TextColumn("{task.completed}/{task.total}"),
-        BarColumn(20),
-        TextColumn("{task.fields[facts]}", markup=False),
-    )
-    bar = Progress(*columns, console=console, auto_refresh=False)
-    bar.add_task("", total=steps, completed=start, facts="")
-    bar.start()
-    return bar
-
-
-def _duration(seconds: float) -> str:
-    hours, minutes = divmod(round(seconds) // 60, 60)
-    if hours >= 48:
-        return f"{hours / 24:.1f} days"
-    if hours:
-        return f"{hours} h {minutes:02d} min"
-    return f"{minutes} min" if minutes else f"{seconds:.0f} s"
-
-
-def _print(text: str, screen: TextIO) -> None:
-    encoding = screen.encoding or "utf-8"
-    with _though_the_terminal_is_gone():
-        print(_one_line(text).encode(encoding, "backslashreplace").decode(encoding), file=screen, flush=True)
-
-
-@contextmanager
-def _though_the_terminal_is_gone() -> Iterator[None]:
-    """Who closes a window, or interrupts `| tee` with it, wants no training to end for it before it has saved."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.EIO, errno.EPIPE):
-            raise
-
-
-def _one_line(text: str) -> str:
-    """Without line breaks, and with what a terminal would act on, or no encoding knows, spelt out."""
-    joined = " ".join(text.splitlines())
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in joined)
 
 
 def _remedy() -> str:

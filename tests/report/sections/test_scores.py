@@ -5,7 +5,7 @@ from pathlib import Path
 
 from manyview.embeddings.model_source import subject
 from manyview.evaluate.results import Result, put
-from manyview.report.run_record import told
+from manyview.report.run_record import read_records
 from manyview.report.sections.scores import scores
 from manyview.training.run import Run
 from tests.report.test_run_record import copy, measured
@@ -45,7 +45,7 @@ def test_the_best_epoch_is_told_beside_the_last_never_alone(run: Run, tmp_path: 
 
 
 def test_without_any_score_the_section_says_why(run: Run, tmp_path: Path) -> None:
-    assert "is left out: the data has no labels" in scores(told([copy(run, tmp_path / "a")]))
+    assert "is left out: the data has no labels" in scores(read_records([copy(run, tmp_path / "a")]))
 
 
 def test_damaged_results_are_told_and_the_rest_is_shown(run: Run, tmp_path: Path) -> None:
@@ -76,6 +76,6 @@ def test_a_sweep_of_many_scores_does_not_fill_the_page(run: Run, tmp_path: Path)
 
 
 def test_runs_are_rows_with_their_names(run: Run, other: Run) -> None:
-    text = scores(told([run, other]))
+    text = scores(read_records([run, other]))
     assert 'scope="row" class="name c0">dcl<' in text
     assert 'scope="row" class="name c1">simclr<' in text

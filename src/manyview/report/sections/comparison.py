@@ -1,84 +1,78 @@
-"""Several methods over several seeds: means, deviations, differences seed by seed, and what they cost."""
+"""Several methods over several seeds: means, standard deviations, differences seed by seed, and what they cost."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from manyview.comparison.outcome import Outcome, Point, Row
-from manyview.report.chart import Line, lines
+from manyview.comparison.outcome import KNN, MethodOutcome, Outcome, Point
+from manyview.report.chart import Line, line_chart
 from manyview.report.frame import Axis
 from manyview.report.html import Html, tag
-from manyview.report.parts import figure, grid, left_out, scrolled, section
+from manyview.report.parts import figure, grid, left_out, scrollable, section
 
-KNN = Axis("kNN accuracy", percent=True)
+ACCURACY = Axis("kNN accuracy", percent=True)
+BY_EPOCH = "Mean over the seeds: what it learns from seeing every image once more."
+BY_TIME = "The same by training time, without scoring: what a minute buys."
 
 
-def comparison(found: Outcome) -> Html:
-    """A table and two charts."""
+def comparison(outcome: Outcome) -> Html:
+    """Makes a table and two charts of a comparison."""
+    images = "" if outcome.equal_images else ", but not on as many images of it (images seen)"
     lead = (
         "Every method has trained on the same data in the same order, with the same augmentations, from the same "
-        f"weights of the encoder for each seed{_images(found)}. Scores are the last epoch's, in points. "
-        f"{_seeds(found.rows[0])} kNN is of {found.asked:,} images; asking about others would move it by "
-        f"{100 * found.doubt:.1f} points or so."
+        f"weights of the encoder for each seed{images}. Scores are the last epoch's, in points. "
+        f"{_seeds(outcome.methods[0])} kNN is measured on {outcome.queries:,} images, a standard error of "
+        f"{100 * outcome.standard_error:.1f} points."
     )
-    also = tag("p", found.also, class_="fine") if found.also else None
-    drawn = grid([_by_epoch(found.rows), _by_time(found.rows)])
-    failed = [left_out(name, "the run has failed") for name in found.failed]
-    return section("comparison", "Comparison", lead, _table(found), also, failed, drawn)
+    caveat = tag("p", outcome.caveat, class_="fine") if outcome.caveat else None
+    by_epoch = _knn(outcome, "kNN by epoch", Axis("epoch", low=0.0), lambda point: point.epoch, BY_EPOCH)
+    by_time = _knn(outcome, "kNN by time", Axis("minutes", low=0.0), lambda point: point.seconds / 60, BY_TIME)
+    failed = [left_out(name, "the run has failed") for name in outcome.failed]
+    return section("comparison", "Comparison", lead, _table(outcome), caveat, failed, grid([by_epoch, by_time]))
 
 
-def standing(found: Outcome) -> str:
-    """Who is ahead, over all seeds; the rest of the page is about the first."""
-    means = {row.method: statistics.mean(row.scores["kNN"]) for row in found.rows}
-    told = ", ".join(f"{name} {mean:.1%}" for name, mean in sorted(means.items(), key=lambda each: -each[1]))
-    seeds = found.rows[0].seeds
-    if len(seeds) == 1 or any(row.seeds != seeds for row in found.rows):
-        return f"kNN at the end: {told}."
-    return f"kNN at the end, mean of {len(seeds)} seeds: {told}. Single runs on this page are of seed {seeds[0]}."
+def ranking(outcome: Outcome) -> str:
+    """Says who is ahead, over all seeds; the rest of the page is about the first seed."""
+    means = {each.method: statistics.mean(each.scores[KNN]) for each in outcome.methods}
+    scores = ", ".join(f"{name} {mean:.1%}" for name, mean in sorted(means.items(), key=lambda each: -each[1]))
+    seeds = outcome.methods[0].seeds
+    if len(seeds) == 1 or any(each.seeds != seeds for each in outcome.methods):
+        return f"kNN at the end: {scores}."
+    return f"kNN at the end, mean of {len(seeds)} seeds: {scores}. Single runs on this page are of seed {seeds[0]}."
 
 
-def _images(found: Outcome) -> str:
-    return "" if found.as_many_images else ", but not on as many images of it (images seen)"
-
-
-def _seeds(first: Row) -> str:
-    """How far the numbers can be trusted."""
-    if len(first.seeds) == 1:
+def _seeds(baseline: MethodOutcome) -> str:
+    """Says how far the numbers can be trusted."""
+    if len(baseline.seeds) == 1:
         return "One seed each, so that differences of a point or two say little."
     return (
-        f"Behind \N{PLUS-MINUS SIGN} stands one deviation over {len(first.seeds)} seeds. Differences to {first.method} "
-        "are taken seed by seed: one that is small beside its own deviation is none."
+        f"\N{PLUS-MINUS SIGN} is one standard deviation over {len(baseline.seeds)} seeds. Differences to "
+        f"{baseline.method} are taken seed by seed: one that is small beside its own standard deviation is none."
     )
 
 
-def _by_epoch(rows: Sequence[Row]) -> Html:
-    drawn = lines("kNN by epoch", _means(rows, lambda point: point.epoch), Axis("epoch", low=0.0), KNN)
-    return figure("kNN by epoch", drawn, "Mean over the seeds: what it learns from seeing every image once more.")
-
-
-def _by_time(rows: Sequence[Row]) -> Html:
-    drawn = lines("kNN by time", _means(rows, lambda point: point.seconds / 60), Axis("minutes", low=0.0), KNN)
-    return figure("kNN by time", drawn, "The same by training time, without scoring: what a minute buys.")
-
-
-def _means(rows: Sequence[Row], over: Callable[[Point], float]) -> list[Line]:
-    """A line a method: the mean over the seeds of both coordinates."""
-    found = []
-    for colour, row in enumerate(rows):
+def _knn(outcome: Outcome, title: str, x: Axis, over: Callable[[Point], float], caption: str) -> Html:
+    """Draws a line a method: the mean over the seeds of both coordinates."""
+    lines = []
+    for colour, each in enumerate(outcome.methods):
         points = [
-            (statistics.mean(map(over, each)), statistics.mean(point.score for point in each))
-            for each in zip(*row.curves, strict=False)
+            (statistics.mean(map(over, seeds)), statistics.mean(point.score for point in seeds))
+            for seeds in zip(*each.curves, strict=False)
         ]
-        found.append(Line(row.method, points, colour))
-    return found
+        lines.append(Line(each.method, points, colour))
+    return figure(title, line_chart(title, lines, x, ACCURACY), caption)
 
 
-def _table(found: Outcome) -> Html:
-    titles = [tag("th", each, scope="col", class_="number") for each in found.titles]
+def _table(outcome: Outcome) -> Html:
+    titles = [tag("th", title, scope="col", class_="number") for title in outcome.titles]
     body = [
-        tag("tr", tag("th", row.method, scope="row"), [tag("td", cell, class_="number") for cell in found.cells(row)])
-        for row in found.rows
+        tag(
+            "tr",
+            tag("th", each.method, scope="row"),
+            [tag("td", cell, class_="number") for cell in outcome.cells(each)],
+        )
+        for each in outcome.methods
     ]
     top = tag("thead", tag("tr", tag("th", "method", scope="col"), titles))
-    return scrolled("Table of methods", tag("table", top, tag("tbody", body)))
+    return scrollable("Table of methods", tag("table", top, tag("tbody", body)))

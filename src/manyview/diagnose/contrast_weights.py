@@ -1,4 +1,4 @@
-"""What one query pulls at and pushes away, and how much: the weights of CACR."""
+"""How hard one query pulls at each positive and pushes each negative: the weights of CACR."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from manyview.losses.checks import check_positive
 
 
 @dataclass(frozen=True, eq=False)
-class Contrasted:
-    """Weights, each set of which sums to 1, and which negatives have the largest and the smallest.
+class ContrastWeights:
+    """Weights of one query's positives and negatives, each summing to 1, and which negatives have the extremes.
 
     positives  (K,) how hard the query pulls at each positive
     negatives  (M,) how hard it pushes each negative
@@ -29,10 +29,10 @@ class Contrasted:
 
 
 @torch.no_grad()
-def contrasted(
+def contrast_weights(
     query: Tensor, positives: Tensor, negatives: Tensor, *, t_pos: float = 1.0, t_neg: float = T_NEG, most: int = 4
-) -> Contrasted:
-    """CACR's Fig. 6: the weights of one query (d,), its positives (K, d) and negatives (M, d), made unit length here.
+) -> ContrastWeights:
+    """Computes CACR's Fig. 6: the weights of a query (d,), its positives (K, d) and negatives (M, d), made unit length.
 
     positives  softmax_k( t_pos |q - p_k|^2 ),  Eq. 3: those far away count more
     negatives  softmax_j( -t_neg |q - n_j|^2 ), Eq. 4: those nearby count more
@@ -48,4 +48,4 @@ def contrasted(
     pulled = (t_pos * (query - positives).square().sum(1)).softmax(0)
     pushed = (-t_neg * (query - negatives).square().sum(1)).softmax(0)
     ordered = pushed.argsort(descending=True, stable=True)
-    return Contrasted(pulled, pushed, ordered[:most], ordered.flip(0)[:most])
+    return ContrastWeights(pulled, pushed, ordered[:most], ordered.flip(0)[:most])

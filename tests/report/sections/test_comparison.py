@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from manyview.comparison.outcome import Outcome, Row
-from manyview.report.sections.comparison import comparison, standing
-from tests.comparison.test_outcome import FIRST, SECOND, UNLIKE
+from manyview.comparison.outcome import MethodOutcome, Outcome
+from manyview.report.sections.comparison import comparison, ranking
+from tests.comparison.test_outcome import DIFFERING, FIRST, SECOND
 
-FEWER = Row("cacr", (0, 1, 2), 12, 5, 100, SECOND.curves, SECOND.scores, [9.0] * 3, None)
+FEWER = MethodOutcome("cacr", (0, 1, 2), 12, 5, 100, SECOND.curves, SECOND.scores, [9.0] * 3, None)
 
 
 def test_methods_that_differ_by_themselves_alone_have_no_more_to_say() -> None:
@@ -20,15 +20,15 @@ def test_methods_that_differ_by_themselves_alone_have_no_more_to_say() -> None:
 
 def test_the_first_sentence_is_of_all_seeds() -> None:
     found = Outcome(Path(), "scenes", [FIRST, SECOND], 400)
-    ahead, behind = sorted(found.rows, key=lambda row: -sum(row.scores["kNN"]))
-    text = standing(found)
+    ahead, behind = sorted(found.methods, key=lambda each: -sum(each.scores["kNN"]))
+    text = ranking(found)
     assert text.startswith(f"kNN at the end, mean of 3 seeds: {ahead.method} ")
     assert text.index(ahead.method) < text.index(behind.method)
     assert f"{sum(ahead.scores['kNN']) / 3:.1%}" in text
 
 
 def test_what_they_differ_in_besides_stands_under_the_table() -> None:
-    page = comparison(Outcome(Path(), "scenes", [FIRST, SECOND], 400, unlike=UNLIKE))
+    page = comparison(Outcome(Path(), "scenes", [FIRST, SECOND], 400, differing=DIFFERING))
     assert '</table></div><p class="fine">The methods differ also in: optimizer.lr (simclr 0.06, dcl 0.03)' in page
 
 

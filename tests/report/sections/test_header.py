@@ -2,10 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from manyview.report.run_record import told
-from manyview.report.sections.head import duration, head, summary
+from manyview.report.run_record import read_records
+from manyview.report.sections.header import header, summary
 from manyview.training.run import Run
 from tests.report.test_run_record import copy, measured
 
@@ -23,21 +21,14 @@ def test_what_came_of_it_is_one_plain_sentence(run: Run, tmp_path: Path) -> None
 
 
 def test_without_labels_and_without_measurements_it_says_so(run: Run, tmp_path: Path) -> None:
-    assert "nothing has been measured yet" in summary(told([copy(run, tmp_path / "a")])[0])
+    assert "nothing has been measured yet" in summary(read_records([copy(run, tmp_path / "a")])[0])
     assert "no kNN score" in summary(measured(copy(run, tmp_path / "b"), {"step": 1, "epoch": 1, "loss": 2.0}))
 
 
-def test_the_head_tells_method_data_encoder_command_and_versions(run: Run) -> None:
-    text = head(told([run]))
+def test_the_header_tells_method_data_encoder_command_and_versions(run: Run) -> None:
+    text = header(read_records([run]))
     for expected in ("dcl", "patchnet", "manyview pretrain --recipe", "torch", "Python"):
         assert expected in text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(12.3, "12 s"), (200, "3 min 20 s"), (240, "4 min"), (1830, "30 min"), (7500, "2 h 5 min")]
-)
-def test_durations(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
 
 
 def test_several_runs_are_ordered_by_where_they_ended_and_seeds_stand_together(
@@ -48,5 +39,5 @@ def test_several_runs_are_ordered_by_where_they_ended_and_seeds_stand_together(
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "config.yaml").write_bytes((other.folder / "config.yaml").read_bytes())
     measured(Run(tmp_path / "c"), {"step": 4, "epoch": 1, "knn": 0.57})
-    text = head(told([Run(tmp_path / name) for name in "abc"]))
+    text = header(read_records([Run(tmp_path / name) for name in "abc"]))
     assert "3 runs side by side. kNN at the end: simclr 57.0%, dcl 55.0% (2 seeds, 50.0 to 60.0)." in text

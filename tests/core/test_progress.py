@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import errno
+import io
+import os
+import pty
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from manyview.core.progress import ProgressBar, print_line, progress_bar
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    return now
+
+
+@pytest.fixture
+def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], str]:
+    """Gives a function that runs another one with stderr on a terminal, and what a person would have seen."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+
+    def run(work: Callable[[], None]) -> str:
+        ours, theirs = pty.openpty()
+        with os.fdopen(theirs, "w") as screen, monkeypatch.context() as patched:
+            patched.setattr(sys, "stderr", screen)
+            work()
+            screen.flush()
+            return os.read(ours, 1 << 16).decode()
+
+    return run
+
+
+def test_without_a_terminal_there_is_a_line_every_ten_seconds(
+    clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with progress_bar(100, "embedding", start=40, lines=True) as advance:
+        for _ in range(30):
+            clock[0] += 0.5
+            advance(2)
+    assert capsys.readouterr() == ("", "embedding 80/100  4 a second  5 s left\n")
+
+
+def test_without_a_terminal_it_is_silent_where_no_lines_are_wanted(
+    clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with progress_bar(3, "scoring") as advance:
+        clock[0] += 60
+        advance()
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_line_that_is_wanted_now_comes_now_with_its_facts(clock: list[float]) -> None:
+    file = io.StringIO()
+    bar = ProgressBar(10, "step", file=file)
+    clock[0] += 100  # of preparation
+    bar.restart_clock()
+    clock[0] += 6
+    bar.show(2, "loss 1.5", now=True)
+    bar.show(3, "loss 1.4")
+    assert file.getvalue() == "step 2/10  loss 1.5  24 s left\n"
+
+
+def test_on_a_terminal_there_is_a_bar_and_no_thread(on_terminal: Callable[[Callable[[], None]], str]) -> None:
+    before = threading.active_count()
+
+    def work() -> None:
+        with progress_bar(3, "scoring [b]") as advance:
+            assert threading.active_count() == before
+            advance(2)
+            time.sleep(0.11)
+            advance()
+
+    seen = on_terminal(work)
+    assert "━" in seen
+    assert "scoring [b] 3/3" in seen
+
+
+def test_a_second_bar_at_the_same_time_is_silent(on_terminal: Callable[[Callable[[], None]], str]) -> None:
+    def work() -> None:
+        with progress_bar(2, "outer"), progress_bar(2, "inner") as advance:
+            time.sleep(0.11)
+            advance()
+
+    assert "inner" not in on_terminal(work)
+    assert "outer" in on_terminal(lambda: ProgressBar(2, "outer").close())
+
+
+def test_nothing_is_shown_where_it_is_not_wanted(on_terminal: Callable[[Callable[[], None]], str]) -> None:
+    def work() -> None:
+        with progress_bar(2, "quiet", shown=False) as advance:
+            advance()
+        print("end", file=sys.stderr)
+
+    assert on_terminal(work).strip() == "end"
+
+
+def test_a_terminal_that_is_gone_does_not_end_the_work() -> None:
+    class Gone(io.StringIO):
+        number = errno.EPIPE
+
+        def write(self, text: str) -> int:
+            raise OSError(self.number, "gone")
+
+    print_line("said", Gone())
+    Gone.number = errno.ENOSPC
+    with pytest.raises(OSError, match="gone"):
+        print_line("said", Gone())
