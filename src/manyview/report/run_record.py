@@ -13,7 +13,7 @@ from typing import Any
 from manyview.config.config import Config, differences
 from manyview.config.yaml_file import to_yaml
 from manyview.diagnose.health import Health, Verdict
-from manyview.losses import COUPLED
+from manyview.losses import LOSSES, is_coupled
 from manyview.report.chart import Point
 from manyview.report.frame import tint
 from manyview.training.build import OWN
@@ -102,7 +102,8 @@ class Told:
 
     def verdict(self) -> Verdict | None:
         """How the run was doing at its last measurement, said again from what it wrote down."""
-        health, fresh = Health(coupled=(self.config.part("loss") or {}).get("name") in COUPLED), None
+        loss = LOSSES.get((self.config.part("loss") or {}).get("name", ""))
+        health, fresh = Health(coupled=loss is not None and is_coupled(loss)), None
         for line in self.lines:
             fresh = line["knn"] if line.get("knn") is not None else fresh
             if "loss" in line:
