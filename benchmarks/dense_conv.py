@@ -1,4 +1,4 @@
-"""What computing convolutions on small maps as dense layers gains, as a markdown table.
+"""The gain of computing convolutions on small maps as dense layers, as a markdown table.
 
     python benchmarks/dense_conv.py
 

@@ -1,4 +1,4 @@
-"""What manyview's small encoders cost and learn on a CPU, beside torchvision's ResNet-18, as markdown tables.
+"""Speed and accuracy of manyview's small encoders on a CPU, beside torchvision's ResNet-18, as markdown tables.
 
     python benchmarks/encoders.py                               # images/s, forward + backward at 32x32
     python benchmarks/encoders.py --train DIR --minutes 3       # and supervised accuracy after the same wall-clock time
@@ -34,7 +34,7 @@ FORMATS = {"default": torch.contiguous_format, "channels_last": torch.channels_l
 
 
 class Case(NamedTuple):
-    """One row: a network, in a memory format and a precision."""
+    """A row of the table: a network, in a memory format and a precision."""
 
     name: str
     stem: str | None
@@ -72,7 +72,7 @@ def prepared(case: Case, batch: int) -> Run:
 
 
 def report_speed(batch: int, budget: float) -> bool:
-    """The table of images/s. Whether channels_last is the peer's faster format."""
+    """Prints the table of images/s. Gives whether channels_last is the peer's faster format."""
     torch.manual_seed(0)
     cases = [case for case in CASES if not case.bf16 or has_bf16()]
     runs = {case.label: prepared(case, batch) for case in cases}
@@ -96,7 +96,7 @@ def report_speed(batch: int, budget: float) -> bool:
 
 
 def has_bf16() -> bool:
-    """Without instructions for it, a step that takes a second in float32 takes minutes."""
+    """Whether the CPU has instructions for it; else a step that takes a second in float32 takes minutes."""
     return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 

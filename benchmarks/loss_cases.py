@@ -1,4 +1,4 @@
-"""What `losses.py` measures: each loss of ours, the same loss of somebody else, the inputs, the sizes and the bars."""
+"""The cases of `losses.py`: each loss of ours, the same loss of somebody else, the inputs, the sizes and the bars."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Size:
 
     @property
     def tiny(self) -> Size:
-        """As small as still takes the same path through the code: as many rows of the bank for each row drawn."""
+        """The smallest size that takes the same path through the code: as many rows of the bank for each row drawn."""
         return Size(4, 4 * self.keys // self.drawn if self.drawn else min(self.keys, 64), min(self.drawn, 4))
 
 

@@ -1,4 +1,4 @@
-"""What manyview's losses cost, beside their peers: time and peak memory of forward + backward, as markdown tables.
+"""The cost of manyview's losses beside their peers: time and peak memory of forward + backward, as markdown tables.
 
     python benchmarks/losses.py                          # everything; the largest sizes take most of the time
     python benchmarks/losses.py --quick                  # shrunken sizes, under a minute: does it all run?
@@ -61,7 +61,7 @@ def step(loss: Loss, inputs: Inputs) -> float:
 
 
 def compare(case: Case) -> str:
-    """That both sides give the same loss and gradient at the small size; else there is nothing to measure."""
+    """Checks that both sides give the same loss and gradient at the small size; else there is nothing to measure."""
     torch.manual_seed(0)
     inputs = case.make(case.small)
     values, grads = [], []
@@ -103,7 +103,7 @@ def workloads(quick: bool) -> dict[str, Workload]:
 
 
 def tell_peak(name: str, quick: bool, answer: Connection) -> None:
-    """For a process that does nothing else. What runs first is tiny: it loads libraries and leaves nothing to reuse."""
+    """Sends the peak of a process of its own. A tiny run first loads libraries, and leaves nothing to use again."""
     torch.manual_seed(0)
     workload = workloads(quick)[name]
     inputs = workload.make(workload.size)
@@ -118,7 +118,7 @@ def peak_megabytes(names: list[str], size: Size, quick: bool) -> list[float]:
 
 
 def one_peak_each(names: list[str], quick: bool) -> list[float]:
-    """Bytes, one fresh process for each name, all at once since memory does not mind company."""
+    """The peaks in bytes, from a fresh process for each name, all at once since memory does not mind company."""
     answers = []
     for name in names:
         here, there = FRESH.Pipe(duplex=False)
@@ -129,7 +129,7 @@ def one_peak_each(names: list[str], quick: bool) -> list[float]:
 
 
 def received(answer: Connection) -> float:
-    """Infinite from a process that died, as one does that runs out of memory."""
+    """The answer; infinite from a process that died, as one does that runs out of memory."""
     try:
         return float(answer.recv())
     except EOFError:
@@ -137,7 +137,7 @@ def received(answer: Connection) -> float:
 
 
 class Report:
-    """Markdown, shown as it comes and kept in a file, so that a long run that is stopped has not been in vain."""
+    """A markdown report, printed as it comes and kept in a file, so that a run that is stopped has not been in vain."""
 
     def __init__(self, out: Path | None) -> None:
         self.out = out
@@ -159,7 +159,7 @@ class Report:
 
 
 def digits(number: float) -> str:
-    """Three figures, or all before the point."""
+    """Formats three figures, or all before the point."""
     return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 

@@ -1,4 +1,4 @@
-"""How the benchmarks measure: time of alternatives that take turns, and the peak memory of one run."""
+"""Measurements for the benchmarks: time of alternatives that take turns, and the peak memory of one run."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def interleaved(
 
 
 def matmul_gflops(size: int = 2048, rounds: int = 7) -> float:
-    """What this machine reaches in a float32 matrix multiply of size^3: the limit that a loss is held against."""
+    """The speed of this machine in a float32 matrix multiply of size^3: the limit that a loss is held against."""
     a, b = torch.randn(size, size), torch.randn(size, size)
     out = torch.empty(size, size)
     torch.mm(a, b, out=out)
@@ -55,7 +55,7 @@ def matmul_gflops(size: int = 2048, rounds: int = 7) -> float:
 
 
 def peak_extra_bytes(run: Run) -> int:
-    """How far the process grows, at its peak, above what it holds before `run`.
+    """The growth of the process, at its peak, above what it holds before `run`.
 
     To be called once in a process of its own: memory that an earlier run has freed would be used again unseen. Where
     the kernel does not let the peak be reset, growth is that of the highest peak so far, which is a lower bound.
@@ -69,7 +69,7 @@ def peak_extra_bytes(run: Run) -> int:
 
 
 def _return_freed_pages() -> None:
-    """Pages that the allocator holds on to would hide as many pages of the run."""
+    """Returns pages that the allocator holds on to, which would hide as many pages of the run."""
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only
         if trim is not None:
@@ -91,7 +91,7 @@ def _highest_peak() -> int:
 
 
 def available_bytes() -> int | None:
-    """What the kernel says can be had without swapping; None where it does not say."""
+    """The memory that can be had without swapping; None where the kernel does not say."""
     free = _field("/proc/meminfo", "MemAvailable")
     return 1024 * int(free.split()[0]) if free else None
 
@@ -107,7 +107,7 @@ def _field(file: str, name: str) -> str:
 
 
 def version(package: str) -> str | None:
-    """None if it is not installed."""
+    """The version of an installed package; None if it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -115,7 +115,7 @@ def version(package: str) -> str | None:
 
 
 def machine_facts() -> list[str]:
-    """What a number depends on, as lines of markdown."""
+    """The facts that a number depends on, as lines of markdown."""
     memory = _field("/proc/meminfo", "MemTotal")
     size = f", {1024 * int(memory.split()[0]) / 1e9:.0f} GB of memory" if memory else ""
     return [

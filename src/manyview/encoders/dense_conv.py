@@ -37,7 +37,7 @@ def _plain(conv: nn.Conv2d) -> bool:
 
 
 def _starts(size: int, kernel: int, stride: int, pad: int) -> list[int]:
-    """Where in the kernel the map begins, for each output along an axis; none if it does not cover the map for all."""
+    """The places in the kernel where the map begins, an output each; none where some output does not see all of it."""
     outputs = (size + 2 * pad - kernel) // stride + 1
     starts = [pad - stride * output for output in range(outputs)]
     return starts if pad + size <= kernel and starts and starts[-1] >= 0 else []

@@ -45,7 +45,7 @@ class Encoder(nn.Module):
         return f"{self.name!r}, {self.options}, dim={self.dim}"
 
     def embed(self, x: Tensor) -> Tensor:
-        """(B, C, H, W) to (B, dim)."""
+        """Embeds images (B, C, H, W) as (B, dim)."""
         embedded: Tensor = self.network(self._checked(x))
         return embedded
 

@@ -33,12 +33,12 @@ class Backbone(NamedTuple):
 
 
 def channels_first(output: Tensor) -> Tensor:
-    """(B, H, W, C) to (B, C, H, W)."""
+    """Turns (B, H, W, C) into (B, C, H, W)."""
     return output.permute(0, 3, 1, 2)
 
 
 def grid_of_tokens(output: Tensor) -> Tensor:
-    """(B, 1 + H W, C) with a class token in front to (B, C, H, W) without it."""
+    """Turns tokens (B, 1 + H W, C) with a class token in front into (B, C, H, W) without it."""
     patches = output[:, 1:].transpose(1, 2)
     return patches.reshape(*patches.shape[:2], isqrt(patches.shape[2]), -1)
 

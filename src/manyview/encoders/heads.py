@@ -96,7 +96,7 @@ HEADS: dict[str, Callable[..., nn.Module]] = {
 
 
 def projection(name: str, dim_in: int, dim_out: int, **options: Any) -> nn.Module:
-    """A head by its name in HEADS.
+    """Creates a head by its name in HEADS.
 
     >>> projection("simclr", 512, 128, layers=2)
     """

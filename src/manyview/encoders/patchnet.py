@@ -64,7 +64,7 @@ class Block(nn.Module):
 def build(
     model: str, *, channels: int, size: int, stem: str | None, pretrained: bool, options: dict[str, Any]
 ) -> Backbone:
-    """options: widths and blocks, one number per stage."""
+    """Builds a PatchNet; options are widths and blocks, one number per stage each."""
     refuse_library_options(model, stem, pretrained, options, takes=("widths", "blocks"))
     widths, blocks = options.get("widths", WIDTHS), options.get("blocks", BLOCKS)
     if len(widths) != len(blocks) or min((*widths, *blocks), default=0) < 1:

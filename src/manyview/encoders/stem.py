@@ -9,9 +9,10 @@ from torch import nn
 
 
 def cifar_stem(resnet: Any, channels: int) -> None:
-    """First convolution 3x3 of stride 1 and no max-pool, as SimCLR (App. B.9) and MoCo's CIFAR-10 notebook have it.
+    """Makes the first convolution 3x3 of stride 1 and drops the max-pool.
 
-    For the ResNets of timm and torchvision alike, in place. The new convolution is always drawn anew.
+    As SimCLR (App. B.9) and MoCo's CIFAR-10 notebook have it, for the ResNets of timm and torchvision alike, in place.
+    The new convolution is always drawn anew.
     """
     old = resnet.bn1.num_features
     convolution = nn.Conv2d(channels, old, 3, padding=1, bias=False)

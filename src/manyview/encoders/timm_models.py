@@ -42,7 +42,7 @@ def build(
 
 
 def _network(model: str, channels: int, size: int, pretrained: bool, options: dict[str, Any]) -> Any:
-    """timm's model without classifier; told the size of the images if it must know it."""
+    """Creates timm's model without classifier, with the size of the images if it must know it."""
     settings = {"pretrained": pretrained, "num_classes": 0, "in_chans": channels, **options}
     config = timm.get_pretrained_cfg(model)
     try:

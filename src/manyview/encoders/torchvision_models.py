@@ -61,7 +61,7 @@ def _network(model: str, size: int, pretrained: bool, options: dict[str, Any]) -
 
 
 def _arguments(model: str, size: int, pretrained: bool) -> dict[str, Any]:
-    """What some families of networks must be told."""
+    """The arguments that some families of networks need."""
     family = model.partition("_")[0]
     if family == "vit":
         return {"image_size": size}
@@ -113,7 +113,7 @@ def _reader(network: nn.Module) -> MapReader:
 
 
 def _stages(network: nn.Module) -> list[str]:
-    """Parts up to the pooling, those inside a part that is a list of stages; of single layers only activations."""
+    """The parts up to the pooling, and those inside a list of stages; of single layers only activations."""
     parts: list[tuple[str, nn.Module]] = []
     for name, child in network.named_children():
         if name in ("avgpool", "classifier", "fc"):

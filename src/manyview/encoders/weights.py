@@ -50,7 +50,7 @@ def save(encoder: Encoder, path: str | Path, *, picture: Normalisation | None = 
 
 
 def load(path: str | Path) -> Encoder:
-    """The encoder that `save` wrote, created anew and with its weights; see also `normalisation`."""
+    """Loads the encoder that `save` wrote, created anew and with its weights; see also `normalisation`."""
     state, metadata = _read(path)
     name, options = _recipe(path, metadata)
     try:
@@ -83,7 +83,7 @@ def normalisation(encoder: Encoder) -> Normalisation | None:
 
 
 def _in_order(content: bytes) -> bytes:
-    """The same bytes for the same encoder: the library writes the metadata in any order."""
+    """Sorts the metadata, which the library writes in any order, so that an encoder always gives the same bytes."""
     end = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(content[8:end])
     header["__metadata__"] = dict(sorted(header["__metadata__"].items()))

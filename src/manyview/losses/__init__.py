@@ -30,11 +30,7 @@ LOSSES: dict[str, Callable[..., Tensor]] = {
     "align_uniform": align_uniform,
 }
 
-COUPLED = ("info_nce", "jcl", "hard_negative")
-"""Losses whose gradient is scaled by DCL's q_B: the positive is in the denominator, so that easy tasks teach little."""
-
 __all__ = [
-    "COUPLED",
     "LOSSES",
     "align_uniform",
     "alignment",

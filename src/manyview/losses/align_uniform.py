@@ -53,7 +53,7 @@ def align_uniform(
 
 
 def alignment(x: Tensor, y: Tensor, *, alpha: float = 2) -> Tensor:
-    """mean_i |x_i - y_i|^alpha for two views (N, d) of the same images: 0 if the encoder ignores what differs."""
+    """Alignment mean_i |x_i - y_i|^alpha of two views (N, d) of the same images; 0 if their difference is ignored."""
     _check_alpha(alpha)
     if x.shape != y.shape or x.dim() != 2 or not len(x):
         raise UserError(
@@ -64,7 +64,7 @@ def alignment(x: Tensor, y: Tensor, *, alpha: float = 2) -> Tensor:
 
 
 def uniformity(x: Tensor, *, t: float = 2) -> Tensor:
-    """ln mean_{i<j} exp(-t |x_i - x_j|^2) for unit vectors (N, d): lower is more uniform, about -2t at best."""
+    """Uniformity ln mean_{i<j} exp(-t |x_i - x_j|^2) of unit vectors (N, d): lower is better, about -2t at best."""
     check_positive("t", t)
     if x.dim() != 2 or len(x) < 2:
         raise UserError("x", f"expected (N, d) with N >= 2, got {tuple(x.shape)}")
@@ -80,6 +80,6 @@ def _check_alpha(alpha: float) -> None:
 
 
 def _powers(given: Inputs, alpha: float) -> Tensor:
-    """|q_i - k_im|^alpha, (N, K); by the norm, whose gradient at coinciding points is zero and not NaN."""
+    """The powers |q_i - k_im|^alpha, (N, K); by the norm, whose gradient at coinciding points is zero and not NaN."""
     norms: Tensor = torch.linalg.vector_norm(given.query[:, None] - given.positives, dim=-1)
     return norms.pow(alpha)

@@ -141,7 +141,7 @@ def cacr(
 
 
 def _attraction(given: Inputs, t_pos: float, cost: str, attract: str, detach: Detach) -> Tensor:
-    """(N,)"""
+    """The loss L_CA of each query, (N,)."""
     check_positive("t_pos", t_pos)
     check_choice("attract", attract, tuple(_SIGN))
     check_choice("cost", cost, ("euclidean", "rbf", "inner"))
@@ -156,7 +156,7 @@ def _attraction(given: Inputs, t_pos: float, cost: str, attract: str, detach: De
 
 
 def _negative_cost(query: Tensor, negatives: Negatives, t_neg: float, cost: str, repel: str, detach: Detach) -> Tensor:
-    """(N,)"""
+    """The cost of moving each query to its negatives, (N,), which is -L_CR."""
     scale = _precision(t_neg, repel)
     check_choice("cost", cost, ("euclidean", "rbf", "inner"))
     value = _NEGATIVE_INNER if cost == "inner" else _SQUARED_DISTANCE
@@ -179,7 +179,7 @@ def _rbf(query: Tensor, negatives: Negatives, t_neg: float, t_rbf: float, repel:
 
 
 def _precision(t_neg: float, repel: str) -> float:
-    """s = -precision * distance."""
+    """The factor of -distance in the exponent of a negative's weight."""
     check_positive("t_neg", t_neg)
     check_choice("repel", repel, tuple(_SIGN))
     return -_SIGN[repel] * t_neg

@@ -26,11 +26,11 @@ class Inputs(NamedTuple):
     present: Tensor | None  # (N, K)
 
     def similarities(self) -> Tensor:
-        """<q_i, k_im>, (N, K)."""
+        """The inner products <q_i, k_im>, (N, K)."""
         return (self.query[:, None] * self.positives).sum(-1)  # not a matmul, which autocast would round
 
     def distances(self) -> Tensor:
-        """|q_i - k_im|^2, (N, K); by difference, so that coinciding points have distance and gradient zero."""
+        """The squares |q_i - k_im|^2, (N, K); by difference, so that coinciding points have gradient zero."""
         return (self.query[:, None] - self.positives).square().sum(-1)
 
     def over_positives(self, values: Tensor) -> Tensor:
@@ -92,7 +92,7 @@ def check_negatives(query: Tensor, negatives: Negatives) -> None:
 
 
 def check_temperature(temperature: float | Tensor, like: Tensor) -> float | Tensor:
-    """A temperature may be a tensor that learns: then a single number, computed with in the precision of `like`."""
+    """Checks a temperature, which may be a tensor that learns: a single number, then in the precision of `like`."""
     if isinstance(temperature, Tensor) and temperature.numel() != 1:
         raise UserError("temperature", f"expected one number, got shape {tuple(temperature.shape)}")
     check_positive("temperature", temperature.detach() if isinstance(temperature, Tensor) else temperature)
@@ -140,7 +140,7 @@ def average(values: Tensor, present: Tensor | None, reduction: str, gather: Gath
 
 
 def log_average_exp(logs: Tensor, counts: Tensor, present: Tensor | None, gather: Gather) -> Tensor:
-    """ln( sum_i exp(log_i) / sum_i count_i ) over the queries of all processes, leaving out as `average` does."""
+    """Takes ln( sum_i exp(log_i) / sum_i count_i ) over the queries of all processes that `average` counts."""
     logs, here = gathered(logs, present, gather)
     counts = gather(counts)
     if here is not None:
@@ -149,7 +149,7 @@ def log_average_exp(logs: Tensor, counts: Tensor, present: Tensor | None, gather
 
 
 def gathered(values: Tensor, present: Tensor | None, gather: Gather) -> tuple[Tensor, Tensor | None]:
-    """Per-query values of all processes and, with `present`, whether a query has any positive."""
+    """The per-query values of all processes and, with `present`, whether a query has any positive."""
     values = gather(values)
     here = None if present is None else gather(present.any(1))
     if not len(values) or (here is not None and readable(here) and not here.any()):

@@ -40,7 +40,7 @@ class IdMask:
 
     @cached_property
     def count(self) -> Tensor:
-        """(N,) how many keys do not count for each query."""
+        """The number of keys that do not count for each query, (N,)."""
         same = self.query_ids[:, None] == self.key_ids if self._same is None else self._same
         return same.sum(1)
 

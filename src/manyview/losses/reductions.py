@@ -125,7 +125,7 @@ class Softmax:
 
 @dataclass(frozen=True)
 class Softplus:
-    """sum softplus(alpha G + shift), the shift one number per query. The weight of a pair is the sigmoid."""
+    """The sum of softplus(alpha G + shift), the shift one number per query. The weight of a pair is the sigmoid."""
 
     alpha: float
     shift: Tensor  # (N,)

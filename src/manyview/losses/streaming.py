@@ -77,7 +77,7 @@ class Stream:
 
     @cached_property
     def count(self) -> Tensor:
-        """(N,) how many negatives each query has, by weight."""
+        """The number of negatives that each query has, by weight, (N,)."""
         counts = [part.count if part.source.weight == 1 else part.count * part.source.weight for part in self.parts]
         return counts[0] if len(counts) == 1 else torch.stack(counts).sum(0)
 
@@ -89,7 +89,7 @@ class Stream:
         value: tuple[float, float] | None = None,
         detach: bool = False,
     ) -> SoftmaxResult:
-        """Log-sum-exp of s, and the mean of v under softmax(s); `detach` stops the gradient through the softmax.
+        """The log-sum-exp of s, and the mean of v under softmax(s); `detach` stops the gradient through the softmax.
 
         alpha may be a tensor that learns, for scores without norms and values.
         """
@@ -109,7 +109,7 @@ class Stream:
         return SoftmaxResult(log_sum_exp, mean)
 
     def softplus(self, alpha: float | Tensor, shift: Tensor) -> Tensor:
-        """Sum over the negatives of softplus(alpha <q, k> + shift), the shift (N,) without gradient."""
+        """The sum over the negatives of softplus(alpha <q, k> + shift), the shift (N,) without gradient."""
         reduction = Softplus(1.0, shift.detach().to(self.query.dtype))
         sums = [part.sums(self.query, reduction, alpha)[0] * part.source.weight for part in self.parts]
         return torch.stack(sums).sum(0)
@@ -159,7 +159,7 @@ class _SourceSums:
 
     @cached_property
     def count(self) -> Tensor:
-        """(N,) how many keys count for each query."""
+        """The number of keys that count for each query, (N,)."""
         if self.halves:
             return torch.cat([half.count for _, half in self.halves])
         source = self.source

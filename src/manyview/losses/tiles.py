@@ -1,4 +1,4 @@
-"""How a tile of inner products comes about, for each way in which keys can be given.
+"""Tiles of inner products, for each way in which keys can be given.
 
 Every class offers the engine the same steps: `spans` walks the pairs; for each span `take` fetches what is needed of
 the keys, `dot` multiplies, `weigh` sums keys by weights, `spread` gives keys their gradient, `mask` marks pairs that do
@@ -51,7 +51,7 @@ def steps(start: int, stop: int, step: int) -> list[slice]:
 
 
 def multiply(a: Tensor, b: Tensor, out: Tensor, dtype: torch.dtype | None) -> Tensor:
-    """a @ b, multiplied in `dtype` if one is given."""
+    """The product a @ b, multiplied in `dtype` if one is given."""
     return torch.mm(a, b, out=out) if dtype is None else out.copy_(a.to(dtype) @ b.to(dtype))
 
 
@@ -105,19 +105,19 @@ class SharedKeys:
                 yield rows, cols
 
     def take(self, rows: slice, cols: slice) -> Tensor:
-        """(c, d)"""
+        """Fetches keys (c, d)."""
         return self.source.keys.detach()[cols].to(self.wide)
 
     def dot(self, query: Tensor, taken: Tensor) -> Tensor:
-        """<q, k>, (r, c)."""
+        """The products <q, k>, (r, c)."""
         return multiply(query, taken.T, self.buffers.get(0, (len(query), len(taken)), query), self.dtype)
 
     def norms(self, taken: Tensor) -> Tensor:
-        """|k|^2, (c,) or (r, c)."""
+        """The squares |k|^2, (c,) or (r, c)."""
         return taken.square().sum(-1)
 
     def weigh(self, weights: Tensor, taken: Tensor, total: Tensor) -> None:
-        """total (r, d) += weights (r, c) times keys."""
+        """Adds weights (r, c) times keys to total (r, d)."""
         add_product(total, weights, taken, self.dtype)
 
     def spread(
@@ -150,7 +150,7 @@ class KeysPerQuery:
                 yield rows, cols
 
     def take(self, rows: slice, cols: slice) -> Tensor:
-        """(r, c, d)"""
+        """Fetches keys (r, c, d)."""
         keys, index = self.source.keys.detach(), self.source.index
         if index is None:
             return keys[rows, cols].to(self.wide)
@@ -200,7 +200,7 @@ class SmallBankKeys(KeysPerQuery):
         return self.bank.square().sum(-1)
 
     def take(self, rows: slice, cols: slice) -> Tensor:
-        """(r, m), the rows of the bank"""
+        """Gives the rows of the bank, (r, m); the keys stay where they are."""
         assert self.source.index is not None
         return self.source.index[rows]
 
