@@ -281,7 +281,8 @@ def tower_pairs() -> Method:
 
 def predicted() -> Method:
     decoder = partial(nn.Linear, out_features=3 * 16)
-    made = towers("ab", heads={"decoded": lambda dim: nn.Sequential(decoder(dim), nn.Unflatten(1, (3, 4, 4)))})
+    decode = {"decoded": lambda dim: nn.Sequential(decoder(dim), nn.Unflatten(1, (3, 4, 4)))}
+    made = Towers({"a": plain()}, None, heads=decode).double()
     return Method(views={"a": 1, "b": 1}, towers=made, terms=[Prediction(DECODED, PICTURE)])
 
 

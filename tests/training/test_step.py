@@ -14,15 +14,16 @@ from torch import Tensor, nn
 
 from manyview import losses
 from manyview.encoders import Encoder
-from manyview.methods import Method, Seen, cacr, cacr_moco, dcl, dclw, jcl, moco_v2, multikey, simclr
-from manyview.training.step import Engine, NotFinite, StepOutput, ViewEmbeddings, micro_batches, whole_batch
-from tests.methods.small import doubled, images, objective, of_queue, plain
+from manyview.methods import Method, cacr, cacr_moco, dcl, dclw, jcl, moco_v2, multikey, simclr
+from manyview.training.step import Engine, NotFinite, StepInput, StepOutput, micro_batches, whole_batch
+from tests.methods import test_terms as terms
+from tests.methods.small import doubled, images, of_queue, plain
 
 COUNT = 7  # images: no multiple of a micro-batch
 IDS = torch.tensor([0, 1, 2, 3, 4, 5, 1])  # one of them twice
 KINDS: dict[str, Callable[..., Method]] = {
     "simclr": partial(doubled, simclr),
-    "simclr of 3 views": partial(doubled, simclr, copies=3),
+    "simclr of 3 copies": partial(doubled, simclr, copies=3),
     "dcl": partial(doubled, dcl),
     "dclw": partial(doubled, dclw),
     "simclr with a queue": partial(doubled, simclr, memory=of_queue("each")),
@@ -43,13 +44,20 @@ def made(kind: str, encoder: Encoder | None = None) -> Method:
     return KINDS[kind](encoder=encoder)
 
 
-def looks_of(method: Method) -> ViewEmbeddings:
-    whole = images(method.looks, COUNT)
-    return lambda rows: [look[rows] for look in whole]
+def given(method: Method, step: int = 2, **options: Any) -> StepInput:
+    whole = {view: images(copies, COUNT, seed=ord(view[-1])) for view, copies in method.views.items()}
+    return StepInput(
+        lambda rows: {view: [copy[rows] for copy in copies] for view, copies in whole.items()},
+        IDS,
+        torch.tensor([5, 1, 2, 9, 4, 7, 0]),
+        step=step,
+        **options,
+    )
 
 
-def gradients(method: Method) -> list[Tensor]:
-    found = [each.grad for each in method.towers.trained()]
+def gradients(method: Method, unused: str = "nothing") -> list[Tensor]:
+    named = [(name, each) for name, each in method.towers.named_parameters() if each.requires_grad]
+    found = [each.grad for name, each in named if not name.startswith(unused)]
     assert all(each is not None for each in found)
     return [each for each in found if each is not None]
 
@@ -59,11 +67,11 @@ def engine(method: Method, **options: Any) -> Engine:
 
 
 def in_parts(method: Method, size: int, **options: Any) -> StepOutput:
-    return micro_batches(engine(method), looks_of(method), IDS, step=2, size=size, **options)
+    return micro_batches(engine(method), given(method, **options), size=size)
 
 
 def at_once(method: Method, **options: Any) -> StepOutput:
-    return whole_batch(engine(method), looks_of(method), IDS, step=2, **options)
+    return whole_batch(engine(method), given(method, **options))
 
 
 def assert_same(found: list[Tensor], expected: list[Tensor]) -> None:
@@ -82,23 +90,24 @@ def test_micro_batches_have_the_gradient_of_the_whole_batch(kind: str, size: int
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_was_seen_and_so_the_update_is_the_same(kind: str) -> None:
+def test_what_was_embedded_and_so_the_update_is_the_same(kind: str) -> None:
     one, other = made(kind), made(kind)
     for method, stepped in ((one, at_once(one)), (other, in_parts(other, 3))):
-        method.update(stepped.seen, 2, 5)
+        method.update(stepped.batch, 2, 5)
     for name, value in one.state_dict().items():
         torch.testing.assert_close(other.state_dict()[name], value, rtol=1e-12, atol=1e-14)
 
 
 def test_the_whole_batch_is_embedding_objective_and_backward() -> None:
     method, other = made("jcl"), made("jcl")
-    queries, keys = other(looks_of(other)(slice(None)), 2)
-    loss = objective(other, Seen(queries, keys, IDS), progress=0.5)
+    batch = given(other, progress=0.5).outputs(other(given(other).views(slice(None)), 2))
+    loss = other.objective(batch).loss
     loss.backward()
     stepped = at_once(method, progress=0.5)
     assert torch.equal(stepped.loss, loss)
     assert_same(gradients(method), gradients(other))
-    assert torch.equal(stepped.seen.ids, IDS)
+    assert torch.equal(stepped.batch.ids, IDS)
+    assert (stepped.batch.step, stepped.batch.progress) == (2, 0.5)
 
 
 def test_progress_reaches_the_ramp_in_both_ways() -> None:
@@ -115,12 +124,12 @@ def test_progress_reaches_the_ramp_in_both_ways() -> None:
 def test_dropout_draws_the_same_in_both_passes(kind: str) -> None:
     """Embedding the parts one after the other, all with a graph, says what the gradient is."""
     method, other = (made(kind, plain(dropout=0.4)) for _ in range(2))
-    looks, parts = looks_of(method), [slice(0, 3), slice(3, 6), slice(6, 9)]
+    step, parts = given(method), [slice(0, 3), slice(3, 6), slice(6, 9)]
     torch.manual_seed(8)
-    embedded = [other(looks(part), 2) for part in parts]
+    embedded = [other(step.views(part), 2) for part in parts]
     after = torch.get_rng_state()
-    queries, keys = ([torch.cat(rows) for rows in zip(*each, strict=True)] for each in zip(*embedded, strict=True))
-    loss = objective(other, Seen(queries, keys, IDS))
+    outputs = {slot: torch.cat([each[slot] for each in embedded]) for slot in other.slots}
+    loss = other.objective(step.outputs(outputs)).loss
     loss.backward()
     torch.manual_seed(8)
     stepped = in_parts(method, 3)
@@ -139,9 +148,8 @@ def test_dropout_differs_between_parts_and_steps() -> None:
 @pytest.mark.parametrize("kind", ["simclr", "moco_v2", "keys with gradient"])
 def test_running_statistics_move_once(kind: str) -> None:
     method, other = (made(kind, plain(norm=True)) for _ in range(2))
-    looks = looks_of(method)
     for part in (slice(0, 4), slice(4, 8)):
-        other(looks(part), 2)
+        other(given(method).views(part), 2)
     before = {name: value.clone() for name, value in method.towers.named_buffers()}
     in_parts(method, 4)
     found = dict(method.towers.named_buffers())
@@ -159,9 +167,9 @@ def test_statistics_are_kept_even_if_the_second_pass_fails() -> None:
 
     other = made("simclr", plain(norm=True))
     for part in (slice(0, 4), slice(4, 8)):
-        other(looks_of(other)(part), 2)
+        other(given(other).views(part), 2)
     with pytest.raises(RuntimeError, match="out of memory"):
-        micro_batches(engine(method, backward=fail), looks_of(method), IDS, step=2, size=4)
+        micro_batches(engine(method, backward=fail), given(method), size=4)
     for name, value in other.towers.named_buffers():
         assert torch.equal(dict(method.towers.named_buffers())[name], value)
 
@@ -178,19 +186,19 @@ def test_processes_synchronise_on_the_last_part_alone() -> None:
         happened.append("backward")
         loss.backward()
 
-    micro_batches(engine(method, backward=backward, unsynced=unsynced), looks_of(method), IDS, step=2, size=3)
+    micro_batches(engine(method, backward=backward, unsynced=unsynced), given(method), size=3)
     assert happened == ["apart", "backward", "apart", "backward", "backward"]
 
 
 def test_only_a_part_is_embedded_at_a_time_and_never_with_more_graph() -> None:
-    method, seen = made("simclr"), []
+    method, passes = made("simclr"), []
 
-    def note(_: nn.Module, given: tuple[Tensor, ...], out: Tensor) -> None:
-        seen.append((len(given[0]), out.requires_grad))
+    def note(_: nn.Module, rows: tuple[Tensor, ...], out: dict[str, Tensor]) -> None:
+        passes.append((len(rows[0]), out["projection"].requires_grad))
 
     method.towers.query["shared"].register_forward_hook(note)
     in_parts(method, 3)
-    assert seen == [(6, False), (6, False), (2, False), (6, True), (6, True), (2, True)]
+    assert passes == [(6, False), (6, False), (2, False), (6, True), (6, True), (2, True)]
 
 
 def test_momentum_keys_are_embedded_once() -> None:
@@ -225,3 +233,33 @@ def test_gradients_add_to_those_that_are_there() -> None:
     in_parts(other, 3)
     in_parts(other, 3)
     assert_same(gradients(other), gradients(one))
+
+
+MANY_VIEWS = ("a bank", "nce", "keys in the batch", "view pairs", "tower pairs", "prediction", "alignment", "features")
+PRESENT = {view: torch.cat([mask, mask[:1]]) for view, mask in terms.PRESENT.items()}
+
+
+@pytest.mark.parametrize("missing", [False, True], ids=["all there", "missing views"])
+@pytest.mark.parametrize("kind", MANY_VIEWS)
+def test_micro_batches_of_several_views_have_the_gradient_of_the_whole_batch(kind: str, missing: bool) -> None:
+    one, other = (terms.CASES[kind]() for _ in range(2))
+    other.load_state_dict(one.state_dict())
+    options: dict[str, Any] = {"present": {view: PRESENT[view] for view in one.views}} if missing else {}
+    whole, parts = at_once(one, **options), in_parts(other, 3, **options)
+    assert whole.objective.terms.keys() == parts.objective.terms.keys() == {term.name for term in one.terms}
+    torch.testing.assert_close(parts.loss, whole.loss, rtol=1e-12, atol=0)
+    unused = "query.b.head" if kind == "features" else "nothing"  # whose features alone are read
+    assert_same(gradients(other, unused), gradients(one, unused))
+    for method, stepped in ((one, whole), (other, parts)):
+        method.update(stepped.batch, 2, 5)
+    for name, value in one.state_dict().items():
+        torch.testing.assert_close(other.state_dict()[name], value, rtol=1e-12, atol=1e-14)
+
+
+def test_a_batch_in_which_nothing_can_be_contrasted_has_a_gradient_of_zero() -> None:
+    method = terms.CASES["view pairs"]()
+    nobody = {"a": PRESENT["b"], "b": ~PRESENT["b"], "c": torch.zeros_like(PRESENT["b"])}
+    for step in (at_once, partial(in_parts, size=3)):
+        method.zero_grad(set_to_none=True)
+        assert float(step(method, present=nobody).loss.detach()) == 0
+        assert all(each.abs().max() == 0 for each in gradients(method))

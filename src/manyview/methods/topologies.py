@@ -263,7 +263,8 @@ def total(triples: Iterable[Triple], loss: Loss | str, *, gather: Gather = no_ga
         raise UserError(
             "reduction", f"expected 'mean', got {options['reduction']!r}; for one value per query call the loss itself"
         )
-    return weighted_sum(triples, lambda triple: of_triple(partial(loss, **options), triple, gather=gather))
+    more = options if gather is no_gather else {**options, "gather": gather}  # a loss of one's own may know no gather
+    return weighted_sum(triples, lambda triple: of_triple(loss, triple, **more))
 
 
 def of_triple(loss: Loss, triple: Triple, **options: Any) -> Tensor:
