@@ -10,7 +10,7 @@ from typing import Annotated
 from PIL import Image
 
 from manyview.core.bounds import AtLeast, Between
-from manyview.core.progress import bar
+from manyview.core.progress import progress_bar
 from manyview.data import NAMED
 from manyview.data.check import as_json, as_text, open_splits
 from manyview.data.factory import SCENES
@@ -38,7 +38,7 @@ def check(
     """
     warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the sizes are in the report
     splits, missing = open_splits(data, split, root=root, labels=labels, download=download)
-    with bar(sum(map(len, splits.values())), "examining") as advance:
+    with progress_bar(sum(map(len, splits.values())), "examining") as advance:
         result = survey(splits, fast=fast, threads=threads, advance=advance)
     if json:
         print(encoding.dumps(as_json(data, result, missing), indent=2))

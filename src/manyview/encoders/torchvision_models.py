@@ -45,7 +45,7 @@ def build(
 
 def _network(model: str, size: int, pretrained: bool, options: dict[str, Any]) -> nn.Module:
     weights = _weights(model) if pretrained else None
-    settings = _arguments(model, size, pretrained)
+    settings = network_arguments(model, size, pretrained=pretrained)
     try:
         network: nn.Module = zoo.get_model(model, weights=weights, **{**settings, **options})
     except TypeError as error:
@@ -60,7 +60,7 @@ def _network(model: str, size: int, pretrained: bool, options: dict[str, Any]) -
     return network
 
 
-def _arguments(model: str, size: int, pretrained: bool) -> dict[str, Any]:
+def network_arguments(model: str, size: int, *, pretrained: bool) -> dict[str, Any]:
     """The arguments that some families of networks need."""
     family = model.partition("_")[0]
     if family == "vit":

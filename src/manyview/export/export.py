@@ -78,12 +78,11 @@ def _timm(encoder: Encoder, path: Path) -> str:
 
 
 def _torchvision(encoder: Encoder, path: Path) -> str:
-    from manyview.encoders.torchvision_models import SETTINGS
+    from manyview.encoders.torchvision_models import network_arguments
 
     model, known = encoder.name.partition("/")[2], dict(encoder.options)
     channels, size, stem = (known.pop(each) for each in ("channels", "size", "stem"))
-    word = model.partition("_")[0]
-    settings = (SETTINGS[word](size, False) if word in SETTINGS else {}) | known
+    settings = network_arguments(model, size, pretrained=False) | known
     if getattr(encoder.network, "transform_input", False):
         settings["transform_input"] = True
     _write(encoder, path)
