@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from manyview.core.distributed import gather, gather_all, world_size
+from manyview.core.distributed import gather, gather_all
 from manyview.core.negatives import Triple
 from manyview.encoders.towers import Outputs, Slot
 from manyview.losses import nce_partition
@@ -29,7 +29,7 @@ class BatchOutputs:
     ids       (N,) what the images are
     index     (N,) their rows in the data
     present   masks (N,) by view: which images have it; of all views, or empty where no image can lack any
-    counts    how many images each process has; empty in one process
+    counts    how many images each process has; empty where the batch is of this process alone
     step      the number of the training step
     progress  the share of the run that is done after this epoch, which a loss may depend on
     """
@@ -43,8 +43,15 @@ class BatchOutputs:
     progress: float = 1.0
     everywhere: dict[int, Tensor] = field(default_factory=dict)
 
+    @property
+    def processes(self) -> int:
+        """How many processes the batch is spread over."""
+        return max(1, len(self.counts))
+
     def gathered(self, slots: Iterable[Slot]) -> BatchOutputs:
         """Joins the named outputs, ids, index and presence of all processes, in one collective."""
+        if self.processes == 1:
+            return self
         here = [self.ids, self.index, *self.present.values(), *(self.outputs[slot] for slot in slots)]
         everywhere = gather_all(here, self.counts)
         self.everywhere.update((id(rows), far) for rows, far in zip(here, everywhere, strict=True))
@@ -52,6 +59,8 @@ class BatchOutputs:
 
     def gather(self, rows: Tensor) -> Tensor:
         """The rows of all processes: those of `gathered` are known, others, of any number, cost a collective."""
+        if self.processes == 1:
+            return rows
         known = self.everywhere.get(id(rows))
         return gather(rows) if known is None else known
 
@@ -146,11 +155,11 @@ class Contrast(Term):
         loss pools all queries, or some of their positives are missing.
         """
         loss = partial(self.loss_at(batch.progress), **self._kept_options(batch, triple))
-        if world_size() == 1 or is_pooled(loss) or triple.present is not None:
+        if batch.processes == 1 or is_pooled(loss) or triple.present is not None:
             return of_triple(loss, triple, gather=batch.gather)
         assert triple.total is not None
         values = of_triple(loss, triple, reduction="none", gather=batch.gather)
-        return values.sum() * (world_size() / triple.total)
+        return values.sum() * (batch.processes / triple.total)
 
     def _kept_options(self, batch: BatchOutputs, triple: Triple) -> dict[str, Any]:
         """Arguments that the loss needs and the memory keeps: NCE's partition."""
@@ -220,12 +229,12 @@ def _nothing(batch: BatchOutputs, slots: Iterable[Slot]) -> Tensor:
 def mean_of_present(batch: BatchOutputs, values: Tensor, slots: Iterable[Slot]) -> Tensor:
     """The mean of values (N,) over the images that have all views of the slots; in several processes a share of it."""
     masks = [batch.present[slot.view] for slot in slots] if batch.present else []
-    if not masks and world_size() == 1:
+    if not masks and batch.processes == 1:
         return values.mean()
     if not masks:
-        return values.sum() * (world_size() / sum(batch.counts))
+        return values.sum() * (batch.processes / sum(batch.counts))
     here, everywhere = (torch.stack(each).all(0) for each in (masks, [batch.gather(mask) for mask in masks]))
-    return values.masked_fill(~here, 0).sum() * world_size() / everywhere.sum().clamp_min(1)
+    return values.masked_fill(~here, 0).sum() * batch.processes / everywhere.sum().clamp_min(1)
 
 
 def queries(view: str, copies: int | Iterable[int], name: str = "embedding") -> tuple[Slot, ...]:
