@@ -39,7 +39,7 @@ VARIANTS = {  # paths through the code that no method's defaults take
     "multikey, keys with gradient": "--method multikey --momentum null",
     "dcl with a queue": "--method dcl --memory queue --memory.within_batch 1",
 }
-MODES = {"one process": (), "micro-batches": ("--micro-batch", "16"), "two processes": ()}
+MODES = {"one process": (), "micro-batches": ("--micro-batch", "16"), "two processes": ("--precision", "fp64")}
 CLOSE = 1e-6
 
 
