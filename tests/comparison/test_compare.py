@@ -111,7 +111,7 @@ def test_an_evaluation_that_fails_costs_that_score_alone(
     compare: Compare, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def evaluate(folder: Path, data: None, protocols: list[str], **given: Any) -> list[SimpleNamespace]:
-        assert isinstance(given["store"], FeatureCache)  # so that what is interrupted goes on
+        assert isinstance(given["cache"], FeatureCache)  # so that what is interrupted goes on
         if (folder.name, protocols) == ("dcl-1", ["linear"]):
             raise ValueError("data: has one class only;\njudging needs two or more")
         return [SimpleNamespace(scores={"top1": 0.7, "top5": 0.9})]

@@ -16,7 +16,7 @@ import torch
 from manyview.core.errors import UserError
 from manyview.embeddings import About, read
 from manyview.embeddings import file_format as stored
-from manyview.embeddings.file_format import Piece, write
+from manyview.embeddings.file_format import Columns, write
 
 NAMES = [b"cat/1.png", "Straße/ネコ.png".encode(), b"lone\xffbyte.png", b"two\nlines.png", b"a" * 300 + b".png"]
 ENDINGS = ("npz", "parquet")
@@ -31,7 +31,7 @@ def about(**changes: Any) -> About:
     return About(**{**told, **changes})
 
 
-def in_pieces(names: list[bytes], dtype: str = "float32", size: int = 2) -> Callable[..., Iterator[Piece]]:
+def in_pieces(names: list[bytes], dtype: str = "float32", size: int = 2) -> Callable[..., Iterator[Columns]]:
     whole = {
         "path": np.array(names),
         "id": np.arange(len(names)) + 2**62,
@@ -39,7 +39,7 @@ def in_pieces(names: list[bytes], dtype: str = "float32", size: int = 2) -> Call
         "vector": np.random.default_rng(0).standard_normal((len(names), 4)).astype(dtype),
     }
 
-    def pieces(*columns: str) -> Iterator[Piece]:
+    def pieces(*columns: str) -> Iterator[Columns]:
         for start in range(0, len(names), size):
             yield {name: np.array(whole[name][start : start + size].tolist(), whole[name].dtype) for name in columns}
 

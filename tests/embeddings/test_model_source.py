@@ -12,7 +12,7 @@ from torch.utils.data import TensorDataset
 
 from manyview import encoders
 from manyview.data import TorchDataset
-from manyview.embeddings.model_source import run_of, subject, weights_of
+from manyview.embeddings.model_source import open_model, run_of, weights_checksum
 from manyview.encoders import create, save
 from manyview.evaluate import ModelSource
 from manyview.training import build
@@ -29,125 +29,129 @@ def blank(side: int) -> TorchDataset:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return made(tmp_path_factory.mktemp("runs") / "one", augmentation="simclr-cifar", seed=7)
+    return made(tmp_path_factory.mktemp("runs") / "one", stack="simclr-cifar", seed=7)
 
 
 def test_a_run_is_named_by_its_folder_or_its_encoder_and_sees_as_it_was_trained(run: Run) -> None:
     for what in (run, run.folder, str(run.folder / "encoder.safetensors")):
-        found = subject(what)
+        found = open_model(what)
         assert found.run == run
         assert found.picture == build.picture(run.config) != PICTURE
-        assert found.stack().augmentations == build.plain_stack(run.config).augmentations
+        assert found.pipeline().looks == build.plain_stack(run.config).looks
         assert found.trained
 
 
 def test_an_encoder_sees_as_it_was_trained_wherever_it_is(run: Run, tmp_path: Path) -> None:
     trained = build.picture(run.config)
     looking, away = load(run), tmp_path / "away.safetensors"
-    assert subject(looking).picture == trained
+    assert open_model(looking).picture == trained
     save(looking, away)
-    assert subject(away).picture == trained
-    assert subject(encoders.load(away)).picture == trained
+    assert open_model(away).picture == trained
+    assert open_model(encoders.load(away)).picture == trained
     other = tmp_path / "resnet.safetensors"
     save(create("torchvision/resnet18", size=32), other, picture=(trained.mean, trained.std))
-    assert subject("torchvision/resnet18", size=32, weights=other).picture == trained
-    assert subject(encoder()).picture == PICTURE
+    assert open_model("torchvision/resnet18", size=32, weights=other).picture == trained
+    assert open_model(encoder()).picture == PICTURE
 
 
 def test_only_pictures_of_three_channels_are_normalised_as_pictures() -> None:
     deep = create("patchnet", channels=1, size=32)
-    found = subject({"rgb": "timm/vit_tiny_patch16_224", "depth": deep}, size=32)
-    assert found.stack().modality("depth", torch.zeros(1, 1, 1, dtype=torch.uint8)) == Modality()
+    found = open_model({"rgb": "timm/vit_tiny_patch16_224", "depth": deep}, size=32)
+    assert found.pipeline().modality("depth", torch.zeros(1, 1, 1, dtype=torch.uint8)) == Modality()
 
 
 def test_untrained_is_the_run_as_it_began(run: Run) -> None:
     began = build.method(run.config, 3).towers.encoder().network.state_dict()
-    fresh = subject(run).untrained()
+    fresh = open_model(run).untrained()
     for name, value in fresh.encoder.network.state_dict().items():
         assert torch.equal(value, began[name]), name
     assert not fresh.trained
-    assert fresh.mark != subject(run).mark
+    assert fresh.checksum != open_model(run).checksum
 
 
 def test_untrained_is_what_a_run_began_with_though_that_was_not_drawn(tmp_path: Path) -> None:
     start = encoder(5, size=32)
     save(start, tmp_path / "start.safetensors")
-    fresh = subject(made(tmp_path / "run", encoder__pretrained=tmp_path / "start.safetensors")).untrained()
-    assert fresh.marks == {"": weights_of(start)}
-    assert fresh.untrained().mark == fresh.mark
+    fresh = open_model(made(tmp_path / "run", encoder__pretrained=tmp_path / "start.safetensors")).untrained()
+    assert fresh.checksums == {"": weights_checksum(start)}
+    assert fresh.untrained().checksum == fresh.checksum
 
 
 def test_each_view_begins_as_its_own_run_did(run: Run, tmp_path: Path) -> None:
     other = made(tmp_path / "other", seed=8)
-    both = subject({"rgb": run, "thermal": other}).untrained()
-    assert both.marks["rgb"] == subject(run).untrained().marks[""]
-    assert both.marks["thermal"] == subject(other).untrained().marks[""]
+    both = open_model({"rgb": run, "thermal": other}).untrained()
+    assert both.checksums["rgb"] == open_model(run).untrained().checksums[""]
+    assert both.checksums["thermal"] == open_model(other).untrained().checksums[""]
     assert not both.trained
 
 
 def test_a_name_draws_its_weights_from_the_seed_and_leaves_others_random_numbers_alone() -> None:
     before = torch.get_rng_state()
-    one, same, other = subject("patchnet", size=32), subject("patchnet", size=32), subject("patchnet", size=32, seed=1)
+    one, same, other = (
+        open_model("patchnet", size=32),
+        open_model("patchnet", size=32),
+        open_model("patchnet", size=32, seed=1),
+    )
     assert torch.equal(torch.get_rng_state(), before)
-    assert one.mark == same.mark == one.untrained().mark != other.mark
+    assert one.checksum == same.checksum == one.untrained().checksum != other.checksum
     assert not one.trained
 
 
 def test_the_size_is_that_of_the_data_or_of_the_published_weights() -> None:
-    assert subject("patchnet", like=blank(48)).size == 64  # as a run would have it
-    assert subject("patchnet", like=blank(48), size=40).size == 40
-    assert subject("torchvision/resnet18").size == 224
-    assert subject("timm/vit_tiny_patch16_224", like=blank(32)).size == 32  # no weights: any will do
+    assert open_model("patchnet", like=blank(48)).size == 64  # as a run would have it
+    assert open_model("patchnet", like=blank(48), size=40).size == 40
+    assert open_model("torchvision/resnet18").size == 224
+    assert open_model("timm/vit_tiny_patch16_224", like=blank(32)).size == 32  # no weights: any will do
 
 
 def test_a_library_says_how_its_weights_were_normalised() -> None:
-    assert subject("timm/vit_tiny_patch16_224", size=32).picture.mean == (0.5, 0.5, 0.5)
-    assert subject("torchvision/resnet18", size=32).picture.mean == (0.485, 0.456, 0.406)
+    assert open_model("timm/vit_tiny_patch16_224", size=32).picture.mean == (0.5, 0.5, 0.5)
+    assert open_model("torchvision/resnet18", size=32).picture.mean == (0.485, 0.456, 0.406)
 
 
 def test_a_file_of_ours_knows_its_network_and_a_plain_one_is_for_a_named_one(tmp_path: Path) -> None:
     ours, plain = tmp_path / "ours.safetensors", tmp_path / "plain.safetensors"
     save(encoder(), ours)
-    assert subject(ours).marks == subject(encoder()).marks
+    assert open_model(ours).checksums == open_model(encoder()).checksums
     network = create("torchvision/resnet18", size=32).network
     save_file({**network.state_dict(), "fc.weight": torch.zeros(1000, 512), "fc.bias": torch.zeros(1000)}, plain)
-    found = subject("torchvision/resnet18", size=32, weights=plain)
+    found = open_model("torchvision/resnet18", size=32, weights=plain)
     assert torch.equal(found.encoder.network.state_dict()["conv1.weight"], network.state_dict()["conv1.weight"])
     assert found.trained
     with pytest.raises(ValueError, match="does not say which network it is for; give that, and --weights"):
-        subject(plain)
+        open_model(plain)
 
 
 def test_a_file_for_pictures_of_the_data_is_judged_at_their_size(tmp_path: Path) -> None:
     save(create("torchvision/resnet18", size=32), tmp_path / "w.safetensors")
-    found = subject("torchvision/resnet18", weights=tmp_path / "w.safetensors", like=blank(160))
+    found = open_model("torchvision/resnet18", weights=tmp_path / "w.safetensors", like=blank(160))
     assert found.size == 160  # 128 is only what runs take by default
 
 
 def test_an_encoder_per_view_is_made_for_its_views_channels() -> None:
-    found = subject("rgb=patchnet,depth=patchnet", like=depths(40, "train"))
+    found = open_model("rgb=patchnet,depth=patchnet", like=depths(40, "train"))
     assert list(found.encoders) == ["rgb", "depth"]
     assert [each.options["channels"] for each in found.encoders.values()] == [3, 1]
     assert found.name == "rgb=patchnet,depth=patchnet"
 
 
 def test_an_encoder_with_another_normalisation_keeps_it() -> None:
-    found = subject({"rgb": "torchvision/resnet18", "thermal": "timm/vit_tiny_patch16_224"}, size=32)
-    stack = found.stack()
+    found = open_model({"rgb": "torchvision/resnet18", "thermal": "timm/vit_tiny_patch16_224"}, size=32)
+    stack = found.pipeline()
     picture = torch.zeros(3, 1, 1, dtype=torch.uint8)
     assert stack.modality("rgb", picture).mean == (0.485, 0.456, 0.406)
     assert stack.modality("thermal", picture).mean == (0.5, 0.5, 0.5)
-    assert list(found.stack(view="rgb").modalities) == []
+    assert list(found.pipeline(view="rgb").modalities) == []
 
 
 def test_the_mark_tells_weights_size_and_normalisation_apart() -> None:
     one = encoder()
-    assert subject(one).mark == subject(one).mark
+    assert open_model(one).checksum == open_model(one).checksum
     moved = encoder()
     with torch.no_grad():
         next(moved.parameters()).view(-1)[0] += 1e-6
-    assert subject(moved).mark != subject(one).mark
-    assert ModelSource("x", {"": one}, Modality()).mark != subject(one).mark
+    assert open_model(moved).checksum != open_model(one).checksum
+    assert ModelSource("x", {"": one}, Modality()).checksum != open_model(one).checksum
 
 
 def test_what_is_no_run_is_none() -> None:
@@ -157,17 +161,20 @@ def test_what_is_no_run_is_none() -> None:
 
 def test_wrong_names_and_options_are_one_line(run: Run, tmp_path: Path) -> None:
     cases: list[tuple[Callable[[], object], str]] = [
-        (lambda: subject("resnet18"), "no run, file or encoder named 'resnet18'; nearest: .*timm/resnet18"),
-        (lambda: subject("runs/none"), "encoder: there is no run, file or encoder named 'runs/none'; give the folder"),
-        (lambda: subject("none.safetensors"), "no run, file or encoder named 'none.safetensors'"),
-        (lambda: subject(tmp_path), "is no run's folder, it has no config.yaml"),
-        (lambda: subject(run, size=64), "size: .* is a run, whose encoder looks at 32 px; leave out the size 64"),
-        (lambda: subject(run, pretrained=True), "pretrained: .* is a run, which has its weights"),
-        (lambda: subject("patchnet", pretrained=True, weights="w"), "weights: give w or --pretrained, not both"),
-        (lambda: subject("patchnet", size=0), "size: expected a whole number from 1 to [0-9]+, got 0"),
-        (lambda: subject("rgb=,depth=patchnet"), "encoders: expected VIEW=ENCODER"),
-        (lambda: subject({"all": "patchnet"}), "encoders: expected names of views, other than 'all'"),
-        (lambda: subject({"a": encoder(), "b": encoder(size=32)}), "size: the encoders look at .* different sizes"),
+        (lambda: open_model("resnet18"), "no run, file or encoder named 'resnet18'; nearest: .*timm/resnet18"),
+        (
+            lambda: open_model("runs/none"),
+            "^encoder: there is no run, file .* named 'runs/none'; give the folder",
+        ),
+        (lambda: open_model("none.safetensors"), "no run, file or encoder named 'none.safetensors'"),
+        (lambda: open_model(tmp_path), "is no run's folder, it has no config.yaml"),
+        (lambda: open_model(run, size=64), "size: .* is a run, whose encoder sees 32 px; leave out the size 64"),
+        (lambda: open_model(run, pretrained=True), "pretrained: .* is a run, which has its weights"),
+        (lambda: open_model("patchnet", pretrained=True, weights="w"), "weights: give w or --pretrained, not both"),
+        (lambda: open_model("patchnet", size=0), "size: expected a whole number from 1 to [0-9]+, got 0"),
+        (lambda: open_model("rgb=,depth=patchnet"), "encoders: expected VIEW=ENCODER"),
+        (lambda: open_model({"all": "patchnet"}), "encoders: expected names of views, other than 'all'"),
+        (lambda: open_model({"a": encoder(), "b": encoder(size=32)}), "size: the encoders see .* different sizes"),
     ]
     for call, message in cases:
         with pytest.raises(ValueError, match=message) as refused:

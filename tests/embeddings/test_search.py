@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,28 +19,13 @@ from manyview import encoders
 from manyview.data import Scenes, TorchDataset
 from manyview.data.image import decode
 from manyview.embeddings import Embeddings, embed
-from manyview.embeddings.model_source import subject
+from manyview.embeddings.model_source import open_model
 from manyview.embeddings.search import picture, search
 from manyview.encoders import Encoder
 from manyview.views import Modality
 from tests.tiny import pictures
 
 IMAGES = 30
-
-
-@pytest.fixture(autouse=True)
-def one_core() -> Iterator[None]:
-    """Tiny work on several cores mostly waits."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-@pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    torch.manual_seed(0)
-    return encoders.create("patchnet", size=32, widths=[8, 16], blocks=[1, 1]).eval()
 
 
 @pytest.fixture
@@ -105,7 +89,7 @@ def test_embeddings_of_another_encoder_are_refused(data: Path, found: Embeddings
 
 
 def test_a_query_is_normalised_as_the_embedded_images_were(encoder: Encoder, data: Path, tmp_path: Path) -> None:
-    dark = replace(subject(encoder), picture=Modality((0.9, 0.9, 0.9), (0.1, 0.1, 0.1), colour=True))
+    dark = replace(open_model(encoder), picture=Modality((0.9, 0.9, 0.9), (0.1, 0.1, 0.1), colour=True))
     found = embed(dark, data, tmp_path / "dark.npz", workers=0, device="cpu")
     (near,) = search(encoder, decode(data / "15.png"), found, top=1)
     assert (near.name, near.duplicate) == ("15.png", True)

@@ -14,7 +14,7 @@ from manyview.config.config import Config
 from manyview.core.sample import Sample
 from manyview.data import Dataset, Scenes, Unreadable
 from manyview.diagnose.validation import validation
-from manyview.embeddings import view_embeddings as looks
+from manyview.embeddings import view_embeddings
 from manyview.embeddings.model_source import ModelSource
 from manyview.embeddings.view_embeddings import ViewEmbeddings
 from manyview.training import build
@@ -29,12 +29,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Twelve steps an epoch, a queue, snapshots after the first and the second of three epochs."""
     folder = tmp_path_factory.mktemp("runs") / "run"
     more = {
-        "memory__size": 32,
+        "negatives__size": 32,
         "method__keys": 2,
         "snapshots": "[1, 2]",
         "epochs": 3,
         "batch_size": 4,
-        "evaluate_every": 0,
+        "knn_every": 0,
     }
     assert pretrain(folder, "--quiet", method="jcl", **more) == 0
     return Run(folder)
@@ -42,7 +42,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.fixture(scope="module")
 def seen(run: Run) -> ViewEmbeddings:
-    return looks.of_run(run, looks=4)
+    return view_embeddings.embed_run(run, copies=4)
 
 
 def state_of(run: Run, epoch: int) -> dict[str, torch.Tensor]:
@@ -67,58 +67,58 @@ def test_ids_labels_and_rows_belong_to_the_vectors(run: Run, seen: ViewEmbedding
 
 
 def test_a_vector_is_what_the_query_tower_says_of_the_look_in_eval_mode(run: Run, seen: ViewEmbeddings) -> None:
-    method = looks.method_of(run)
+    method = view_embeddings.method_of(run)
     sample = seen.data[int(seen.index[2])]
     raw = {name: view[None] for name, view in sample.modalities.items()}
-    made = seen.stack(raw, torch.tensor([sample.id]), seed=seen.seed)["image"][3]
+    made = seen.pipeline(raw, torch.tensor([sample.id]), seed=seen.seed)["image"][3]
     torch.testing.assert_close(method.towers.queries(made)[0], seen.vectors[2, 3], atol=1e-5, rtol=1e-4)
 
 
 def test_looks_at_an_image_differ_and_are_alike_the_second_time(run: Run, seen: ViewEmbeddings) -> None:
     assert not torch.equal(seen.vectors[:, 0], seen.vectors[:, 1])
-    again = looks.of_run(run, looks=4)
+    again = view_embeddings.embed_run(run, copies=4)
     assert torch.equal(seen.vectors, again.vectors)
-    assert not torch.equal(seen.vectors, looks.of_run(run, looks=4, seed=1).vectors)
+    assert not torch.equal(seen.vectors, view_embeddings.embed_run(run, copies=4, seed=1).vectors)
 
 
-def test_a_look_can_be_shown_as_a_picture(run: Run, seen: ViewEmbeddings) -> None:
+def test_a_copy_can_be_shown_as_a_picture(run: Run, seen: ViewEmbeddings) -> None:
     picture = seen.picture(2, 3)
     assert picture.dtype == torch.uint8
-    modality = seen.stack.picture
+    modality = seen.pipeline.picture
     mean, std = (torch.tensor(each).view(3, 1, 1) for each in (modality.mean, modality.std))
     normed = ((picture / 255 - mean) / std)[None]
-    vector = looks.method_of(run).towers.queries(normed)[0]
+    vector = view_embeddings.method_of(run).towers.queries(normed)[0]
     assert float(vector @ seen.vectors[2, 3]) > 0.99
 
 
 def test_every_nth_look_is_of_the_kind_that_training_has_there(run: Run) -> None:
     """MoCo v3's two looks are unlike; more of them take turns."""
-    augmentation = {"name": "moco-v3", "size": 32, "smallest": 0.2}
-    config = Config(**{**vars(run.config), "augmentation": augmentation})
-    stack = looks._training_stack(config, looks.method_of(run), 5)
-    assert [look.blur for look in stack.augmentations] == [1.0, 0.1, 1.0, 1.0, 0.1]  # the method has three
+    views = {"stack": "moco-v3", "size": 32, "smallest": 0.2}
+    config = Config(**{**vars(run.config), "views": views})
+    stack = view_embeddings._training_pipeline(config, view_embeddings.method_of(run), 5)
+    assert [look.blur for look in stack.looks] == [1.0, 0.1, 1.0, 1.0, 0.1]  # the method has three
 
 
 def test_the_epochs_are_the_beginning_the_snapshots_and_the_end(run: Run) -> None:
-    assert looks.epochs(run) == [0, 1, 2, 3]
+    assert view_embeddings.epochs(run) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("epoch", [1, 2])
 def test_the_method_of_a_snapshot_has_its_weights_and_its_queue(run: Run, epoch: int) -> None:
-    method, expected = looks.method_of(run, epoch), state_of(run, epoch)
+    method, expected = view_embeddings.method_of(run, epoch), state_of(run, epoch)
     assert all(torch.equal(value, expected[key]) for key, value in method.state_dict().items())
     assert not method.training
 
 
 def test_the_last_method_has_the_encoder_that_was_written(run: Run) -> None:
     x = torch.randn(2, 3, 32, 32)
-    for method in (looks.method_of(run), looks.method_of(run, 3)):
+    for method in (view_embeddings.method_of(run), view_embeddings.method_of(run, 3)):
         torch.testing.assert_close(method.towers.encoder()(x), load(run)(x))
 
 
 def test_before_the_first_epoch_the_method_is_as_its_seed_draws_it(run: Run) -> None:
     random = torch.get_rng_state()
-    method = looks.method_of(run, 0)
+    method = view_embeddings.method_of(run, 0)
     assert torch.equal(random, torch.get_rng_state())
     with torch.random.fork_rng():
         fresh = build.method(run.config, 3)
@@ -127,13 +127,13 @@ def test_before_the_first_epoch_the_method_is_as_its_seed_draws_it(run: Run) -> 
 
 def test_an_epoch_that_was_not_kept_is_refused(run: Run) -> None:
     with pytest.raises(ValueError, match=r"epoch: .* has 0, 1, 2, 3, not 7; a run keeps those of --snapshots"):
-        looks.of_run(run, epoch=7)
+        view_embeddings.embed_run(run, epoch=7)
 
 
 def test_a_run_without_checkpoints_is_refused(run: Run, tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text((run.folder / "config.yaml").read_text())
-    for ask in (looks.epochs, looks.method_of):
-        with pytest.raises(ValueError, match=r"has no checkpoint; its encoder alone can still be looked at"):
+    for ask in (view_embeddings.epochs, view_embeddings.method_of):
+        with pytest.raises(ValueError, match=r"has no checkpoint; its encoder alone can still embed"):
             ask(Run(tmp_path))
 
 
@@ -144,23 +144,23 @@ def test_a_damaged_snapshot_is_one_line(run: Run, tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text((run.folder / "config.yaml").read_text())
     (tmp_path / "checkpoints" / "epoch-0001.pt").write_bytes(b"not one")
     with pytest.raises(ValueError, match=r"epoch-0001.pt: is damaged"):
-        looks.method_of(Run(tmp_path), 1)
+        view_embeddings.method_of(Run(tmp_path), 1)
 
 
 def test_moments_are_a_run_by_epoch_with_the_same_looks(run: Run) -> None:
-    found = list(looks.moments(run, looks=2))
+    found = list(view_embeddings.snapshots(run, copies=2))
     assert [moment.epoch for moment in found] == [0, 1, 2, 3]
     for moment in found:
-        alone = looks.of_run(run, epoch=moment.epoch, looks=2)
-        torch.testing.assert_close(moment.looks.vectors, alone.vectors, atol=1e-5, rtol=1e-4)
-        assert torch.equal(moment.looks.ids, found[0].looks.ids)
+        alone = view_embeddings.embed_run(run, epoch=moment.epoch, copies=2)
+        torch.testing.assert_close(moment.embeddings.vectors, alone.vectors, atol=1e-5, rtol=1e-4)
+        assert torch.equal(moment.embeddings.ids, found[0].embeddings.ids)
     assert len({moment.measures["uniformity"] for moment in found}) == 4
 
 
 def test_measures_of_a_moment_are_validations_of_full_batches(run: Run) -> None:
     """Four of the five images make the one batch."""
-    moment = list(looks.moments(run, looks=1))[-1]
-    method, held = looks.method_of(run), moment.looks
+    moment = list(view_embeddings.snapshots(run, copies=1))[-1]
+    method, held = view_embeddings.method_of(run), moment.embeddings
     assert len(held.ids) == 5
     samples = [held.data[int(row)] for row in held.index[:4]]
     raw = {"image": torch.stack([sample.modalities["image"] for sample in samples])}
@@ -176,7 +176,7 @@ def test_measures_of_a_moment_are_validations_of_full_batches(run: Run) -> None:
 def test_without_labels_training_images_are_looked_at(tmp_path: Path) -> None:
     data = pictures(tmp_path / "plain", 12)
     assert pretrain(tmp_path / "run", "--quiet", data=data, epochs=1, batch_size=4) == 0
-    seen = looks.of_run(Run(tmp_path / "run"), looks=2, images=7)
+    seen = view_embeddings.embed_run(Run(tmp_path / "run"), copies=2, images=7)
     assert not seen.held_out
     assert seen.vectors.shape[:2] == (7, 2)
     assert seen.labels.tolist() == [-1] * 7
@@ -187,8 +187,8 @@ def test_nothing_is_written_into_a_run(run: Run) -> None:
         return sorted((str(file), file.stat().st_mtime_ns) for file in run.folder.rglob("*"))
 
     before = files()
-    list(looks.moments(run, images=3))
-    looks.of_run(run, images=3)
+    list(view_embeddings.snapshots(run, images=3))
+    view_embeddings.embed_run(run, images=3)
     assert files() == before
     assert Checkpoints(run.folder / "checkpoints").latest() is not None
 
@@ -200,12 +200,12 @@ def small(size: int = 16) -> encoders.Encoder:
 def test_any_encoder_is_looked_at_without_a_head() -> None:
     encoder = small().train()
     subject = ModelSource("mine", {"": encoder}, Modality((0.5,) * 3, (0.25,) * 3, colour=True))
-    seen = looks.of_subject(subject, Scenes(40, size=16), images=9, looks=3)
+    seen = view_embeddings.embed_model(subject, Scenes(40, size=16), images=9, copies=3)
     assert seen.vectors.shape == (9, 3, encoder.dim)
     assert encoder.training  # as it was
-    assert seen.stack.picture == subject.picture
+    assert seen.pipeline.picture == subject.picture
     raw = {name: view[None] for name, view in seen.data[int(seen.index[4])].modalities.items()}
-    made = seen.stack(raw, seen.ids[4:5], seed=0)["image"][1]
+    made = seen.pipeline(raw, seen.ids[4:5], seed=0)["image"][1]
     expected = F.normalize(encoder.eval()(made), dim=1)[0]
     torch.testing.assert_close(seen.vectors[4, 1], expected, atol=1e-5, rtol=1e-4)
 
@@ -213,21 +213,21 @@ def test_any_encoder_is_looked_at_without_a_head() -> None:
 def test_the_encoder_of_a_run_is_shown_what_its_training_was_shown(run: Run) -> None:
     subject = ModelSource("run", {"": load(run)}, build.picture(run.config), run=run)
     data = build.images(run.config).train
-    seen = looks.of_subject(subject, data, images=5, looks=2, held_out=False)
-    assert seen.stack.augmentations == build.stack(run.config, 2).augmentations
+    seen = view_embeddings.embed_model(subject, data, images=5, copies=2, held_out=False)
+    assert seen.pipeline.looks == build.stack(run.config, 2).looks
     assert seen.vectors.shape[2] == load(run).dim
     assert not seen.held_out
 
 
 def test_a_view_that_the_data_has_not_is_refused() -> None:
-    with pytest.raises(ValueError, match="data: has no view 'sonar', which mine looks at; it has "):
-        looks.of_subject(ModelSource("mine", {"sonar": small()}), Scenes(10, size=16))
+    with pytest.raises(ValueError, match="data: has no view 'sonar', which mine is for; it has "):
+        view_embeddings.embed_model(ModelSource("mine", {"sonar": small()}), Scenes(10, size=16))
 
 
 @pytest.mark.parametrize(("images", "count"), [(1, 2), (5, 0)])
 def test_too_little_to_look_at_is_refused(run: Run, images: int, count: int) -> None:
-    with pytest.raises(ValueError, match=f"images and looks: expected at least 2 and 1, got {images} and {count}"):
-        looks.of_run(run, images=images, looks=count)
+    with pytest.raises(ValueError, match=f"images and copies: expected at least 2 and 1, got {images} and {count}"):
+        view_embeddings.embed_run(run, images=images, copies=count)
 
 
 class Holed:
@@ -251,10 +251,10 @@ class Holed:
 
 
 def test_what_stands_in_for_an_unreadable_image_is_there_once() -> None:
-    seen = looks.of_subject(ModelSource("mine", {"": small()}), Holed(), looks=2)
+    seen = view_embeddings.embed_model(ModelSource("mine", {"": small()}), Holed(), copies=2)
     assert sorted(seen.index.tolist()) == [row for row in range(12) if row != 5]
 
 
 @pytest.mark.parametrize(("size", "count", "expected"), [(32, 2, 256), (32, 32, 256), (224, 32, 6), (224, 500, 1)])
-def test_large_pictures_and_many_looks_are_taken_few_at_a_time(size: int, count: int, expected: int) -> None:
-    assert looks._at_a_time(1000, AUGMENTATIONS["moco-v2"](size, count)) == expected
+def test_large_pictures_and_many_copies_are_taken_few_at_a_time(size: int, count: int, expected: int) -> None:
+    assert view_embeddings._batch_size(1000, AUGMENTATIONS["moco-v2"](size, count)) == expected

@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 from manyview.data import Scenes, TorchDataset
-from manyview.embeddings.model_source import subject
+from manyview.embeddings.model_source import open_model
 from manyview.encoders import Encoder, create
 from manyview.evaluate.task import Task
 
@@ -50,12 +50,12 @@ def encoder(seed: int = 0, size: int = 16) -> Encoder:
     return made
 
 
-def task(looking: Encoder | None = None, *, seed: int = 0) -> Task:
-    return Task(subject(looking or encoder()), scenes(120, "train"), scenes(60, "test"), "scenes", seed)
+def task(network: Encoder | None = None, *, seed: int = 0) -> Task:
+    return Task(open_model(network or encoder()), scenes(120, "train"), scenes(60, "test"), "scenes", seed)
 
 
 def easy(classes: int = 3, *, seed: int = 0, count: int = 120) -> Task:
-    return Task(subject(encoder()), shades(count, classes, 1), shades(60, classes, 2), "shades", seed)
+    return Task(open_model(encoder()), shades(count, classes, 1), shades(60, classes, 2), "shades", seed)
 
 
 def pair() -> Task:
@@ -63,4 +63,4 @@ def pair() -> Task:
     with torch.random.fork_rng([]):
         torch.manual_seed(1)
         deep = create("patchnet", channels=1, size=16, widths=(8, 12), blocks=(1, 1))
-    return Task(subject({"rgb": encoder(), "depth": deep}), depths(40, "train"), depths(20, "test"), "scenes")
+    return Task(open_model({"rgb": encoder(), "depth": deep}), depths(40, "train"), depths(20, "test"), "scenes")

@@ -9,18 +9,18 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from manyview.data import TorchDataset
-from manyview.embeddings.model_source import subject
+from manyview.embeddings.model_source import open_model
 from manyview.encoders import create
 from manyview.evaluate.backbone import (
-    MOST,
-    Looking,
-    check_unmoved,
-    chosen_layer,
-    features,
-    frozen,
-    held_out,
-    looks,
-    read,
+    LAYER_DIMS,
+    ViewBackbone,
+    augmented_batches,
+    check_unchanged,
+    choose_layer,
+    frozen_backbone,
+    layer_features,
+    plain_test_batches,
+    read_layer,
 )
 from tests.evaluate.pictures import encoder, pair, scenes, task
 
@@ -29,20 +29,20 @@ def test_several_encoders_see_side_by_side_and_each_by_itself() -> None:
     both = pair()
     seen = {}
     for part in both.parts:
-        for views, _ in held_out(both).epoch(0):
-            seen[part] = frozen(both, part)(views)
-        torch.testing.assert_close(seen[part], features(both, "test", part, None)[0], rtol=1e-4, atol=1e-5)
+        for views, _ in plain_test_batches(both).epoch(0):
+            seen[part] = frozen_backbone(both, part)(views)
+        torch.testing.assert_close(seen[part], layer_features(both, "test", part, None)[0], rtol=1e-4, atol=1e-5)
     assert both.parts == ["rgb", "depth", "all"]
     assert torch.equal(seen["all"], torch.cat([seen["rgb"], seen["depth"]], 1))
-    assert frozen(both, "all").dim == 16 + 12
+    assert frozen_backbone(both, "all").dim == 16 + 12
 
 
 @pytest.mark.parametrize("layer", ["stem", "stage1", "stage2"])
 def test_a_layer_is_averaged_to_a_grid_within_the_limit(layer: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("manyview.evaluate.backbone.MOST", 8 * 5 * 5)
-    looking, x = encoder().eval(), torch.randn(3, 3, 16, 16)
-    whole = looking.layers(x)[layer]  # 8 x 8 x 8, 8 x 8 x 8 and 16 x 4 x 4
-    seen = read(layer, looking, x)
+    monkeypatch.setattr("manyview.evaluate.backbone.LAYER_DIMS", 8 * 5 * 5)
+    network, x = encoder().eval(), torch.randn(3, 3, 16, 16)
+    whole = network.layers(x)[layer]  # 8 x 8 x 8, 8 x 8 x 8 and 16 x 4 x 4
+    seen = read_layer(layer, network, x)
     side = 5 if whole.shape[1] == 8 else 3
     assert seen.shape == (3, whole.shape[1] * side * side)
     first = whole[:, :, : -(-whole.shape[2] // side), : -(-whole.shape[2] // side)].mean((2, 3))
@@ -50,7 +50,7 @@ def test_a_layer_is_averaged_to_a_grid_within_the_limit(layer: str, monkeypatch:
 
 
 def test_the_limit_is_that_of_cmcs_alexnet() -> None:
-    sides = [int((MOST // channels) ** 0.5) for channels in (96, 256, 384, 384, 256)]
+    sides = [int((LAYER_DIMS // channels) ** 0.5) for channels in (96, 256, 384, 384, 256)]
     assert sides == [10, 6, 5, 5, 6]
 
 
@@ -58,54 +58,54 @@ def test_a_layer_after_a_fully_connected_one_is_taken_whole() -> None:
     torch.manual_seed(0)
     network = create("small_alexnet", size=16, out_dim=4).eval()
     x = torch.randn(2, 3, 16, 16)
-    assert torch.equal(read("fc7", network, x), network.layers(x)["fc7"])
-    assert read("fc7", network, x).shape == (2, 4096)
+    assert torch.equal(read_layer("fc7", network, x), network.layers(x)["fc7"])
+    assert read_layer("fc7", network, x).shape == (2, 4096)
 
 
 def test_the_layer_asked_for_must_be_there_and_the_usual_one_may_be() -> None:
-    judged = subject(encoder())
-    assert chosen_layer(judged, None, None) is None
-    assert chosen_layer(judged, None, "fc7") is None
-    assert chosen_layer(judged, None, "stage1") == "stage1"
-    assert chosen_layer(judged, "stem", "stage1") == "stem"
+    judged = open_model(encoder())
+    assert choose_layer(judged, None, None) is None
+    assert choose_layer(judged, None, "fc7") is None
+    assert choose_layer(judged, None, "stage1") == "stage1"
+    assert choose_layer(judged, "stem", "stage1") == "stem"
     with pytest.raises(ValueError, match=r"^layer: expected one of stem, stage1, stage2 in patchnet, got 'fc7'$"):
-        chosen_layer(judged, "fc7", None)
+        choose_layer(judged, "fc7", None)
 
 
 def test_the_check_finds_a_parameter_that_moved_and_a_statistic_that_moved() -> None:
     judged = task()
-    eyes = frozen(judged, "")
-    check_unmoved(eyes, judged, "")
-    looking = eyes.encoders[0]
+    backbone = frozen_backbone(judged, "")
+    check_unchanged(backbone, judged, "")
+    network = backbone.encoders[0]
     with torch.no_grad():
-        next(looking.parameters()).add_(1e-6)
-    with pytest.raises(RuntimeError, match=r"^encoder: network\.stem\.0\.weight of patchnet moved"):
-        check_unmoved(eyes, judged, "")
-    eyes = frozen(judged, "").train()  # what must not be
-    eyes({"image": [torch.randn(8, 3, 16, 16)]})
-    with pytest.raises(RuntimeError, match="running_mean of patchnet moved"):
-        check_unmoved(eyes, judged, "")
+        next(network.parameters()).add_(1e-6)
+    with pytest.raises(RuntimeError, match=r"^encoder: network\.stem\.0\.weight of patchnet changed"):
+        check_unchanged(backbone, judged, "")
+    backbone = frozen_backbone(judged, "").train()  # what must not be
+    backbone({"image": [torch.randn(8, 3, 16, 16)]})
+    with pytest.raises(RuntimeError, match="running_mean of patchnet changed"):
+        check_unchanged(backbone, judged, "")
 
 
-def test_frozen_copies_take_no_gradient_and_leave_the_subject_alone() -> None:
+def test_frozen_copies_take_no_gradient_and_leave_the_model_alone() -> None:
     judged = task()
-    judged.subject.encoder.train()
-    eyes = frozen(judged, "")
-    assert not any(part.training for part in eyes.modules())
-    assert not any(each.requires_grad for each in eyes.parameters())
-    assert judged.subject.encoder.training
-    assert all(each.requires_grad for each in judged.subject.encoder.parameters())
+    judged.model.encoder.train()
+    backbone = frozen_backbone(judged, "")
+    assert not any(part.training for part in backbone.modules())
+    assert not any(each.requires_grad for each in backbone.parameters())
+    assert judged.model.encoder.training
+    assert all(each.requires_grad for each in judged.model.encoder.parameters())
 
 
 def test_training_images_are_cropped_anew_each_epoch_and_the_same_again_when_asked_again() -> None:
     def epoch(number: int) -> Tensor:
-        seen = looks(task(), 16, lambda views: views["image"][0], drop_last=False).epoch(number)
+        seen = augmented_batches(task(), 16, lambda views: views["image"][0], drop_last=False).epoch(number)
         return torch.cat([x for x, _ in seen])
 
     assert len(epoch(0)) == 120
     assert torch.equal(epoch(0), epoch(0))
     assert not torch.equal(epoch(0).sort(0).values, epoch(1).sort(0).values)
-    assert looks(task(), 16, lambda views: views, drop_last=True).count == 7
+    assert augmented_batches(task(), 16, lambda views: views, drop_last=True).count == 7
 
 
 class Torn(Dataset[Any]):
@@ -126,13 +126,13 @@ class Torn(Dataset[Any]):
 
 def test_an_image_that_cannot_be_read_is_not_replaced_by_another_in_the_test() -> None:
     torn = replace(task(), test=TorchDataset(Torn(), ids=scenes(60, "test").ids))
-    labels = torch.cat([labels for _, labels in held_out(torn).epoch(0)])
+    labels = torch.cat([labels for _, labels in plain_test_batches(torn).epoch(0)])
     known = scenes(60, "test").labels
     assert known is not None
     assert labels.tolist() == [label for row, label in enumerate(known.tolist()) if row != 3]
 
 
-def test_a_looking_module_reads_views_by_their_names() -> None:
-    eyes = Looking({"image": encoder()}).eval()
+def test_a_backbone_reads_views_by_their_names() -> None:
+    backbone = ViewBackbone({"image": encoder()}).eval()
     with pytest.raises(KeyError):
-        eyes({"depth": [torch.zeros(1, 3, 16, 16)]})
+        backbone({"depth": [torch.zeros(1, 3, 16, 16)]})

@@ -10,16 +10,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyview.evaluate import probe_checkpoint as halfway
-from manyview.evaluate.classifier import Batches, Recipe, chosen, fit, last_and_best, linear_head, named, seeded
+from manyview.evaluate import probe_checkpoint
+from manyview.evaluate.classifier import (
+    Batches,
+    ClassifierRecipe,
+    choose_recipe,
+    fit,
+    last_and_best,
+    linear_head,
+    seeded,
+)
 from manyview.evaluate.task import Score
 from manyview.features.feature_cache import FeatureCache
 from manyview.training.optimizers import adam, lars
 from tests.evaluate.pictures import task
-from tests.patience import PATIENCE
 
 CLASSES = len(task().classes)
-RECIPE = Recipe("here", lr=0.5, batch_size=16, epochs=5, milestones=(3,), factor=0.2, weight_decay=0.01)
+RECIPE = ClassifierRecipe("here", lr=0.5, batch_size=16, epochs=5, milestones=(3,), factor=0.2, weight_decay=0.01)
 
 
 def drawn(rows: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -41,7 +48,7 @@ def head() -> nn.Linear:
     return seeded(lambda: linear_head(6, CLASSES), 0)
 
 
-def fitted(model: nn.Module, recipe: Recipe = RECIPE, **changes: object) -> list[Score]:
+def fitted(model: nn.Module, recipe: ClassifierRecipe = RECIPE, **changes: object) -> list[Score]:
     judged = replace(task(), **changes)  # type: ignore[arg-type]
     return fit(model, [(model, recipe.lr)], recipe, batches(), batches(seed=1), judged, ["test"])
 
@@ -126,11 +133,11 @@ def test_what_is_drawn_while_training_depends_on_the_seed_alone_and_nobody_else_
 def test_interrupted_training_goes_on_and_ends_the_same(
     optimizer: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(halfway, "SECONDS", 0.0)
+    monkeypatch.setattr(probe_checkpoint, "SECONDS", 0.0)
     recipe = replace(RECIPE, optimizer=optimizer, lr=0.05)  # type: ignore[arg-type]
     straight = head()
     expected = fitted(straight, recipe)
-    judged = replace(task(), store=FeatureCache(tmp_path))
+    judged = replace(task(), cache=FeatureCache(tmp_path))
     asked: list[int] = []
 
     def stopping(number: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -151,33 +158,32 @@ def test_interrupted_training_goes_on_and_ends_the_same(
     assert torch.equal(again.weight, straight.weight)
     assert go(head()) == expected  # what comes after it in the same protocol may be interrupted too
     assert asked == [0, 1, 2, 2, 3, 4]
-    judged.forget()
+    judged.delete_checkpoints()
     assert not list(tmp_path.iterdir())
 
 
-def test_a_training_of_seconds_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(halfway, "SECONDS", PATIENCE)  # however long it takes here
-    fitted(head(), store=FeatureCache(tmp_path))
+def test_a_training_of_seconds_writes_nothing(tmp_path: Path) -> None:
+    fitted(head(), cache=FeatureCache(tmp_path))
     assert not list(tmp_path.iterdir())
 
 
 def test_fewer_epochs_move_the_milestones_along() -> None:
-    recipe = Recipe("here", lr=1.0, batch_size=1, epochs=100, milestones=(60, 80))
-    shares = [recipe.lasting(10).share(epoch) for epoch in (0, 5, 6, 7, 8, 9)]
+    recipe = ClassifierRecipe("here", lr=1.0, batch_size=1, epochs=100, milestones=(60, 80))
+    shares = [recipe.stretched(10).lr_factor(epoch) for epoch in (0, 5, 6, 7, 8, 9)]
     assert shares == pytest.approx([1, 1, 0.1, 0.1, 0.01, 0.01])
-    fall = replace(recipe, milestones=()).lasting(4)
-    assert [fall.share(epoch) for epoch in range(4)] == pytest.approx([1, 0.5 + 0.5**1.5, 0.5, 0.5 - 0.5**1.5])
+    fall = replace(recipe, milestones=()).stretched(4)
+    assert [fall.lr_factor(epoch) for epoch in range(4)] == pytest.approx([1, 0.5 + 0.5**1.5, 0.5, 0.5 - 0.5**1.5])
 
 
 def test_a_recipe_is_changed_only_where_something_is_given() -> None:
     table = {"a": RECIPE}
-    assert chosen(table, "a", epochs=None, lr=None) == RECIPE
-    assert chosen(table, "a", epochs=10, lr=2.0) == replace(RECIPE, epochs=10, milestones=(6.0,), lr=2.0)
+    assert choose_recipe(table, "a", epochs=None, lr=None) == RECIPE
+    assert choose_recipe(table, "a", epochs=10, lr=2.0) == replace(RECIPE, epochs=10, milestones=(6.0,), lr=2.0)
     with pytest.raises(ValueError, match=r"^recipe: expected one of a, got 'b'$"):
-        chosen(table, "b")
+        choose_recipe(table, "b")
     for wrong in ({"epochs": 0}, {"lr": -1.0}, {"batch_size": 0}, {"lr": float("nan")}):
         with pytest.raises(ValueError, match=f"^{next(iter(wrong))}: expected a number above 0, got"):
-            chosen(table, "a", **wrong)
+            choose_recipe(table, "a", **wrong)
 
 
 def test_the_classifier_starts_small_and_depends_on_the_seed_alone() -> None:
@@ -189,8 +195,3 @@ def test_the_classifier_starts_small_and_depends_on_the_seed_alone() -> None:
     assert not first.bias.any()
     assert torch.equal(seeded(lambda: linear_head(500, 40), 1).weight, first.weight)
     assert not torch.equal(seeded(lambda: linear_head(500, 40), 2).weight, first.weight)
-
-
-def test_a_part_goes_in_front_of_a_scores_name() -> None:
-    assert list(named("depth", [("top1", 0.5)])) == [("depth top1", 0.5)]
-    assert list(named("", [("top1", 0.5)])) == [("top1", 0.5)]

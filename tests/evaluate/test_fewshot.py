@@ -8,7 +8,7 @@ from torch import Tensor
 
 from manyview.core.sample import Sample
 from manyview.data import Unreadable
-from manyview.embeddings.model_source import subject
+from manyview.embeddings.model_source import open_model
 from manyview.evaluate import Task
 from manyview.evaluate.fewshot import drawn, fewshot
 from tests.data.fakes import Memory
@@ -33,9 +33,9 @@ def test_draws_differ_by_number_and_seed_and_by_nothing_else() -> None:
     assert torch.equal(one[:5], drawn(labels, 1, 0, 0))  # the first shot of five is that of one
 
 
-def test_scores_are_means_with_deviations_and_more_shots_are_better() -> None:
+def test_scores_are_means_with_stds_and_more_shots_are_better() -> None:
     scores = dict(fewshot(easy(), shots=(1, 5), draws=2, cs=(0.01, 0.1)))
-    assert list(scores) == ["1-shot", "1-shot deviation", "5-shot", "5-shot deviation"]
+    assert list(scores) == ["1-shot", "1-shot std", "5-shot", "5-shot std"]
     assert scores["5-shot"] > 0.8
     assert scores["5-shot"] >= scores["1-shot"]
 
@@ -45,9 +45,9 @@ def test_the_same_seed_gives_the_same_scores_and_another_seed_others() -> None:
     assert one == same != other
 
 
-def test_one_draw_has_no_deviation_and_views_have_their_own_scores() -> None:
+def test_one_draw_has_no_std_and_views_have_their_own_scores() -> None:
     scores = dict(fewshot(pair(), shots=(1,), draws=1))
-    assert scores["all 1-shot deviation"] == 0.0
+    assert scores["all 1-shot std"] == 0.0
     assert [name for name in scores if name.endswith("shot")] == ["rgb 1-shot", "depth 1-shot", "all 1-shot"]
 
 
@@ -84,7 +84,7 @@ class Torn(Memory):
 
 
 def test_images_that_cannot_be_read_are_no_shots() -> None:
-    judged = Task(subject(encoder()), Torn(20, 4), Others(20, 4), "torn")
+    judged = Task(open_model(encoder()), Torn(20, 4), Others(20, 4), "torn")
     assert list(fewshot(judged, shots=(4,), draws=1, cs=(0.1,)))
     with pytest.raises(ValueError, match=r"shots: expected numbers from 1 to 4, .* got \(5,\)"):
         list(fewshot(judged, shots=(5,), draws=1))

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from manyview.evaluate.backbone import held_out, looking, looks
+from manyview.evaluate.backbone import augmented_batches, plain_test_batches, trainable_backbone
 from manyview.evaluate.finetune import RECIPES, Network, finetune
 from tests.data.fakes import Memory
 from tests.evaluate.pictures import easy, pair, task
@@ -18,12 +18,14 @@ def test_the_numbers_are_swavs() -> None:
     }  # fmt: skip
     for recipe in RECIPES.values():
         assert (recipe.batch_size, recipe.epochs, recipe.weight_decay) == (256, 20, 0)
-        assert [recipe.share(epoch) for epoch in (0, 11, 12, 15, 16, 19)] == pytest.approx([1, 1, 0.2, 0.2, 0.04, 0.04])
+        assert [recipe.lr_factor(epoch) for epoch in (0, 11, 12, 15, 16, 19)] == pytest.approx(
+            [1, 1, 0.2, 0.2, 0.04, 0.04]
+        )
 
 
 def test_the_whole_network_learns_and_the_subject_stays_as_it_is() -> None:
     judged = easy()
-    encoder = judged.subject.encoder
+    encoder = judged.model.encoder
     before = {name: value.clone() for name, value in encoder.state_dict().items()}
     scores = dict(finetune(judged, epochs=10, batch_size=30))
     assert scores["top1"] > 0.9
@@ -36,12 +38,12 @@ def test_one_step_is_a_step_by_hand() -> None:
     judged = task()
     with torch.random.fork_rng([]):
         torch.manual_seed(judged.seed)
-        network = Network(looking(judged, ""), len(judged.classes)).train()
-    ((views, labels),) = looks(judged, 120, lambda views: views, drop_last=True).epoch(0)
+        network = Network(trainable_backbone(judged, ""), len(judged.classes)).train()
+    ((views, labels),) = augmented_batches(judged, 120, lambda views: views, drop_last=True).epoch(0)
     F.cross_entropy(network(views), labels).backward()
-    ((views, labels),) = held_out(judged).epoch(0)
+    ((views, labels),) = plain_test_batches(judged).epoch(0)
     with torch.no_grad():
-        for part, lr in ((network.eyes, 0.1), (network.head, 2.0)):
+        for part, lr in ((network.backbone, 0.1), (network.head, 2.0)):
             for parameter in part.parameters():
                 assert parameter.grad is not None
                 parameter.sub_(parameter.grad, alpha=lr)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from manyview.embeddings.model_source import subject
+from manyview.embeddings.model_source import open_model
 from manyview.encoders import create
 from manyview.evaluate import Task
 from manyview.evaluate.layers import layers, pooled
@@ -30,13 +30,13 @@ def test_the_last_map_averaged_over_all_places_is_the_embedding() -> None:
 
 
 def test_a_map_is_averaged_over_as_many_cells_as_fit() -> None:
-    looking = encoder().eval()
+    network = encoder().eval()
     x = torch.randn(2, 3, 16, 16)
-    maps = looking.layers(x)
-    seen = pooled(looking, x, 32)
+    maps = network.layers(x)
+    seen = pooled(network, x, 32)
     assert seen.shape == (2, 8 * 4 + 8 * 4 + 16)  # 8 channels in 2 x 2 cells, 16 in one
     torch.testing.assert_close(seen[:, -16:], maps["stage2"].mean((2, 3)))
-    assert pooled(looking, x, 10**6).shape[1] == sum(each[0].numel() for each in maps.values())
+    assert pooled(network, x, 10**6).shape[1] == sum(each[0].numel() for each in maps.values())
 
 
 def test_with_an_encoder_per_view_all_are_probed_layer_by_layer() -> None:
@@ -48,7 +48,7 @@ def test_with_an_encoder_per_view_all_are_probed_layer_by_layer() -> None:
 
 def test_encoders_of_different_depths_are_probed_by_themselves_only() -> None:
     shallow = create("patchnet", channels=1, size=16, widths=(8,), blocks=(1,))
-    both = Task(subject({"rgb": encoder(), "depth": shallow}), depths(40, "train"), depths(20, "test"), "scenes")
+    both = Task(open_model({"rgb": encoder(), "depth": shallow}), depths(40, "train"), depths(20, "test"), "scenes")
     assert not any(name.startswith("all") for name in dict(layers(both, dims=64, cs=(0.01,))))
 
 

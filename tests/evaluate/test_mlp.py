@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from manyview.evaluate import probe
-from manyview.evaluate.classifier import Batches, Recipe, fit
+from manyview.evaluate.classifier import Batches, ClassifierRecipe, fit
 from manyview.evaluate.mlp import RECIPES, mlp, two_layers
 from manyview.evaluate.task import Score, Task
 from tests.evaluate.pictures import easy, task
@@ -27,7 +27,7 @@ def test_its_numbers_are_cmcs() -> None:
     recipe = RECIPES["cmc"]
     assert (recipe.lr, recipe.epochs) == (0.001, 100)
     shares = {0: 1, 59: 1, 60: 0.2, 79: 0.2, 80: 0.04, 99: 0.04}
-    assert {epoch: recipe.share(epoch) for epoch in shares} == pytest.approx(shares)
+    assert {epoch: recipe.lr_factor(epoch) for epoch in shares} == pytest.approx(shares)
     optimizer = recipe.optimizer(nn.Linear(2, 2), lr=recipe.lr, weight_decay=recipe.weight_decay)
     assert isinstance(optimizer, torch.optim.Adam)
     assert optimizer.defaults["betas"] == (0.5, 0.999)
@@ -43,7 +43,13 @@ def test_its_settings_reach_the_classifier(monkeypatch: pytest.MonkeyPatch) -> N
     seen: list[tuple[str, int, int, float]] = []
 
     def spy(
-        model: nn.Module, learning: object, recipe: Recipe, train: Batches, test: Batches, task: Task, called: object
+        model: nn.Module,
+        learning: object,
+        recipe: ClassifierRecipe,
+        train: Batches,
+        test: Batches,
+        task: Task,
+        called: object,
     ) -> list[Score]:
         seen.append((str(model), train.count, recipe.epochs, recipe.lr))
         return fit(model, [(model, recipe.lr)], recipe, train, test, task, [called])

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from manyview import __version__
-from manyview.evaluate import PROTOCOLS, FeatureCache, ModelSource, classifier, evaluate, prepare
-from manyview.evaluate import probe_checkpoint as halfway
+from manyview.evaluate import PROTOCOLS, FeatureCache, ModelSource, classifier, evaluate, prepare, probe_checkpoint
 from manyview.evaluate import protocols as table
 from manyview.evaluate.results import read
 from manyview.evaluate.task import Scores, Task
@@ -43,16 +42,16 @@ def test_scores_come_with_those_of_the_untrained_network_and_all_that_they_depen
     assert found.untrained.keys() == found.scores.keys()
     assert found.untrained != found.scores
     assert (found.data["train"], found.data["test"], found.data["classes"]) == (120, 60, 10)
-    assert (found.seed, found.version, found.subject["encoder"]) == (3, __version__, "patchnet")
+    assert (found.seed, found.version, found.model["encoder"]) == (3, __version__, "patchnet")
     assert blank.untrained is None  # it is that itself
-    assert not blank.subject["trained"]
+    assert not blank.model["trained"]
 
 
 def test_what_is_there_is_not_computed_again_unless_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
 
     def counted(task: Task, *, k: int = 3) -> Scores:
-        calls.append(task.subject.name)
+        calls.append(task.model.name)
         yield "top1", 0.5
 
     monkeypatch.setitem(PROTOCOLS, "knn", counted)
@@ -62,7 +61,7 @@ def test_what_is_there_is_not_computed_again_unless_asked(tmp_path: Path, monkey
     assert calls == ["patchnet", "patchnet, untrained"]
     assert len(said) == 1
     assert said[0].startswith("knn: computed on ")
-    evaluate(encoder(), DATA, ["knn"], out=tmp_path, again=True)
+    evaluate(encoder(), DATA, ["knn"], out=tmp_path, recompute=True)
     assert len(calls) == 4
     evaluate(encoder(), DATA, ["knn"], out=tmp_path, settings={"knn": {"k": 4}})
     evaluate(encoder(1), DATA, ["knn"], out=tmp_path)
@@ -75,7 +74,7 @@ def test_after_an_interruption_what_was_found_is_there(tmp_path: Path, monkeypat
     stop = True
 
     def interrupted(task: Task) -> Scores:
-        if stop and not task.subject.trained:
+        if stop and not task.model.trained:
             raise KeyboardInterrupt
         yield "top1", 0.5
 
@@ -95,7 +94,7 @@ def test_a_run_is_judged_on_its_own_data_and_its_folder_has_the_results(tmp_path
     run = runs.made(tmp_path / "run")
     results = evaluate(run, protocols=["knn"], settings={"knn": {"k": 5}})
     assert read(run.folder) == results
-    assert results[0].data["aside"]
+    assert results[0].data["held_out"]
     elsewhere = evaluate(run, {"name": "scenes", "count": 40, "size": 16}, ["knn"], out=tmp_path / "other")
     assert read(run.folder) == results
     assert read(tmp_path / "other") == elsewhere
@@ -121,7 +120,7 @@ def test_what_a_run_began_with_may_be_gone_and_its_score_is_there(
 def test_a_training_that_has_ended_is_kept_until_the_protocol_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(halfway, "SECONDS", 0.0)
+    monkeypatch.setattr(probe_checkpoint, "SECONDS", 0.0)
     learnt: list[int] = []
     train = classifier._train
 
@@ -135,13 +134,13 @@ def test_a_training_that_has_ended_is_kept_until_the_protocol_has(
     settings = {"semi": {"fractions": (0.5, 0.9), "epochs": 2}}
 
     def go() -> Any:
-        return evaluate(encoder(), EASY, ["semi"], settings=settings, store=FeatureCache(tmp_path), untrained=False)
+        return evaluate(encoder(), EASY, ["semi"], settings=settings, cache=FeatureCache(tmp_path), untrained=False)
 
     with pytest.raises(KeyboardInterrupt):
         go()
     go()
     assert len(learnt) == 3 + 2  # the first half was not learnt again
-    assert not list(tmp_path.glob("*.halfway"))
+    assert not list(tmp_path.glob("*.probe"))
 
 
 def test_the_supervised_baseline_is_computed_once_and_stands_beside_every_score(tmp_path: Path) -> None:
@@ -190,11 +189,11 @@ def test_every_protocols_arguments_are_settings_with_defaults(name: str) -> None
 
 
 def test_features_are_computed_once_for_all_protocols(tmp_path: Path) -> None:
-    looking = encoder()
+    network = encoder()
     seen: list[int] = []
-    looking.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
+    network.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
     protocols = ["knn", "retrieval", "linear-fast"]
-    evaluate(looking, DATA, protocols, settings=QUICK, store=FeatureCache(tmp_path), untrained=False)
+    evaluate(network, DATA, protocols, settings=QUICK, cache=FeatureCache(tmp_path), untrained=False)
     assert sum(seen) == 180
 
 
@@ -203,7 +202,11 @@ def test_features_are_computed_once_for_all_protocols(tmp_path: Path) -> None:
     [
         ({}, ["knm"], "protocols: there is none named 'knm'; did you mean 'knn'?"),
         ({}, [], "protocols: none is named"),
-        ({}, ["transfer"], "protocols: transfer is any other on other data than the run's: give --transfer-to DATA"),
+        (
+            {},
+            ["transfer"],
+            "protocols: transfer is any of the others on data that is not the run's: give --transfer-to DATA",
+        ),
         ({"knn": {"kk": 3}}, ["knn"], "knn.kk: there is no such setting; "),
         ({"knn": {"k": "many"}}, ["knn"], "knn.k: expected a whole number, got 'many'"),
     ],

@@ -11,7 +11,7 @@ import pytest
 from manyview.evaluate.results import FILE, Result, find, put, read
 
 ONE = Result(
-    "knn", {"k": 20}, {"top1": 0.5, "top5": 0.9}, {"name": "scenes", "train": 10}, 0, {"name": "a", "mark": "12"},
+    "knn", {"k": 20}, {"top1": 0.5, "top5": 0.9}, {"name": "scenes", "train": 10}, 0, {"name": "a", "checksum": "12"},
     "0.1.0", "2030-01-01T00:00:00+00:00", 1.5, {"top1": 0.1},
 )  # fmt: skip
 
@@ -37,7 +37,7 @@ def test_the_same_again_takes_the_place_of_the_older(tmp_path: Path) -> None:
         {"settings": {"k": 200}},
         {"data": {"name": "scenes", "train": 11}},
         {"seed": 1},
-        {"subject": {"name": "a", "mark": "34"}},
+        {"model": {"name": "a", "checksum": "34"}},
         {"version": "0.2.0"},
     ],
 )
@@ -50,7 +50,7 @@ def test_another_setting_data_seed_subject_or_version_is_another_result(
 
 def test_where_things_lie_does_not_matter(tmp_path: Path) -> None:
     put(tmp_path, ONE)
-    moved = replace(ONE, subject={"name": "elsewhere/a", "mark": "12"}, data={"name": "mnt/scenes", "train": 10})
+    moved = replace(ONE, model={"name": "elsewhere/a", "checksum": "12"}, data={"name": "mnt/scenes", "train": 10})
     assert find(tmp_path, moved) == ONE
 
 
@@ -61,7 +61,7 @@ def test_the_score_to_quote_is_the_first() -> None:
 @pytest.mark.parametrize("content", ["[{", "[{}]", '{"a": 1}', "3"])
 def test_a_damaged_file_is_one_line_and_is_not_overwritten(content: str, tmp_path: Path) -> None:
     (tmp_path / FILE).write_text(content)
-    with pytest.raises(ValueError, match=r"results.json: is damaged .*; remove it, or give another --out"):
+    with pytest.raises(ValueError, match=r"results.json is damaged .*; remove it, or give another --out"):
         put(tmp_path, ONE)
     assert (tmp_path / FILE).read_text() == content
 

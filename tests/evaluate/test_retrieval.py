@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from sklearn.metrics import average_precision_score
 
-from manyview.evaluate.retrieval import average_precision, retrieval, retrieved
+from manyview.evaluate.retrieval import average_precision, retrieval, score_retrieval
 from tests.evaluate.pictures import easy, pair
 from tests.evaluate.test_knn import drawn
 
@@ -18,7 +18,7 @@ from tests.evaluate.test_knn import drawn
 def test_it_is_what_a_loop_and_scikit_learn_find(entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(import_module("manyview.evaluate.retrieval"), "ENTRIES", entries)
     (bank, labels), (queries, right) = drawn(80), drawn(30, seed=1)
-    found = dict(retrieved(bank, labels, queries, right, (1, 3)))
+    found = dict(score_retrieval(bank, labels, queries, right, (1, 3)))
     near = F.normalize(queries, dim=1) @ F.normalize(bank, dim=1).T
     same = labels == right[:, None]
     precision = [average_precision_score(same[row].numpy(), near[row].numpy()) for row in range(30)]
@@ -43,5 +43,5 @@ def test_pictures_that_are_easy_to_tell_apart_are_found() -> None:
 
 
 def test_more_neighbours_than_images_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"ks: expected numbers from 1 to the 120 images .*, got \(1, 121\)"):
+    with pytest.raises(ValueError, match=r"ks: expected numbers from 1 to the 120 training images, got \(1, 121\)"):
         list(retrieval(easy(), ks=(1, 121)))

@@ -12,12 +12,11 @@ from torch import Tensor
 from torch.utils.data import TensorDataset
 
 from manyview.core.sample import Sample
-from manyview.data import TorchDataset, Unreadable, subset
+from manyview.data import Dataset, TorchDataset, Unreadable, subset
 from manyview.data.holdout import divided
-from manyview.embeddings.model_source import subject
+from manyview.embeddings.model_source import open_model
 from manyview.encoders import Encoder
 from manyview.evaluate import FeatureCache, Task, prepare
-from manyview.evaluate.task import fingerprint
 from manyview.features.embedding_pass import features
 from manyview.training import build
 from manyview.views import Modality
@@ -28,26 +27,26 @@ from tests.evaluate.pictures import depths, encoder, pair, scenes, task
 
 
 def test_features_are_the_encoders_in_the_datas_order() -> None:
-    looking = encoder()
-    found, labels = task(looking).features("train")
-    expected, right = features(looking, scenes(120, "train"))
+    network = encoder()
+    found, labels = task(network).features("train")
+    expected, right = features(network, scenes(120, "train"))
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
     assert torch.equal(labels, right)
 
 
-def counted(looking: Encoder) -> list[int]:
+def counted(network: Encoder) -> list[int]:
     seen: list[int] = []
-    looking.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
+    network.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
     return seen
 
 
 def test_an_encoder_looks_once_whatever_is_asked_and_whoever_asks(tmp_path: Path) -> None:
-    looking = encoder()
-    seen = counted(looking)
-    asked = Task(subject(looking), scenes(120, "train"), scenes(60, "test"), "scenes", store=FeatureCache(tmp_path))
+    network = encoder()
+    seen = counted(network)
+    asked = Task(open_model(network), scenes(120, "train"), scenes(60, "test"), "scenes", cache=FeatureCache(tmp_path))
     first, _ = asked.features("train")
     again, _ = asked.features("train")
-    other = Task(subject(looking), scenes(120, "train"), scenes(60, "test"), "scenes", store=FeatureCache(tmp_path))
+    other = Task(open_model(network), scenes(120, "train"), scenes(60, "test"), "scenes", cache=FeatureCache(tmp_path))
     third, _ = other.features("train")
     assert sum(seen) == 120
     assert torch.equal(first, again)
@@ -55,15 +54,15 @@ def test_an_encoder_looks_once_whatever_is_asked_and_whoever_asks(tmp_path: Path
 
 
 def test_other_weights_data_sizes_or_normalisations_are_other_features(tmp_path: Path) -> None:
-    looking = encoder()
+    network = encoder()
     kept = FeatureCache(tmp_path)
-    base = Task(subject(looking), scenes(120, "train"), scenes(60, "test"), "scenes", store=kept)
+    base = Task(open_model(network), scenes(120, "train"), scenes(60, "test"), "scenes", cache=kept)
     base.features("train")
     others = [
-        base.against(subject(encoder(1))),
-        Task(subject(looking), scenes(80, "train"), scenes(60, "test"), "scenes", store=kept),
-        Task(subject(encoder(size=32)), scenes(120, "train"), scenes(60, "test"), "scenes", store=kept),
-        base.against(type(base.subject)("x", {"": looking}, Modality())),
+        base.for_model(open_model(encoder(1))),
+        Task(open_model(network), scenes(80, "train"), scenes(60, "test"), "scenes", cache=kept),
+        Task(open_model(encoder(size=32)), scenes(120, "train"), scenes(60, "test"), "scenes", cache=kept),
+        base.for_model(type(base.model)("x", {"": network}, Modality())),
     ]
     for number, other in enumerate(others, start=2):
         other.features("train")
@@ -73,7 +72,7 @@ def test_other_weights_data_sizes_or_normalisations_are_other_features(tmp_path:
 def test_a_task_for_a_changed_subject_or_other_data_has_features_of_its_own() -> None:
     base = task()
     first, _ = base.features("train")
-    assert not torch.equal(replace(base, subject=base.subject.untrained()).features("train")[0], first)
+    assert not torch.equal(replace(base, model=base.model.untrained()).features("train")[0], first)
     few = replace(base, train=subset(base.train, range(50)))
     assert torch.equal(few.features("train")[0], first[:50])
 
@@ -108,7 +107,7 @@ class Torn(Memory):
 
 
 def test_images_that_cannot_be_read_are_left_out_and_nobody_stands_in_for_them() -> None:
-    found, labels = Task(subject(encoder()), Torn(40, 4), Shifted(20, 4), "torn").features("train")
+    found, labels = Task(open_model(encoder()), Torn(40, 4), Shifted(20, 4), "torn").features("train")
     there = [row for row in range(40) if row % 7 != 3]
     assert labels.tolist() == [row % 4 for row in there]
     whole, _ = features(encoder(), Memory(40, 4))
@@ -130,7 +129,7 @@ def test_an_image_that_can_be_read_again_is_looked_at(tmp_path: Path) -> None:
     data = Away(40, 4)
     for away in (True, True, False):
         data.away = away
-        kept = Task(subject(encoder()), data, Shifted(20, 4), "photos", store=FeatureCache(tmp_path))
+        kept = Task(open_model(encoder()), data, Shifted(20, 4), "photos", cache=FeatureCache(tmp_path))
         found, labels = kept.features("train")
         assert len(found) == (37 if away else 40)
     assert len(list(tmp_path.iterdir())) == 1
@@ -146,20 +145,23 @@ def test_features_of_one_view_are_not_copied() -> None:
 
 
 def refusing(train: object, test: object) -> Task:
-    return Task(subject(encoder()), train, test, "photos")  # type: ignore[arg-type]
+    return Task(open_model(encoder()), train, test, "photos")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("made", "message"),
     [
-        (refusing(Memory(20, 4, labelled=False), Shifted(20, 4)), "data: photos has no labels to judge by"),
+        (refusing(Memory(20, 4, labelled=False), Shifted(20, 4)), "data: photos has no labels to evaluate with"),
         (refusing(Memory(20, 4), Shifted(20, 4, labelled=False)), "data: the test images of photos has no labels"),
         (refusing(Memory(20, 1), Shifted(20, 1)), "data: photos has one class only"),
-        (refusing(Memory(20, 4), Memory(20, 4)), "data: 20 of the 20 test images of photos are among those to learn"),
+        (
+            refusing(Memory(20, 4), Memory(20, 4)),
+            "data: 20 of the 20 test images of photos are among the training images",
+        ),
         (refusing(Memory(20, 4), Shifted(20, 5)), "have other classes"),
     ],
 )
-def test_data_that_nothing_can_be_judged_on_is_refused_in_one_line(made: Task, message: str) -> None:
+def test_data_that_nothing_can_be_evaluated_on_is_refused_in_one_line(made: Task, message: str) -> None:
     for ask in (made.check, lambda: made.features("train")):
         with pytest.raises(ValueError, match=message) as refused:
             ask()
@@ -167,14 +169,17 @@ def test_data_that_nothing_can_be_judged_on_is_refused_in_one_line(made: Task, m
 
 
 def test_an_encoder_that_has_diverged_is_said_to_have() -> None:
-    looking = encoder()
+    network = encoder()
     with torch.no_grad():
-        next(looking.parameters()).fill_(torch.nan)
+        next(network.parameters()).fill_(torch.nan)
     with pytest.raises(ValueError, match="encoder: patchnet gives NaN or infinite numbers; it has diverged"):
-        task(looking).features("test")
+        task(network).features("test")
 
 
-def test_the_fingerprint_tells_ids_labels_and_pixels_apart() -> None:
+def test_fingerprints_tell_ids_labels_and_pixels_apart() -> None:
+    def fingerprint(data: Dataset) -> tuple[int, int]:
+        return Task(open_model(encoder()), data, data, "data").fingerprints["train"]
+
     data = scenes(60, "test")
     assert fingerprint(data) == fingerprint(scenes(60, "test"))
     assert fingerprint(data) != fingerprint(subset(data, range(59)))
@@ -185,22 +190,22 @@ def test_the_fingerprint_tells_ids_labels_and_pixels_apart() -> None:
 def test_a_runs_own_data_is_divided_as_in_training(tmp_path: Path) -> None:
     runs.made(tmp_path / "run")
     made = prepare(tmp_path / "run")
-    found = build.images(made.subject.run.config)  # type: ignore[union-attr]
+    found = build.images(made.model.run.config)  # type: ignore[union-attr]
     assert found.test is not None
     assert torch.equal(made.train.ids, found.train.ids)
     assert torch.equal(made.test.ids, found.test.ids)
-    assert made.aside
+    assert made.held_out
     assert prepare(tmp_path / "run", {"name": "scenes", "count": 30, "size": 16}).data == "scenes"
 
 
-def test_data_may_be_named_given_in_two_or_kept_aside_from_one() -> None:
+def test_data_may_be_named_given_in_two_or_held_out_of_one() -> None:
     named = prepare(encoder(), {"name": "scenes", "count": 30, "size": 16})
-    assert (len(named.train), len(named.test), named.aside) == (30, 30, False)
+    assert (len(named.train), len(named.test), named.held_out) == (30, 30, False)
     two = prepare(encoder(), (scenes(120, "train"), scenes(60, "test")))
-    assert (len(two.train), len(two.test), two.aside) == (120, 60, False)
+    assert (len(two.train), len(two.test), two.held_out) == (120, 60, False)
     one = prepare(encoder(), scenes(120, "train"))
     assert torch.equal(one.test.ids, divided(scenes(120, "train")).test.ids)  # type: ignore[union-attr]
-    assert (len(one.train), len(one.test), one.aside) == (108, 12, True)
+    assert (len(one.train), len(one.test), one.held_out) == (108, 12, True)
 
 
 def test_two_data_sets_of_ones_own_are_not_the_same_images_for_being_numbered_alike() -> None:
@@ -221,7 +226,7 @@ def test_why_a_test_split_is_not_used_is_known(tmp_path: Path) -> None:
     tiny.pictures(tmp_path / "train", 20, classes=2)
     tiny.pictures(tmp_path / "test", 4)
     made = prepare(encoder(), tmp_path)
-    assert (made.aside, made.why) == (True, "it has no labels, or one only")
+    assert (made.held_out, made.why) == (True, "it has no labels, or one only")
 
 
 def test_images_without_a_label_are_left_out() -> None:
@@ -244,8 +249,8 @@ def test_images_without_a_label_are_left_out() -> None:
             None,
             "encoder: there is no run, file or encoder named 'patchnit'; nearest: patchnet",
         ),
-        ("patchnet", Memory(8, 2), "data: (own) has too few labelled images to keep a tenth aside"),
-        ("patchnet", Memory(30, 2, labelled=False), "data: (own) has no labels to judge by"),
+        ("patchnet", Memory(8, 2), "data: (own) has too few labelled images to hold out a tenth"),
+        ("patchnet", Memory(30, 2, labelled=False), "data: (own) has no labels to evaluate with"),
         ("thermal=patchnet", scenes(60, "train"), "data: there is no view 'thermal' in it; it has only the view image"),
         ({"thermal": encoder()}, scenes(60, "train"), "data: (own) has no view 'thermal'; it has image"),
     ],
@@ -270,7 +275,7 @@ def test_of_several_views_only_samples_with_all_of_them_count(tmp_path: Path) ->
 
 def test_a_loader_gives_pixels_of_every_view() -> None:
     both = pair()
-    batch = next(both.loader("train", both.subject.stack("probe-train"), shuffle=True, batch_size=8).epoch(0))
+    batch = next(both.loader(both.train, both.model.pipeline("probe-train"), shuffle=True, batch_size=8).epoch(0))
     assert {name: tuple(look[0].shape) for name, look in batch.views().items()} == {
         "rgb": (8, 3, 16, 16), "depth": (8, 1, 16, 16),
     }  # fmt: skip
@@ -278,7 +283,7 @@ def test_a_loader_gives_pixels_of_every_view() -> None:
 
 
 def test_the_bar_is_silent_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    with replace(task(), bar=True).progress(3, "working") as advance:
+    with replace(task(), show_bar=True).progress(3, "working") as advance:
         advance()
         advance(2)
     assert capsys.readouterr() == ("", "")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from importlib import util
+from importlib import import_module, util
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from manyview.encoders import Encoder, create, load, split_batch_norm
-from manyview.export.export import export
-from manyview.export.export import export as module
+from manyview.export import export
 
+module = import_module("manyview.export.export")
 PATCHNET: dict[str, Any] = {"size": 16, "widths": (8, 12), "blocks": (1, 1)}
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("timm/resnet18", {"size": 64}),

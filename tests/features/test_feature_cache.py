@@ -10,108 +10,107 @@ import pytest
 import torch
 from torch import Tensor
 
-from manyview.features.feature_cache import PIECE, FeatureCache, Made, default_folder, without
+from manyview.features.feature_cache import PIECE, FeatureCache, default_folder, without_cache
+from manyview.features.pieces import Piece
 
 COUNT = 2 * PIECE + 100
 KEY, OTHER = "a" * 32, "b" * 32
 
 
-class Looking:
-    """Sees each row's number; counts the pieces that it has looked at, and is stopped after some."""
+class Embedder:
+    """Embeds each row as its number; counts the pieces that it has made, and is stopped after some."""
 
     def __init__(self, stop: int = 99, unreadable: tuple[int, ...] = ()) -> None:
         self.pieces: list[int] = []
         self.stop, self.unreadable = stop, torch.tensor(unreadable)
 
-    def __call__(self, pieces: list[Tensor]) -> Iterator[Made]:
+    def __call__(self, pieces: list[Tensor]) -> Iterator[Piece]:
         for rows in pieces:
             if len(self.pieces) == self.stop:
                 raise KeyboardInterrupt
             self.pieces.append(int(rows[0]) // PIECE)
             rows = rows[~torch.isin(rows, self.unreadable)]
-            yield rows, torch.stack([rows.float(), -rows.float()], 1)
+            yield Piece(rows, torch.stack([rows.float(), -rows.float()], 1))
 
 
-def test_what_was_kept_is_not_looked_at_again(tmp_path: Path) -> None:
-    looking = Looking()
-    first = FeatureCache(tmp_path).features(KEY, COUNT, looking)
-    again = FeatureCache(tmp_path).features(KEY, COUNT, looking)
-    assert looking.pieces == [0, 1, 2]
-    assert first[0].tolist() == list(range(COUNT))
-    assert all(torch.equal(one, other) for one, other in zip(first, again, strict=True))
-    assert all(torch.equal(one, other) for one, other in zip(first, without(COUNT, Looking()), strict=True))
+def same(one: Piece, other: Piece) -> bool:
+    return torch.equal(one.rows, other.rows) and torch.equal(one.vectors, other.vectors)
+
+
+def test_what_was_kept_is_not_embedded_again(tmp_path: Path) -> None:
+    embedder = Embedder()
+    first = FeatureCache(tmp_path).features(KEY, COUNT, embedder)
+    again = FeatureCache(tmp_path).features(KEY, COUNT, embedder)
+    assert embedder.pieces == [0, 1, 2]
+    assert first.rows.tolist() == list(range(COUNT))
+    assert same(first, again)
+    assert same(first, without_cache(COUNT, Embedder()))
 
 
 def test_interrupted_work_goes_on_where_it_was(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        FeatureCache(tmp_path).features(KEY, COUNT, Looking(stop=2))
-    rest = Looking()
-    _, seen = FeatureCache(tmp_path).features(KEY, COUNT, rest)
+        FeatureCache(tmp_path).features(KEY, COUNT, Embedder(stop=2))
+    rest = Embedder()
+    found = FeatureCache(tmp_path).features(KEY, COUNT, rest)
     assert rest.pieces == [2]
-    assert seen[:, 0].tolist() == list(range(COUNT))
+    assert found.vectors[:, 0].tolist() == list(range(COUNT))
 
 
-@pytest.mark.parametrize("damage", ["flipped", "cut", "empty", "other rows"])
-def test_a_damaged_piece_is_recognised_and_made_again(damage: str, tmp_path: Path) -> None:
-    store = FeatureCache(tmp_path)
-    store.features(KEY, COUNT, Looking())
+def test_a_damaged_piece_is_made_again(tmp_path: Path) -> None:
+    cache = FeatureCache(tmp_path)
+    cache.features(KEY, COUNT, Embedder())
     path = tmp_path / KEY / "000001.safetensors"
-    content = bytearray(path.read_bytes())
-    if damage == "flipped":
-        content[-5] ^= 1
-    elif damage == "other rows":
-        content = bytearray((tmp_path / KEY / "000000.safetensors").read_bytes())
-    path.write_bytes(content[: {"cut": len(content) // 2, "empty": 0}.get(damage, len(content))])
-    mending = Looking()
-    _, seen = store.features(KEY, COUNT, mending)
+    path.write_bytes(path.read_bytes()[:-5])
+    mending = Embedder()
+    found = cache.features(KEY, COUNT, mending)
     assert mending.pieces == [1]
-    assert seen[:, 0].tolist() == list(range(COUNT))
-    store.features(KEY, COUNT, Looking(stop=0))  # it is whole again
+    assert found.vectors[:, 0].tolist() == list(range(COUNT))
+    cache.features(KEY, COUNT, Embedder(stop=0))  # it is whole again
 
 
-def test_rows_that_could_not_be_looked_at_are_left_out(tmp_path: Path) -> None:
+def test_rows_that_could_not_be_read_are_left_out(tmp_path: Path) -> None:
     for _ in range(2):
-        rows, seen = FeatureCache(tmp_path).features(KEY, COUNT, Looking(unreadable=(0, 1500)))
-        assert rows.tolist() == [row for row in range(COUNT) if row not in (0, 1500)]
-        assert len(seen) == len(rows)
+        found = FeatureCache(tmp_path).features(KEY, COUNT, Embedder(unreadable=(0, 1500)))
+        assert found.rows.tolist() == [row for row in range(COUNT) if row not in (0, 1500)]
+        assert len(found.vectors) == len(found.rows)
 
 
-def test_rows_that_have_become_readable_are_looked_at(tmp_path: Path) -> None:
-    FeatureCache(tmp_path).features(KEY, COUNT, Looking(unreadable=(0, 1500, 1501)))
+def test_rows_that_have_become_readable_are_embedded(tmp_path: Path) -> None:
+    FeatureCache(tmp_path).features(KEY, COUNT, Embedder(unreadable=(0, 1500, 1501)))
     asked: list[list[int]] = []
 
     def readable(rows: Tensor) -> Tensor:
         asked.append(rows.tolist())
         return rows[rows != 1501]
 
-    mending = Looking()
-    rows, seen = FeatureCache(tmp_path).features(KEY, COUNT, mending, readable)
+    mending = Embedder()
+    found = FeatureCache(tmp_path).features(KEY, COUNT, mending, readable)
     assert asked == [[0, 1500, 1501]]
     assert mending.pieces == [0]  # both rows at once
-    assert rows.tolist() == seen[:, 0].tolist() == [row for row in range(COUNT) if row != 1501]
-    again, _ = FeatureCache(tmp_path).features(KEY, COUNT, mending, lambda rows: rows[:0])  # they are kept
-    assert torch.equal(again, rows)
+    assert found.rows.tolist() == found.vectors[:, 0].tolist() == [row for row in range(COUNT) if row != 1501]
+    again = FeatureCache(tmp_path).features(KEY, COUNT, mending, lambda rows: rows[:0])  # they are kept
+    assert same(again, found)
     assert mending.pieces == [0]
 
 
 def test_a_folder_that_is_only_to_be_read_from_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    looking = Looking()
-    FeatureCache(tmp_path).features(KEY, COUNT, looking)
+    embedder = Embedder()
+    FeatureCache(tmp_path).features(KEY, COUNT, embedder)
 
     def refused(*_: object) -> None:
         raise PermissionError("read-only file system")
 
     monkeypatch.setattr(os, "utime", refused)
-    assert len(FeatureCache(tmp_path).features(KEY, COUNT, looking)[0]) == COUNT
-    assert looking.pieces == [0, 1, 2]
+    assert len(FeatureCache(tmp_path).features(KEY, COUNT, embedder).rows) == COUNT
+    assert embedder.pieces == [0, 1, 2]
 
 
-def test_trainings_that_were_interrupted_count_and_go_too(tmp_path: Path) -> None:
-    old, mine = tmp_path / f"{OTHER}.halfway", tmp_path / "notes.halfway"
+def test_checkpoints_of_probes_that_were_interrupted_count_and_go_too(tmp_path: Path) -> None:
+    old, mine = tmp_path / f"{OTHER}.probe", tmp_path / "notes.probe"
     for file in (old, mine):
         file.write_bytes(b"x" * 1000)
         os.utime(file, (1, 1))
-    FeatureCache(tmp_path).features(KEY, COUNT, Looking())
+    FeatureCache(tmp_path).features(KEY, COUNT, Embedder())
     assert old.exists()
     size = sum(file.stat().st_size for file in (tmp_path / KEY).iterdir())
     FeatureCache(tmp_path, limit=size + 500).trim(KEY)
@@ -119,35 +118,35 @@ def test_trainings_that_were_interrupted_count_and_go_too(tmp_path: Path) -> Non
 
 
 def test_what_was_not_used_for_longest_goes_when_there_is_too_much(tmp_path: Path) -> None:
-    store = FeatureCache(tmp_path)
-    store.features(KEY, COUNT, Looking())
+    cache = FeatureCache(tmp_path)
+    cache.features(KEY, COUNT, Embedder())
     size = sum(file.stat().st_size for file in (tmp_path / KEY).iterdir())
     os.utime(tmp_path / KEY, (1, 1))
-    store.features(OTHER, COUNT, Looking())
+    cache.features(OTHER, COUNT, Embedder())
     os.utime(tmp_path / OTHER, (2, 2))
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "only copy.txt").write_text("x" * size)
-    FeatureCache(tmp_path, limit=2 * size + 100).features("c" * 32, COUNT, Looking())
+    FeatureCache(tmp_path, limit=2 * size + 100).features("c" * 32, COUNT, Embedder())
     assert sorted(home.name for home in tmp_path.iterdir()) == [OTHER, "c" * 32, "thesis"]
-    FeatureCache(tmp_path, limit=1).features("d" * 32, COUNT, Looking())
+    FeatureCache(tmp_path, limit=1).features("d" * 32, COUNT, Embedder())
     assert sorted(home.name for home in tmp_path.iterdir()) == ["d" * 32, "thesis"]  # what is needed now stays
 
 
 def test_what_is_read_counts_as_used(tmp_path: Path) -> None:
-    store = FeatureCache(tmp_path)
+    cache = FeatureCache(tmp_path)
     for key in (KEY, OTHER):
-        store.features(key, COUNT, Looking())
+        cache.features(key, COUNT, Embedder())
         os.utime(tmp_path / key, (1, 1))
-    store.features(KEY, COUNT, Looking())
+    cache.features(KEY, COUNT, Embedder())
     assert (tmp_path / KEY).stat().st_mtime > 1 == (tmp_path / OTHER).stat().st_mtime
 
 
 def test_a_folder_that_cannot_be_written_to_costs_a_warning_and_not_the_evaluation(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.warns(UserWarning, match="features are not kept: .* cannot be written to") as told:
-        _, seen = FeatureCache(tmp_path / "file").features(KEY, COUNT, Looking())
-    assert len(seen) == COUNT
-    assert len(told) == 1
+    with pytest.warns(UserWarning, match="features are not kept: .* cannot be written to") as warned:
+        found = FeatureCache(tmp_path / "file").features(KEY, COUNT, Embedder())
+    assert len(found.vectors) == COUNT
+    assert len(warned) == 1
 
 
 def test_the_folder_is_that_of_the_environment_or_in_the_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

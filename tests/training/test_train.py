@@ -26,11 +26,12 @@ from manyview.config.config import Config
 from manyview.config.resolve import resolve
 from manyview.config.yaml_file import from_yaml
 from manyview.core import distributed
+from manyview.core.lock import locked
 from manyview.diagnose.health import Health
 from manyview.encoders import dense_conv
 from manyview.training import build, step, train
 from manyview.training import messages as tell
-from manyview.training.checkpoint import Checkpoints, locked
+from manyview.training.checkpoint import Checkpoints
 from manyview.training.state import Progress
 from tests.patience import PATIENCE
 from tests.tiny import STEPS, noise, pictures, pretrain
@@ -420,7 +421,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_the_end_is_the_same(
 
 
 def test_a_second_process_says_that_the_folder_is_in_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code = "import sys; from manyview.training.checkpoint import locked; from pathlib import Path\n" + (
+    code = "import sys; from manyview.core.lock import locked; from pathlib import Path\n" + (
         "with locked(Path(sys.argv[1])): print('ready', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(

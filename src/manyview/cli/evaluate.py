@@ -69,7 +69,7 @@ def evaluate(
             results = judged(
                 what, each, names, settings=by_protocol, size=size, weights=weights, pretrained=pretrained, stem=stem,
                 seed=seed, device=device, workers=workers, batch_size=batch_size, out=folder, supervised=supervised,
-                again=recompute, store=None if no_cache else FeatureCache(cache), bar=True, say=_say,
+                recompute=recompute, cache=None if no_cache else FeatureCache(cache), show_bar=True, say=_say,
             )  # fmt: skip
             print(report(results))
     print(f"\nwrote {folder / FILE}")
@@ -88,13 +88,13 @@ def report(results: list[Result]) -> str:
 
 
 def _heading(result: Result) -> list[str]:
-    data, subject = result.data, result.subject
-    kept = "held out" if data["aside"] else "in its test split"
-    judged = f"{subject['name']}: {subject['encoder']} at {subject['size']} px, seed {result.seed}"
+    data, model = result.data, result.model
+    kept = "held out" if data["held_out"] else "in its test split"
+    judged = f"{model['name']}: {model['encoder']} at {model['size']} px, seed {result.seed}"
     counts = f"{data['train']:,} training images, {data['test']:,} {kept}, {data['classes']} classes"
     blank = "its weights are drawn, not learnt: give --pretrained, or --weights FILE"
     unused = [f"its test split is not used: {data['why']}"] if "why" in data else []
-    return [judged, f"{data['name']}: {counts}", *unused, *([] if subject["trained"] else [blank])]
+    return [judged, f"{data['name']}: {counts}", *unused, *([] if model["trained"] else [blank])]
 
 
 def _rows(result: Result, *, supervised: bool) -> list[tuple[str, ...]]:
@@ -102,7 +102,7 @@ def _rows(result: Result, *, supervised: bool) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for name, value in list(result.scores.items())[:SHOWN]:
         first = _named(result) if not rows else ""
-        trained = bool(result.subject["trained"])
+        trained = bool(result.model["trained"])
         after, before = (value, (result.untrained or {}).get(name)) if trained else (None, value)
         gain = "" if after is None or before is None or not _is_share(name) else f"{100 * (after - before):+.1f}"
         more = [_said(name, (result.supervised or {}).get(name))] if supervised else []

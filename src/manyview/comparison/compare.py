@@ -30,8 +30,8 @@ from manyview.config.sections import flat
 from manyview.core.atomic import atomic_write
 from manyview.core.errors import UserError
 from manyview.core.text import reason
+from manyview.data.fingerprint import few_samples, fingerprint
 from manyview.evaluate.protocols import evaluate, known
-from manyview.evaluate.task import fingerprint
 from manyview.features.feature_cache import FeatureCache
 from manyview.training import build
 from manyview.training.run import CONFIG, REPORT, Run
@@ -154,7 +154,8 @@ def _warn_of_fewer_images(an_epoch: Mapping[str, int], images: int, say: Say) ->
 
 def _read_plan(folder: Path, images: build.RunData) -> dict[str, Any]:
     """Reads the plan of the comparison in this folder, which must be on these images; else begins a new one."""
-    training_images = fingerprint(images.train)
+    train = images.train
+    training_images = list(fingerprint(train, few_samples(train), labels=train.labels, classes=train.classes))
     path = folder / PLAN
     begun = path.is_file()
     plan: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if begun else {"images": training_images}
@@ -176,7 +177,7 @@ def _evaluate(run: PlannedRun, protocols: Sequence[str], say: Say) -> dict[str, 
     scores = {}
     for protocol in protocols:
         try:
-            (result,) = evaluate(run.folder, None, [protocol], untrained=False, store=FeatureCache())
+            (result,) = evaluate(run.folder, None, [protocol], untrained=False, cache=FeatureCache())
         except (ValueError, OSError) as error:
             say(f"{run.name}: {protocol} is left out: {reason(error)}")
             continue

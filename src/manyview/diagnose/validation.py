@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from manyview.core.negatives import Triple
 from manyview.core.sample import Batch, Views
 from manyview.diagnose.entropy import T_NEG, entropies
 from manyview.diagnose.measures import measure
-from manyview.features.embedding_pass import still
+from manyview.features.embedding_pass import forward
 from manyview.methods import BatchOutputs, Contrast, Method
 
 PREFIX = "validation_"
 
 
-@torch.no_grad()
 def validation(method: Method, views: Views, batch: Batch, *, progress: float = 1.0) -> dict[str, float]:
     """`batch_measures` of held-out images, under names that begin with `PREFIX`.
 
@@ -26,11 +24,13 @@ def validation(method: Method, views: Views, batch: Batch, *, progress: float = 
     """
     if len(batch.ids.unique()) < 2:
         return {}
-    ready = {name: [_ready(copy, method) for copy in copies] for name, copies in views.items()}
-    with still(method):
-        present = batch.present if len(batch.present) > 1 else {}
-        found = BatchOutputs(method(ready), batch.ids, batch.index, present, progress=progress)
-        return {PREFIX + name: value for name, value in batch_measures(method, found).items()}
+    present = batch.present if len(batch.present) > 1 else {}
+
+    def measures(method: Method, views: Views) -> dict[str, float]:
+        found = BatchOutputs(method(views), batch.ids, batch.index, present, progress=progress)
+        return batch_measures(method, found)
+
+    return {PREFIX + name: value for name, value in forward(method, views, read=measures).items()}
 
 
 @torch.no_grad()
@@ -59,9 +59,3 @@ def measured_of(term: Contrast, triple: Triple) -> dict[str, float]:
         triple.query, triple.positives, triple.negatives, present=triple.present,
         temperature=None if temperature is None else float(temperature), t_neg=T_NEG if t_neg is None else t_neg,
     )  # fmt: skip
-
-
-def _ready(view: Tensor, method: Method) -> Tensor:
-    """In the precision of the weights, and in the order that convolutions like."""
-    weights = next(method.parameters(), view)
-    return view.to(weights).contiguous(memory_format=torch.channels_last)

@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-import copy
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from manyview import __version__
+from manyview.core.device import resolve_device
 from manyview.core.errors import UserError
 from manyview.core.progress import progress_bar
 from manyview.core.text import printable
 from manyview.data import Dataset
 from manyview.data.splits import Labels
 from manyview.data.workers import usual_workers
-from manyview.embeddings.file_format import DTYPES, About, Array, Embeddings, checked, read
-from manyview.embeddings.images import Images, fingerprint, images, one_view
-from manyview.embeddings.model_source import ModelSource, What, subject, weights_of
+from manyview.embeddings.file_format import DTYPES, About, Embeddings, checked, read
+from manyview.embeddings.image_source import ImageSource, one_view, open_images
+from manyview.embeddings.model_source import ModelSource, OneModel, open_model, weights_checksum
 from manyview.embeddings.partial import PartialEmbeddings
-from manyview.embeddings.reader import Reader, reads
-from manyview.encoders import Encoder
 from manyview.features.amounts import check_amounts
+from manyview.features.embedding_pass import embed_pieces, on_device
+from manyview.features.image_reader import ImageReader, read_images
 
 
 def embed(
-    what: What | ModelSource,
+    model: OneModel,
     data: str | Path | Dataset,
     to: str | Path,
     *,
@@ -45,11 +45,11 @@ def embed(
 ) -> Embeddings:
     """Writes the embedding of every image that can be read to an .npz or .parquet file, and reads it.
 
-    what      a run's folder, an encoder, a file or the name of one, as `model_source.subject` takes it
+    model     a run's folder, an encoder, a file or the name of one, as `open_model` takes it
     split     of the data; None: all of a folder, the training split of a named set
     dtype     of a vector, float32 or float16
     progress  is shown on stderr
-    encoder   size, weights, pretrained, stem: which one is meant, where `what` is a name
+    encoder   size, weights, pretrained, stem: which one is meant, where `model` is a name
 
     Pieces gather in a folder beside the file, `embeddings.npz.part`. The same call after an interruption goes on from
     there, and ends with the same bytes; one with other settings, encoder or images is refused.
@@ -60,25 +60,27 @@ def embed(
     if dtype not in DTYPES:
         raise UserError("dtype", f"expected {' or '.join(DTYPES)}, got {dtype!r}")
     check_amounts(batch_size=batch_size, workers=workers)
-    place, found = _device(device), images(data, split=split, root=root, labels=labels, download=download)
-    who = one_encoder(what, **({} if isinstance(what, ModelSource) else {"like": found.dataset, **encoder}))
-    if not who.trained and not isinstance(what, ModelSource):
-        raise UserError("encoder", f"the name {who.name} alone has random weights; give --pretrained or --weights FILE")
-    found = one_view(found, *who.encoders)
-    unfinished = PartialEmbeddings(path, _about(who, found, dtype, batch_size), found)
-    with unfinished.alone():
-        if not unfinished.complete():
-            _fill(unfinished, who, place, workers, progress)
-            unfinished.join()
+    place, images = resolve_device(device), open_images(data, split=split, root=root, labels=labels, download=download)
+    source = one_encoder(model, **({} if isinstance(model, ModelSource) else {"like": images.dataset, **encoder}))
+    if not source.trained and not isinstance(model, ModelSource):
+        name = f"the name {source.name} alone"
+        raise UserError("encoder", f"{name} has random weights; give --pretrained or --weights FILE")
+    images = one_view(images, *source.encoders)
+    partial = PartialEmbeddings(path, _about(source, images, dtype, batch_size), images)
+    with partial.alone():
+        if not partial.complete():
+            _fill(partial, source, place, workers, progress)
+            partial.join()
     return read(path)
 
 
-def one_encoder(what: What | ModelSource, **options: Any) -> ModelSource:
-    """A subject of one encoder; the options are those of `subject`."""
-    who = subject(what, **options)
-    if len(who.encoders) != 1:
-        raise UserError(None, f"{who.name}: expected one encoder, got {len(who.encoders)}; give one at a time")
-    return who
+def one_encoder(model: OneModel, **options: Any) -> ModelSource:
+    """A model of one encoder; the options are those of `open_model`."""
+    source = open_model(model, **options)
+    if len(source.encoders) != 1:
+        line = f"expected one encoder, got the {len(source.encoders)} of {source.name}; give one at a time"
+        raise UserError("encoder", line)
+    return source
 
 
 def target(to: str | Path) -> Path:
@@ -91,72 +93,52 @@ def target(to: str | Path) -> Path:
     return path
 
 
-def _device(name: str) -> torch.device:
-    name = ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
-    try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError) as error:
-        raise UserError("device", f"{name!r} cannot be used: {str(error).splitlines()[0]}") from None
-
-
-def _about(who: ModelSource, found: Images, dtype: str, batch_size: int) -> About:
+def _about(source: ModelSource, images: ImageSource, dtype: str, batch_size: int) -> About:
     return About(
-        encoder=who.name,
-        network=who.encoder.name,
-        weights=weights_of(who.encoder),
-        size=who.size,
-        mean=tuple(who.picture.mean),
-        std=tuple(who.picture.std),
-        view=found.dataset.modalities[0],
-        data=found.data,
-        options=found.options,
-        root=found.root,
-        classes=found.classes,
+        encoder=source.name,
+        network=source.encoder.name,
+        weights=weights_checksum(source.encoder),
+        size=source.size,
+        mean=tuple(source.picture.mean),
+        std=tuple(source.picture.std),
+        view=images.dataset.modalities[0],
+        data=images.data,
+        options=images.options,
+        root=images.root,
+        classes=images.classes,
         dtype=dtype,
         batch_size=batch_size,
-        fingerprint=fingerprint(found),
+        fingerprint=images.fingerprint,
         version=__version__,
         broken={},
     )
 
 
 def _fill(
-    unfinished: PartialEmbeddings, who: ModelSource, device: torch.device, workers: int | None, shown: bool
+    partial: PartialEmbeddings, source: ModelSource, device: torch.device, workers: int | None, shown: bool
 ) -> None:
     """Makes the pieces that are missing, in order."""
-    encoder = copy.deepcopy(who.encoder).eval().to(device)  # a person's own stays as it is
-    dataset, dtype, todo = unfinished.images.dataset, unfinished.about.dtype, unfinished.missing()
-    batches = [rows for piece in todo.values() for rows in piece]
-    done = len(dataset) - sum(map(len, batches))
+    encoder, dataset, about = source.encoder, partial.images.dataset, partial.about
+    missing = partial.missing()
+    pieces = [partial.store.rows(number) for number in missing]
+    done = len(dataset) - sum(map(len, pieces))
     if workers is None and device.type == "cpu":
         workers = max(1, usual_workers() // 2)  # the encoder wants cores as well
-    reading = reads(Reader(dataset, who.stack(view=dataset.modalities[0])), batches, workers)
-    with (
-        closing(reading) as every,
-        progress_bar(len(dataset), "embedding", start=done, shown=shown, lines=True) as advance,
-    ):
-        for number, piece in todo.items():
-            rows: list[int] = []
-            broken: dict[int, str] = {}
-            vectors: list[Array] = []
-            for batch, got in zip(piece, every, strict=False):
-                vectors.append(_vectors(encoder, got.x, dtype, device))
-                rows, broken = rows + got.rows, broken | got.broken
-                advance(len(batch))
-            unfinished.save(number, rows, np.concatenate(vectors), broken)
+    reader = ImageReader(dataset, source.pipeline(view=about.view))
+    batches = read_images(reader, [rows for piece in pieces for rows in piece.split(about.batch_size)], workers)
+    progress = progress_bar(len(dataset), "embedding", start=done, shown=shown, lines=True)
+    with closing(batches), on_device(encoder, device), progress as advance:
+        made = embed_pieces(encoder, batches, pieces, advance=advance)
+        for number, piece in zip(missing, made, strict=True):
+            partial.save(number, replace(piece, vectors=_rounded(piece.vectors, about.dtype, encoder.name)))
 
 
-@torch.no_grad()
-def _vectors(encoder: Encoder, x: Tensor, dtype: str, device: torch.device) -> Array:
-    """(n, dim), as evaluation computes them."""
-    if not len(x):
-        return np.empty((0, encoder.dim), dtype=dtype)
-    x = x.to(device, next(encoder.parameters(), x).dtype)
-    x = x.contiguous(memory_format=torch.channels_last) if device.type == "cpu" else x
-    vectors = encoder(x).float().cpu()
+def _rounded(vectors: Tensor, dtype: str, encoder: str) -> Tensor:
+    """Vectors in the dtype of the file, which must be able to hold them."""
     if not torch.isfinite(vectors).all():
-        raise UserError(None, f"{encoder.name}: its embeddings hold NaN or infinite numbers; the encoder has diverged")
-    if vectors.abs().max() > torch.finfo(getattr(torch, dtype)).max:
+        raise UserError("encoder", f"the embeddings of {encoder} hold NaN or infinite numbers; it has diverged")
+    to = getattr(torch, dtype)
+    if len(vectors) and vectors.abs().max() > torch.finfo(to).max:
         raise UserError("dtype", f"{dtype} cannot hold the number {vectors.abs().max():g}; choose float32")
-    made: Array = vectors.numpy().astype(dtype)
-    return made
+    rounded: Tensor = vectors.to(to)
+    return rounded

@@ -28,9 +28,10 @@ GROUP = 16  # pieces in a row group of Parquet
 ROWS = 8192  # of Parquet, read at a time
 
 Array = np.ndarray[Any, Any]
-Piece = Mapping[str, Array]
-Pieces = Callable[..., Iterator[Piece]]
-"""Called with the columns that are wanted, gives them piece by piece: path (n,) bytes, id (n,), label (n,), vector."""
+Columns = Mapping[str, Array]
+"""By name: path (n,) bytes, id (n,), label (n,), vector (n, d)."""
+Pieces = Callable[..., Iterator[Columns]]
+"""Called with the names of the columns that are wanted, gives them piece by piece."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,10 @@ class About:
 
     encoder      as a person called it: a run's folder, a name
     network      what kind of network it is
-    weights      a check sum of it: what `manyview.embeddings.model_source.weights_of` gives
+    weights      a check sum of it: what `model_source.weights_checksum` gives
     size         of the pictures that it saw, in pixels
     mean, std    they were normalised by
-    view         the raw view of the data that it saw
+    view         the view of the data that it saw
     data         a folder or the name of a data set, and the options that opened it
     root         the folder that paths are relative to; None where images are not files
     classes      the labels' names
@@ -171,7 +172,7 @@ def checked(path: str | Path) -> Path:
     return path
 
 
-def _check(columns: Piece, about: About) -> None:
+def _check(columns: Columns, about: About) -> None:
     vectors, count = columns["vector"], len(columns["id"])
     if vectors.ndim != 2 or not vectors.size or vectors.dtype.name not in DTYPES:
         raise UserError("vector", f"expected (n, d) {' or '.join(DTYPES)}, got {vectors.shape} {vectors.dtype}")
@@ -290,7 +291,7 @@ def _write_parquet(draft: Path, about: About, pieces: Pieces) -> None:
             )
 
 
-def _grouped(pieces: Pieces) -> Iterator[Piece]:
+def _grouped(pieces: Pieces) -> Iterator[Columns]:
     """Several pieces as one."""
     every = pieces(*COLUMNS)
     while some := list(islice(every, GROUP)):

@@ -1,51 +1,47 @@
-"""Who is judged: the encoder of a run, one of timm or torchvision by name, one from a file, or one per view."""
+"""Which model is meant: the encoder of a run, one of timm or torchvision by name, one from a file, or one per view."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
 from manyview import encoders
+from manyview.core.digest import digest
 from manyview.core.errors import UserError
-from manyview.data import Dataset, Unreadable
-from manyview.data.dataset import Batched
+from manyview.data import Dataset
+from manyview.data.fingerprint import few_samples, usual_shape
 from manyview.encoders import Encoder
-from manyview.encoders.encoder import FAMILIES, Stem
-from manyview.encoders.weights import normalisation
+from manyview.encoders.encoder import FAMILIES, Stem, nearest_names
+from manyview.encoders.weights import UnknownNetwork, normalisation
 from manyview.training import build
 from manyview.training.run import CONFIG, ENCODER, Run, load
 from manyview.views import AUGMENTATIONS, PICTURE, Modality, ViewPipeline
+from manyview.views.defaults import usual_size
 
 REFERENCE = ""  # stands for the data's reference view, whatever that is called
-ALL = "all"  # what the encoders of several views see together
-USUAL = 224  # pixels, where a library does not say
-LOOKED_AT = 16  # images that tell what the others are like
-
-What = str | os.PathLike[str] | Run | Encoder
+ALL = "all"  # the encoders of several views together
 
 
 @dataclass(frozen=True, eq=False)
 class ModelSource:
-    """Encoders to be judged, and how they want to see pictures.
+    """Encoders by view, and how they want to see pictures. Made by `open_model`.
 
-    name      what a person called it
-    encoders  by the raw view that each looks at; `REFERENCE` for the data's first
-    picture   the normalisation of a picture
-    seed      of the weights that `untrained` draws
-    run       whose encoder it is, if it is a run's
-    trained   whether its weights come from anywhere but the seed
-    sensors   the normalisation of views whose encoder wants another than `picture`
-    each      with an encoder per view, the subjects that it was joined from, by view
+    name        what a person called it
+    encoders    by the view that each is for; `REFERENCE` for the data's first
+    picture     the normalisation of a picture
+    seed        of the weights that `untrained` draws
+    run         whose encoder it is, if it is a run's
+    trained     whether its weights come from anywhere but the seed
+    modalities  the normalisation of views whose encoder wants another than `picture`
+    by_view     with an encoder per view, the sources that it was joined from
     """
 
     name: str
@@ -55,7 +51,7 @@ class ModelSource:
     run: Run | None = None
     trained: bool = True
     modalities: Mapping[str, Modality] = field(default_factory=dict)
-    each: Mapping[str, ModelSource] = field(default_factory=dict)
+    by_view: Mapping[str, ModelSource] = field(default_factory=dict)
 
     @property
     def encoder(self) -> Encoder:
@@ -64,27 +60,27 @@ class ModelSource:
 
     @property
     def size(self) -> int:
-        """Of the pictures that it looks at, in pixels."""
+        """Of the pictures that it sees, in pixels."""
         size: int = self.encoder.options["size"]
         return size
 
     @cached_property
-    def marks(self) -> dict[str, str]:
-        """A check sum of each encoder: which network it is, and every weight of it."""
-        return {view: weights_of(each) for view, each in self.encoders.items()}
+    def checksums(self) -> dict[str, str]:
+        """By view, of each encoder: which network it is, and every weight of it."""
+        return {view: weights_checksum(each) for view, each in self.encoders.items()}
 
     @property
-    def mark(self) -> str:
-        """A check sum of all that a score of it depends on: networks, weights, size and normalisation."""
-        return digest([self.marks, repr(self.picture), repr(sorted(self.modalities.items()))])
+    def checksum(self) -> str:
+        """Of all that a score depends on: networks, weights, size and normalisation."""
+        return digest([self.checksums, repr(self.picture), repr(sorted(self.modalities.items()))])
 
-    def stack(self, kind: str = "probe-test", *, view: str | None = None, **options: Any) -> ViewPipeline:
+    def pipeline(self, augmentation: str = "probe-test", *, view: str | None = None) -> ViewPipeline:
         """What it sees: "probe-test" is the middle of a picture, "probe-train" a crop and a flip.
 
         view: for data of this view alone.
         """
         modalities = {name: each for name, each in self.modalities.items() if view in (None, name)}
-        return ViewPipeline(AUGMENTATIONS[kind](self.size, **options).augmentations, modalities, picture=self.picture)
+        return ViewPipeline(AUGMENTATIONS[augmentation](self.size).augmentations, modalities, picture=self.picture)
 
     def untrained(self) -> ModelSource:
         """The same networks as they are before any training: those of a run as it began, those of a seed again.
@@ -93,9 +89,9 @@ class ModelSource:
         """
         if not self.trained:
             return self
-        each = {view: one.untrained() for view, one in self.each.items()}
-        fresh = {view: one.encoder for view, one in each.items()} or self._drawn()
-        return replace(self, name=f"{self.name}, untrained", encoders=fresh, run=None, trained=False, each=each)
+        by_view = {view: each.untrained() for view, each in self.by_view.items()}
+        fresh = {view: each.encoder for view, each in by_view.items()} or self._drawn()
+        return replace(self, name=f"{self.name}, untrained", encoders=fresh, run=None, trained=False, by_view=by_view)
 
     def _drawn(self) -> dict[str, Encoder]:
         with torch.random.fork_rng():
@@ -108,8 +104,12 @@ class ModelSource:
         return encoders.create(encoder.name, **encoder.options)
 
 
-def subject(
-    what: What | ModelSource | Mapping[str, What | ModelSource],
+OneModel = str | os.PathLike[str] | Run | Encoder | ModelSource
+AnyModel = OneModel | Mapping[str, OneModel]
+
+
+def open_model(
+    model: AnyModel,
     *,
     size: int | None = None,
     weights: str | os.PathLike[str] | None = None,
@@ -126,55 +126,38 @@ def subject(
     pretrained  take the library's published weights
     stem        "cifar" for ResNets that were trained so
     seed        of the weights, where neither is given
-    like        the data that it will look at
+    like        the data that it will see
 
-    >>> subject("runs/demo"), subject("timm/resnet18", pretrained=True), subject({"rgb": "runs/a", "depth": "runs/b"})
+    >>> open_model("runs/demo"), open_model("timm/resnet18", pretrained=True)
+    >>> open_model({"rgb": "runs/a", "depth": "runs/b"})
     """
-    given = Given(size, None if weights is None else Path(weights), pretrained, stem, seed, like)
-    what = _divided(what)
-    if isinstance(what, Mapping):
-        return _joined({view: _one(each, view, given) for view, each in what.items()}, given)
-    return _one(what, REFERENCE, given)
+    options = Options(size, None if weights is None else Path(weights), pretrained, stem, seed, like)
+    model = _parsed(model)
+    if isinstance(model, Mapping):
+        return _joined({view: _open(each, view, options) for view, each in model.items()}, options)
+    return _open(model, REFERENCE, options)
 
 
-def check_named(what: What | ModelSource | Mapping[str, What | ModelSource]) -> None:
+def check_named(model: AnyModel) -> None:
     """Refuses what is neither a run nor a file nor the name of an encoder; nothing is opened."""
-    what = _divided(what)
-    for each in what.values() if isinstance(what, Mapping) else [what]:
+    model = _parsed(model)
+    for each in model.values() if isinstance(model, Mapping) else [model]:
         if isinstance(each, str | os.PathLike) and run_of(each) is None and not Path(each).is_file():
             _check_name(os.fspath(each))
 
 
-def run_of(what: object) -> Run | None:
+def run_of(model: object) -> Run | None:
     """The run that is meant, by its folder or by the encoder that it has written there; None for anything else."""
-    if isinstance(what, ModelSource | Run):
-        return what if isinstance(what, Run) else what.run
-    if not isinstance(what, str | os.PathLike):
+    if isinstance(model, ModelSource | Run):
+        return model if isinstance(model, Run) else model.run
+    if not isinstance(model, str | os.PathLike):
         return None
-    path = Path(what)
+    path = Path(model)
     folder = path.parent if path.name == ENCODER else path
     return Run(folder) if (folder / CONFIG).is_file() else None
 
 
-def a_few(data: Dataset) -> Iterator[dict[str, Tensor]]:
-    """The raw views of some samples spread over the data, those that can be read."""
-    rows = range(0, len(data), max(1, len(data) // LOOKED_AT))
-    if isinstance(data, Batched):
-        together = data.batch(torch.tensor(rows))
-        yield from ({name: view[row] for name, view in together.items()} for row in range(len(rows)))
-        return
-    for row in rows:
-        with suppress(Unreadable):
-            yield data[row].modalities
-
-
-def digest(content: Any) -> str:
-    """32 hexadecimal figures that stand for something that JSON can hold."""
-    text = json.dumps(content, sort_keys=True, ensure_ascii=True)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def weights_of(encoder: Encoder) -> str:
+def weights_checksum(encoder: Encoder) -> str:
     """A check sum of the network's name and options, and of every weight."""
     recipe = json.dumps([encoder.name, encoder.options], sort_keys=True, default=repr)  # as a file would have it
     total = hashlib.blake2b(recipe.encode(), digest_size=16)
@@ -185,8 +168,8 @@ def weights_of(encoder: Encoder) -> str:
     return total.hexdigest()
 
 
-class Given(NamedTuple):
-    """The arguments of `subject`."""
+class Options(NamedTuple):
+    """The options of `open_model`."""
 
     size: int | None
     weights: Path | None
@@ -196,107 +179,97 @@ class Given(NamedTuple):
     like: Dataset | None
 
 
-class Habits(NamedTuple):
-    """What the published weights of a network want of a picture.
-
-    bound  the network is made for one size
-    """
+class Published(NamedTuple):
+    """What a library says of a network's published weights: normalisation, size, and whether no other size will do."""
 
     picture: Modality = PICTURE
-    size: int = USUAL
-    bound: bool = False
+    size: int = 224
+    fixed_size: bool = False
 
 
-def _one(what: What | ModelSource, view: str, given: Given) -> ModelSource:
-    if isinstance(what, ModelSource):
-        return what
-    if isinstance(what, Encoder):
-        return ModelSource(what.name, {view: what}, _picture(what), given.seed)
-    run = run_of(what)
+def _open(model: OneModel, view: str, options: Options) -> ModelSource:
+    if isinstance(model, ModelSource):
+        return model
+    if isinstance(model, Encoder):
+        return ModelSource(model.name, {view: model}, _picture(model), options.seed)
+    run = run_of(model)
     if run is not None:
-        return _of_run(run, view, given)
-    assert not isinstance(what, Run)
-    if Path(what).is_file():
-        return _of_file(Path(what), view, given)
-    return _of_name(os.fspath(what), view, given)
+        return _from_run(run, view, options)
+    assert not isinstance(model, Run)
+    if Path(model).is_file():
+        return _from_file(Path(model), view, options)
+    return _from_name(os.fspath(model), view, options)
 
 
-def _of_run(run: Run, view: str, given: Given) -> ModelSource:
+def _from_run(run: Run, view: str, options: Options) -> ModelSource:
     config, encoder = run.config, load(run)
-    _refuse(given, encoder, f"{run.folder} is a run")
+    _refuse(options, encoder, f"{run.folder} is a run")
     return ModelSource(str(run.folder), {view: encoder}, build.picture(config), config.seed, run)
 
 
-def _of_file(path: Path, view: str, given: Given) -> ModelSource:
+def _from_file(path: Path, view: str, options: Options) -> ModelSource:
     try:
         encoder = encoders.load(path)
-    except ValueError as error:
-        if "which network it is for" not in str(error):
-            raise
-        raise UserError(
-            None, f"{path}: does not say which network it is for; give that, and --weights {path}"
-        ) from None
-    _refuse(given, encoder, f"{path} is a file that knows its network")
-    return ModelSource(str(path), {view: encoder}, _picture(encoder), given.seed)
+    except UnknownNetwork:
+        line = f"{path} does not say which network it is for; give that, and --weights {path}"
+        raise UserError("encoder", line) from None
+    _refuse(options, encoder, f"{path} is a file that knows its network")
+    return ModelSource(str(path), {view: encoder}, _picture(encoder), options.seed)
 
 
-def _of_name(name: str, view: str, given: Given) -> ModelSource:
+def _from_name(name: str, view: str, options: Options) -> ModelSource:
     _check_name(name)
-    if given.pretrained and given.weights is not None:
-        raise UserError("weights", f"give {given.weights} or --pretrained, not both")
-    habits, (channels, side) = _habits(name), _form(given.like, view)
-    size = _size(habits, side, given) if given.size is None else given.size
-    start = given.weights or given.pretrained
+    if options.pretrained and options.weights is not None:
+        raise UserError("weights", f"give {options.weights} or --pretrained, not both")
+    channels, side = _shape(options.like, view)
+    size = _size(_published(name), side, options) if options.size is None else options.size
+    start = options.weights or options.pretrained
     with torch.random.fork_rng():
-        torch.manual_seed(given.seed)
-        made = encoders.create(name, channels=channels, size=size, stem=given.stem, pretrained=start)
-    return ModelSource(name, {view: made}, _picture(made), given.seed, trained=bool(start))
+        torch.manual_seed(options.seed)
+        made = encoders.create(name, channels=channels, size=size, stem=options.stem, pretrained=start)
+    return ModelSource(name, {view: made}, _picture(made), options.seed, trained=bool(start))
 
 
-def _joined(each: Mapping[str, ModelSource], given: Given) -> ModelSource:
-    """An encoder per view as one subject."""
-    if not each or any(not view or view == ALL for view in each):
-        raise UserError("encoders", f"expected names of views, other than {ALL!r}, got {', '.join(each) or 'none'}")
-    if given.weights is not None:
+def _joined(by_view: Mapping[str, ModelSource], options: Options) -> ModelSource:
+    """An encoder per view as one model."""
+    if not by_view or any(not view or view == ALL for view in by_view):
+        raise UserError("encoders", f"expected names of views, other than {ALL!r}, got {', '.join(by_view) or 'none'}")
+    if options.weights is not None:
         raise UserError("weights", "one file cannot be for several encoders; write each with manyview.encoders.save")
-    sizes = {view: one.size for view, one in each.items()}
+    sizes = {view: each.size for view, each in by_view.items()}
     if len(set(sizes.values())) > 1:
-        raise UserError("size", f"the encoders look at pictures of different sizes, {sizes}; all must be alike")
-    first = next(iter(each.values()))
-    coloured = [view for view, one in each.items() if one.encoder.options["channels"] == 3]
+        raise UserError("size", f"the encoders see pictures of different sizes, {sizes}; all must be alike")
+    first = next(iter(by_view.values()))
+    coloured = [view for view, each in by_view.items() if each.encoder.options["channels"] == 3]
     return ModelSource(
-        ",".join(f"{view}={one.name}" for view, one in each.items()),
-        {view: one.encoder for view, one in each.items()},
+        ",".join(f"{view}={each.name}" for view, each in by_view.items()),
+        {view: each.encoder for view, each in by_view.items()},
         first.picture,
         first.seed,
-        trained=any(one.trained for one in each.values()),
-        modalities={view: each[view].picture for view in coloured if each[view].picture != first.picture},
-        each=each,
+        trained=any(each.trained for each in by_view.values()),
+        modalities={view: by_view[view].picture for view in coloured if by_view[view].picture != first.picture},
+        by_view=by_view,
     )
 
 
-def _divided(
-    what: What | ModelSource | Mapping[str, What | ModelSource],
-) -> What | ModelSource | Mapping[str, What | ModelSource]:
-    return _per_view(what) if isinstance(what, str) and "=" in what and not os.path.exists(what) else what
-
-
-def _per_view(text: str) -> dict[str, str]:
-    """rgb=A,depth=B"""
-    parts = [part.partition("=") for part in text.split(",")]
+def _parsed(model: AnyModel) -> AnyModel:
+    """Reads rgb=A,depth=B as a table; anything else stays as it is."""
+    if not isinstance(model, str) or "=" not in model or os.path.exists(model):
+        return model
+    parts = [part.partition("=") for part in model.split(",")]
     if any(not (view and equals and name) for view, equals, name in parts):
-        raise UserError("encoders", f"expected VIEW=ENCODER,VIEW=ENCODER, got {text!r}")
+        raise UserError("encoders", f"expected VIEW=ENCODER,VIEW=ENCODER, got {model!r}")
     return {view.strip(): name.strip() for view, _, name in parts}
 
 
-def _refuse(given: Given, encoder: Encoder, why: str) -> None:
-    """Options that are for encoders by name alone."""
+def _refuse(options: Options, encoder: Encoder, why: str) -> None:
+    """Refuses options that are for encoders by name alone."""
     size = encoder.options["size"]
-    if given.size not in (None, size):
-        raise UserError("size", f"{why}, whose encoder looks at {size} px; leave out the size {given.size}")
+    if options.size not in (None, size):
+        raise UserError("size", f"{why}, whose encoder sees {size} px; leave out the size {options.size}")
     for option in ("weights", "pretrained", "stem"):
-        if getattr(given, option):
-            raise UserError(None, f"{option}: {why}, which has its weights; leave it out, or name a network")
+        if getattr(options, option):
+            raise UserError(option, f"{why}, which has its weights; leave it out, or name a network")
 
 
 def _check_name(name: str) -> None:
@@ -304,47 +277,48 @@ def _check_name(name: str) -> None:
         raise UserError("run", f"{name} is no run's folder, it has no {CONFIG}")
     try:
         encoders.check_name(name)
-    except ValueError as error:
-        looks_like_path = os.path.dirname(name) and name.partition("/")[0] not in FAMILIES
-        near = "" if name.endswith(".safetensors") or looks_like_path else str(error).rpartition("; ")[2]
-        missing = f"encoder: there is no run, file or encoder named {name!r}"
-        raise UserError(None, f"{missing}; {near or 'give the folder of a run that is there'}") from None
+    except UserError:
+        is_path = os.path.dirname(name) and name.partition("/")[0] not in FAMILIES
+        path = is_path or name.endswith(".safetensors")
+        hint = "give the folder of a run that is there" if path else f"nearest: {', '.join(nearest_names(name))}"
+        raise UserError("encoder", f"there is no run, file or encoder named {name!r}; {hint}") from None
 
 
 def _picture(encoder: Encoder) -> Modality:
     """The normalisation that it was trained with, where that is known, or else its library's."""
     known = normalisation(encoder)
-    return _habits(encoder.name).picture if known is None else Modality(*known, colour=True)
+    return _published(encoder.name).picture if known is None else Modality(*known, colour=True)
 
 
-def _habits(name: str) -> Habits:
+def _published(name: str) -> Published:
     family, _, model = name.partition("/")
     if family == "timm":
         import timm
 
-        told = timm.get_pretrained_cfg(model)
-        if told is None:
-            return Habits()
-        return Habits(Modality(tuple(told.mean), tuple(told.std), True), told.input_size[-1], told.fixed_input_size)
+        config = timm.get_pretrained_cfg(model)
+        if config is None:
+            return Published()
+        modality = Modality(tuple(config.mean), tuple(config.std), True)
+        return Published(modality, config.input_size[-1], config.fixed_input_size)
     if family == "torchvision":
         import torchvision.models as zoo
 
         preset = zoo.get_model_weights(model).DEFAULT.transforms()
-        return Habits(Modality(tuple(preset.mean), tuple(preset.std), True), preset.crop_size[0], model[:4] == "vit_")
-    return Habits()
+        modality = Modality(tuple(preset.mean), tuple(preset.std), True)
+        return Published(modality, preset.crop_size[0], model[:4] == "vit_")
+    return Published()
 
 
-def _size(habits: Habits, side: int | None, given: Given) -> int:
-    """The usual one for weights that were learnt at it, and for want of data; else the data's, as a run would have it,
-    though weights of a file may have been learnt at more than runs take by default."""
-    started = given.pretrained or given.weights is not None
-    if side is None or given.pretrained or (started and habits.bound):
-        return habits.size
-    least, most = build.SIZES
-    return min(max(least, 32 * round(side / 32)), habits.size if started else most)
+def _size(published: Published, side: int | None, options: Options) -> int:
+    """The published one for weights that were trained at it, and for want of data; else the data's, as a run would
+    have it, though weights of a file may have been trained at more than runs take by default."""
+    from_file = options.weights is not None
+    if side is None or options.pretrained or (from_file and published.fixed_size):
+        return published.size
+    return usual_size(side, published.size) if from_file else usual_size(side)
 
 
-def _form(data: Dataset | None, view: str) -> tuple[int, int | None]:
+def _shape(data: Dataset | None, view: str) -> tuple[int, int | None]:
     """Channels and usual shorter side of the pictures of a view."""
     if data is None:
         return 3, None
@@ -352,8 +326,4 @@ def _form(data: Dataset | None, view: str) -> tuple[int, int | None]:
     if name not in data.modalities:
         only = "only the view" if len(data.modalities) == 1 else "the views"
         raise UserError("data", f"there is no view {name!r} in it; it has {only} {', '.join(data.modalities)}")
-    shapes = [views[name].shape for views in a_few(data) if name in views]
-    if not shapes:
-        raise UserError("data", f"no image of view {name!r} that was looked at can be read; try `manyview check`")
-    sides = sorted(min(shape[1:]) for shape in shapes)
-    return max(shape[0] for shape in shapes), sides[len(sides) // 2]
+    return usual_shape(few_samples(data), name)

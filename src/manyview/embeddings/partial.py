@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from manyview.core.atomic import atomic_write, naming_setting, remove_drafts
+from manyview.core.disk import naming_full_disk
 from manyview.core.errors import UserError
+from manyview.core.lock import locked
 from manyview.core.text import printable
-from manyview.embeddings.file_format import About, Array, Piece, read, write
-from manyview.embeddings.images import Images, path_of
-from manyview.training.checkpoint import InUse, locked, naming_full_disk
+from manyview.embeddings.file_format import About, Array, Columns, read, write
+from manyview.embeddings.image_source import ImageSource
+from manyview.features.pieces import Piece, PieceStore
 
 BATCHES = 8  # in a piece: what a kill costs at most
 PLAN = "about.json"
@@ -29,27 +31,23 @@ class PartialEmbeddings:
     Pieces hold always the same images in the same batches, so that it makes no difference who stopped when.
     """
 
-    def __init__(self, path: Path, about: About, images: Images) -> None:
+    def __init__(self, path: Path, about: About, images: ImageSource) -> None:
         self.path, self.about, self.images = path, about, images
         self.folder = path.with_name(f"{path.name}.part")
+        self.store = PieceStore(self.folder, len(images.dataset), BATCHES * about.batch_size)
+        self._done: dict[int, Piece] = {}  # without their vectors
 
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Keeps others from writing the same file. The folder stays only where there is something to go on with."""
         with naming_setting("to", self.path):
             self.folder.mkdir(exist_ok=True)
-        try:
-            with locked(self.folder):
-                try:
-                    yield
-                finally:
-                    if self.path.exists() or not (self.folder / PLAN).exists():
-                        shutil.rmtree(self.folder, ignore_errors=True)
-        except InUse:
-            name = printable(str(self.path))
-            raise InUse(
-                None, f"{name} is being written by another process; wait for it, or give another --to"
-            ) from None
+        with locked(self.folder, busy="written", result=self.path, flag="--to"):
+            try:
+                yield
+            finally:
+                if self.path.exists() or not (self.folder / PLAN).exists():
+                    shutil.rmtree(self.folder, ignore_errors=True)
 
     def complete(self) -> bool:
         """Whether the file is there. If it, or what there is of it, is of something else, that is one line."""
@@ -65,53 +63,53 @@ class PartialEmbeddings:
                 draft.write_bytes(self.about.to_json())
         return False
 
-    def missing(self) -> dict[int, list[range]]:
-        """Pieces that are still to be made: number -> the rows of each batch."""
-        return {number: self._batches(number) for number in self._numbers() if not self._file(number).exists()}
+    def missing(self) -> list[int]:
+        """The numbers of the pieces that are still to be made, because they are not there or damaged."""
+        for number in range(len(self.store)):
+            piece = self.store.read(number)
+            if piece is not None:
+                self._note(number, piece)
+        return [number for number in range(len(self.store)) if number not in self._done]
 
-    def save(self, number: int, rows: Sequence[int], vectors: Array, broken: dict[int, str]) -> None:
-        """A piece: vectors (len(rows), d) of rows of the data set, and what could not be read."""
-        dataset = self.images.dataset
-        why = {dataset.name(row): text for row, text in broken.items()}
-        file = self._file(number)
-        with naming_full_disk(file, _remedy), atomic_write(file) as draft, draft.open("wb") as stream:
-            np.savez(
-                stream,
-                path=np.array([path_of(self.images, row) for row in rows], dtype=np.bytes_),
-                id=dataset.ids[list(rows)].numpy(),
-                label=self.images.labels[list(rows)].numpy(),
-                vector=vectors,
-                broken=np.array(json.dumps(why).encode()),
-            )
+    def save(self, number: int, piece: Piece) -> None:
+        with naming_full_disk(self.store.path(number), _remedy):
+            self.store.write(number, piece)
+        self._note(number, piece)
 
     def join(self) -> None:
-        """Writes the file from its pieces."""
-        broken: dict[str, str] = {}
-        kept = 0
-        for piece in self._pieces("broken", "id"):
-            broken |= json.loads(piece["broken"].item())
-            kept += len(piece["id"])
-        if not kept:
+        """Writes the file from its pieces, all of which are there."""
+        dataset, pieces = self.images.dataset, [self._done[number] for number in range(len(self.store))]
+        broken = {dataset.name(row): why for piece in pieces for row, why in piece.unreadable.items()}
+        if not any(len(piece.rows) for piece in pieces):
             name, why = next(iter(broken.items()))
-            raise UserError("data", f"none of the {len(self.images.dataset)} images can be read, from {name}: {why}")
+            raise UserError("data", f"none of the {len(dataset)} images can be read, from {name}: {why}")
         with naming_full_disk(self.path, _remedy):
-            write(self.path, replace(self.about, broken=broken), self._pieces)
+            write(self.path, replace(self.about, broken=broken), self._columns)
 
-    def _pieces(self, *columns: str) -> Iterator[Piece]:
-        for number in self._numbers():
-            yield _load(self._file(number), columns)
+    def _note(self, number: int, piece: Piece) -> None:
+        self._done[number] = replace(piece, vectors=torch.empty(0))
 
-    def _numbers(self) -> range:
-        return range(-(-len(self.images.dataset) // (BATCHES * self.about.batch_size)))
+    def _columns(self, *names: str) -> Iterator[Columns]:
+        """Columns of the file, piece by piece."""
+        for number in range(len(self.store)):
+            piece = self._read(number) if "vector" in names else self._done[number]
+            yield {name: self._column(name, piece) for name in names}
 
-    def _batches(self, number: int) -> list[range]:
-        size, images = self.about.batch_size, len(self.images.dataset)
-        first = number * BATCHES * size
-        starts = range(first, min(first + BATCHES * size, images), size)
-        return [range(start, min(start + size, images)) for start in starts]
+    def _column(self, name: str, piece: Piece) -> Array:
+        if name == "path":
+            return np.array([self.images.path(row) for row in piece.rows.tolist()], dtype=np.bytes_)
+        if name == "vector":
+            vectors: Array = piece.vectors.numpy()
+            return vectors
+        column: Array = (self.images.dataset.ids if name == "id" else self.images.labels)[piece.rows].numpy()
+        return column
 
-    def _file(self, number: int) -> Path:
-        return self.folder / f"{number:06d}.npz"
+    def _read(self, number: int) -> Piece:
+        piece = self.store.read(number)
+        if piece is None:
+            where = printable(str(self.store.path(number)))
+            raise UserError(None, f"{where} was damaged while the file was written; start the same command again")
+        return piece
 
 
 def _plan(path: Path) -> About:
@@ -119,15 +117,6 @@ def _plan(path: Path) -> About:
         return About.from_json(path.read_bytes())
     except ValueError as error:
         raise UserError(None, f"{printable(str(path))} is damaged: {error}; delete its folder to start anew") from None
-
-
-def _load(file: Path, columns: Sequence[str]) -> Piece:
-    try:
-        with np.load(file, allow_pickle=False) as piece:
-            return {name: piece[name] for name in columns}
-    except Exception as error:  # damage raises almost anything
-        name = printable(str(file))
-        raise UserError(None, f"{name} is damaged: {error}; delete it and start the same command again") from None
 
 
 def _check(old: About, new: About, where: Path, remedy: str) -> None:

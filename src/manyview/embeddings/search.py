@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +19,8 @@ from manyview.data.factory import open_data
 from manyview.data.image import decode
 from manyview.embeddings import Embeddings, read
 from manyview.embeddings.embed import one_encoder
-from manyview.embeddings.model_source import ModelSource, What, weights_of
+from manyview.embeddings.model_source import ModelSource, OneModel, weights_checksum
+from manyview.features.embedding_pass import embedding, forward
 from manyview.features.neighbours import neighbours
 from manyview.features.preprocess import Picture, Preprocess
 from manyview.report.contact_sheet import Tile, contact_sheet
@@ -56,13 +56,13 @@ class Neighbour:
 
 
 def search(
-    what: What | ModelSource, image: Picture, embeddings: Embeddings | str | Path, top: int = 10, **encoder: Any
+    model: OneModel, image: Picture, embeddings: Embeddings | str | Path, top: int = 10, **encoder: Any
 ) -> list[Neighbour]:
     """The images nearest to a picture by cosine, the nearest first; exact, in pieces.
 
-    what     the encoder that made the embeddings; another one is refused
+    model    the encoder that made the embeddings; another one is refused
     image    a file, a Pillow image or a uint8 tensor (C, H, W). If the file itself was embedded it is left out
-    encoder  size, weights, pretrained, stem: which one is meant, where `what` is a name
+    encoder  size, weights, pretrained, stem: which one is meant, where `model` is a name
 
     >>> for found in search("runs/dcl-photos-1a2b3c", "cat.jpg", "embeddings.npz"):
     ...     print(found.similarity, found.name)
@@ -70,7 +70,7 @@ def search(
     if top < 1:
         raise UserError("top", f"expected 1 or more images, got {top}")
     found = embeddings if isinstance(embeddings, Embeddings) else read(embeddings)
-    query = _vector(_maker(what, found, encoder), image, found)
+    query = _vector(_maker(model, found, encoder), image, found)
     similarity, rows = neighbours(found.vectors, query, top + 1)  # one more, for the query itself
     if not torch.isfinite(similarity).all():
         raise UserError("embeddings", "some hold NaN or infinite numbers; embed the images anew")
@@ -95,32 +95,28 @@ def _tile(number: int, found: Neighbour, seen: Image.Image | None) -> Tile:
     return Tile(seen, (*lines, found.label) if found.label else lines)
 
 
-def _maker(what: What | ModelSource, found: Embeddings, options: dict[str, Any]) -> ModelSource:
+def _maker(model: OneModel, found: Embeddings, options: dict[str, Any]) -> ModelSource:
     """The encoder that made the embeddings."""
     about = found.about
-    if isinstance(what, str) and not os.path.exists(what) and not options.get("size"):
-        options = {**options, "size": about.size}  # a name does not say at which size it looks
-    who = one_encoder(what, **options)
-    weights = weights_of(who.encoder)
-    if weights != about.weights or who.encoder.dim != found.vectors.shape[1]:
+    if isinstance(model, str) and not os.path.exists(model) and not options.get("size"):
+        options = {**options, "size": about.size}  # a name does not say at which size it sees pictures
+    source = one_encoder(model, **options)
+    weights = weights_checksum(source.encoder)
+    if weights != about.weights or source.encoder.dim != found.vectors.shape[1]:
         made = printable(f"{about.encoder} (weights {about.weights[:8]})")
         raise UserError(
             "embeddings",
-            f"were made by {made}, not by {who.name} (weights {weights[:8]}); search with the encoder that "
+            f"were made by {made}, not by {source.name} (weights {weights[:8]}); search with the encoder that "
             "made them, or embed the images anew",
         )
-    return who
+    return source
 
 
-@torch.no_grad()
-def _vector(who: ModelSource, image: Picture, found: Embeddings) -> Tensor:
+def _vector(source: ModelSource, image: Picture, found: Embeddings) -> Tensor:
     """(1, d), seen as the embedded images were."""
-    modality = replace(who.picture, mean=found.about.mean, std=found.about.std)
-    preprocess = Preprocess(who.size, who.encoder.options["channels"], modality)
-    encoder = copy.deepcopy(who.encoder).eval().cpu()  # a person's own stays as it is
-    x = preprocess(image).to(next(encoder.parameters()).dtype)
-    vector: Tensor = encoder(x.contiguous(memory_format=torch.channels_last)).float()
-    return vector
+    modality = replace(source.picture, mean=found.about.mean, std=found.about.std)
+    preprocess = Preprocess(source.size, source.encoder.options["channels"], modality)
+    return forward(source.encoder, preprocess(image), read=embedding).cpu()
 
 
 def _neighbour(found: Embeddings, row: int, similarity: float) -> Neighbour:
@@ -128,7 +124,7 @@ def _neighbour(found: Embeddings, row: int, similarity: float) -> Neighbour:
 
 
 def same_file(image: Picture, file: str | None) -> bool:
-    """Whether a picture is the very file."""
+    """Whether a picture is that file, by whatever name."""
     if file is None or not isinstance(image, str | Path):
         return False
     return os.path.exists(image) and os.path.exists(file) and os.path.samefile(image, file)

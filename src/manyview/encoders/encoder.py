@@ -150,10 +150,10 @@ def _builder(name: str) -> tuple[Callable[..., Backbone], str]:
         module = import_module(FAMILIES[family])
         if module.has_model(model):
             return module.build, model
-    raise UserError("name", f"there is no encoder {name!r}; nearest: {', '.join(_nearest(name))}")
+    raise UserError("name", f"there is no encoder {name!r}; nearest: {', '.join(nearest_names(name))}")
 
 
-def _nearest(name: str) -> list[str]:
+def nearest_names(name: str) -> list[str]:
     """The nearest names: those with the same last part first, then those spelt alike."""
     families = {family: import_module(module).model_names() for family, module in FAMILIES.items()}
     everything = [*NETWORKS, *(f"{family}/{model}" for family, models in families.items() for model in models)]

@@ -24,6 +24,10 @@ FILE_OPTIONS = ("checkpoint_path", "cache_dir", "weights", "weights_backbone", "
 LISTED_KEYS = 3
 
 
+class UnknownNetwork(UserError):
+    """A file of weights does not say which network it is for."""
+
+
 def save(encoder: Encoder, path: str | Path, *, picture: Normalisation | None = None) -> None:
     """Writes the network's state dict, under the names of its library, and how to create it again.
 
@@ -105,7 +109,7 @@ def _read(path: str | Path) -> tuple[State, dict[str, str]]:
 
 def _recipe(path: str | Path, metadata: dict[str, str]) -> tuple[str, dict[str, Any]]:
     if "manyview_encoder" not in metadata:
-        raise UserError(
+        raise UnknownNetwork(
             None, f"{path}: does not say which network it is for; create one and use load_into(encoder, path)"
         )
     if metadata["manyview_encoder"] != FORMAT:

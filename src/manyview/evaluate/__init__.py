@@ -1,6 +1,6 @@
-"""HOW GOOD: what an encoder's embeddings are worth, judged with labels that training never saw."""
+"""HOW GOOD: what an encoder's embeddings are worth, by labels that training never saw."""
 
-from manyview.embeddings.model_source import ModelSource, subject
+from manyview.embeddings.model_source import ModelSource, open_model
 from manyview.evaluate.knn import knn, knn_predict, knn_votes
 from manyview.evaluate.protocols import PROTOCOLS, evaluate
 from manyview.evaluate.results import Result
@@ -20,6 +20,6 @@ __all__ = [
     "knn",
     "knn_predict",
     "knn_votes",
+    "open_model",
     "prepare",
-    "subject",
 ]

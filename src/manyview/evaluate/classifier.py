@@ -1,4 +1,4 @@
-"""A classifier learns: what the trained probes, fine-tuning and the supervised baseline share."""
+"""Training a classifier with labels: what the trained probes, fine-tuning and the supervised baseline share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 @dataclass(frozen=True)
-class Recipe:
+class ClassifierRecipe:
     """How a classifier is trained.
 
     source      where the numbers are from
@@ -48,27 +48,29 @@ class Recipe:
     optimizer: Callable[..., Optimizer] = sgd
     layer: str | None = None
 
-    def share(self, epoch: int) -> float:
+    def lr_factor(self, epoch: int) -> float:
         """What the learning rates are multiplied with in an epoch."""
         if not self.milestones:
             return cosine(epoch, self.epochs)
         return steps(epoch, self.epochs, milestones=self.milestones, factor=self.factor)
 
-    def lasting(self, epochs: int) -> Recipe:
+    def stretched(self, epochs: int) -> ClassifierRecipe:
         """The same in more or fewer epochs: milestones move along, 60 of 100 becomes 6 of 10."""
         return replace(self, epochs=epochs, milestones=tuple(each * epochs / self.epochs for each in self.milestones))
 
 
-def chosen(table: Mapping[str, Recipe], name: str, *, epochs: int | None = None, **others: float | None) -> Recipe:
+def choose_recipe(
+    table: Mapping[str, ClassifierRecipe], name: str, *, epochs: int | None = None, **others: float | None
+) -> ClassifierRecipe:
     """The recipe of that name, but for what is given and not None."""
     if name not in table:
         raise UserError("recipe", f"expected one of {', '.join(table)}, got {name!r}")
     given = {what: value for what, value in others.items() if value is not None}
     for what, value in {**given, **({} if epochs is None else {"epochs": epochs})}.items():
         if not 0 < value < math.inf:
-            raise UserError(None, f"{what}: expected a number above 0, got {value}")
+            raise UserError(what, f"expected a number above 0, got {value}")
     recipe = replace(table[name], **given)  # type: ignore[arg-type]
-    return recipe if epochs is None else recipe.lasting(epochs)
+    return recipe if epochs is None else recipe.stretched(epochs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,35 +84,35 @@ class Batches:
 def fit(
     model: nn.Module,
     learning: Sequence[tuple[nn.Module, float]],
-    recipe: Recipe,
+    recipe: ClassifierRecipe,
     train: Batches,
     test: Batches,
     task: Task,
-    called: Sequence[object],
+    identity: Sequence[object],
 ) -> list[Score]:
     """Trains parts of a model with labels, and scores it after every epoch: the last one's scores and the best one's.
 
     learning  parts of the model and the learning rate of each
-    called    the protocol, and what else tells this training from others of the same task
+    identity  the protocol, and what else tells this training from others of the same task
 
-    With a store it goes on where it was interrupted, and ends with the same weights.
+    With a cache it goes on where it was interrupted, and ends with the same weights.
     """
     optimizers = [recipe.optimizer(part, lr=lr, weight_decay=recipe.weight_decay) for part, lr in learning]
-    halfway = ProbeCheckpoint.of(task, [*called, {**vars(recipe), "optimizer": None}])  # a function has no lasting name
-    curve = halfway.restore(model, optimizers)
+    checkpoint = ProbeCheckpoint.of(task, [*identity, {**vars(recipe), "optimizer": None}])  # a function has no name
+    curve = checkpoint.restore(model, optimizers)
     with (
         torch.random.fork_rng([task.device] if task.device.type == "cuda" else []),
-        task.progress(recipe.epochs * train.count, str(called[0])) as advance,
+        task.progress(recipe.epochs * train.count, str(identity[0])) as advance,
     ):
         advance(len(curve) * train.count)
         for epoch in range(len(curve), recipe.epochs):
             torch.manual_seed(int(key(task.seed, epoch)))  # for dropout and the like
             for optimizer, (_, lr) in zip(optimizers, learning, strict=True):
-                set_lr(optimizer, lr * recipe.share(epoch))
+                set_lr(optimizer, lr * recipe.lr_factor(epoch))
             _train(model, optimizers, train.epoch(epoch), _diverged(learning, epoch), advance)
-            curve.append(_tested(model, test, len(task.classes), _diverged(learning, epoch)))
-            halfway.save(model, optimizers, curve)
-    halfway.finish(model, optimizers, curve, task)
+            curve.append(_test(model, test, len(task.classes), _diverged(learning, epoch)))
+            checkpoint.save(model, optimizers, curve)
+    checkpoint.finish(model, optimizers, curve, task)
     return last_and_best(curve)
 
 
@@ -125,7 +127,7 @@ def _train(
     for x, labels in batches:
         loss = F.cross_entropy(model(x), labels)
         if not torch.isfinite(loss):
-            raise UserError(None, diverged)
+            raise UserError("lr", diverged)
         for optimizer in optimizers:
             optimizer.zero_grad()
         loss.backward()
@@ -135,16 +137,16 @@ def _train(
 
 
 @torch.no_grad()
-def _tested(model: nn.Module, test: Batches, classes: int, diverged: str) -> list[float]:
+def _test(model: nn.Module, test: Batches, classes: int, diverged: str) -> list[float]:
     model.eval()
     logits, labels = zip(*((model(x).cpu(), labels.cpu()) for x, labels in test.epoch(0)), strict=True)
     if not all(torch.isfinite(each).all() for each in logits):
-        raise UserError(None, diverged)
+        raise UserError("lr", diverged)
     return [share for _, share in tops(torch.cat(logits), torch.cat(labels), classes)]
 
 
 def last_and_best(curve: Sequence[Sequence[float]]) -> list[Score]:
-    """Of (top-1, top-5) by epoch: the last, and the ones with the best top-1, which the test labels have chosen."""
+    """The last of (top-1, top-5) by epoch, and the ones with the best top-1, which the test labels have chosen."""
     best = max(range(len(curve)), key=lambda epoch: curve[epoch][0])
     names = ("top1", "top5")[: len(curve[0])]
     return [
@@ -156,7 +158,7 @@ def last_and_best(curve: Sequence[Sequence[float]]) -> list[Score]:
 
 def _diverged(learning: Sequence[tuple[nn.Module, float]], epoch: int) -> str:
     lrs = " and ".join(f"{lr:g}" for _, lr in learning)
-    return f"lr: with {lrs} the loss is no number any more in epoch {epoch + 1}; give a lower one"
+    return f"with {lrs} the loss is no number any more in epoch {epoch + 1}; give a lower one"
 
 
 def seeded(make: Callable[[], Module], seed: int) -> Module:
@@ -172,9 +174,3 @@ def linear_head(features: int, classes: int) -> nn.Linear:
     nn.init.normal_(head.weight, 0.0, 0.01)
     nn.init.zeros_(head.bias)
     return head
-
-
-def named(part: str, scores: Iterable[Score]) -> Iterator[Score]:
-    """With the part of the subject, if it has several, in front of the scores' names."""
-    for name, value in scores:
-        yield (f"{part} {name}" if part else name), value

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from manyview.core.errors import UserError
 from manyview.core.rng import key, order
-from manyview.evaluate.classifier import named
 from manyview.evaluate.logistic import ROUGHLY, Scaling, check, fit, logits
+from manyview.evaluate.scores import on_features
 from manyview.evaluate.task import Score, Scores, Task
 
 CS = (1e-3, 1e-2, 0.1, 1.0)
@@ -20,34 +20,36 @@ FOLDS = 5
 
 
 def fewshot(task: Task, *, shots: tuple[int, ...] = (1, 5, 10), draws: int = 5, cs: tuple[float, ...] = CS) -> Scores:
-    """Top-1 of logistic regression on n labelled images of each class: mean and deviation over several draws.
+    """Top-1 of logistic regression on n labelled images of each class: mean and std over several draws.
 
     Every draw chooses its C by cross-validation among its own images; one image a class takes C = 0.1. Features are
-    standardised by the images to learn from, without their labels. All encoders get the same draws.
+    standardised by the training images, without their labels. All encoders get the same draws.
 
     shots  images a class
     draws  how many times
     cs     candidates for C
     """
-    _check(task, shots, draws)
+    task.check()
+    assert task.train.labels is not None
+    _check_shots(shots, task.train.labels)
+    if draws < 1:
+        raise UserError("draws", f"expected 1 or more, got {draws}")
     check(cs)
-    return _fewshot(task, shots, draws, cs)
 
-
-def _fewshot(task: Task, shots: tuple[int, ...], draws: int, cs: tuple[float, ...]) -> Scores:
-    with task.progress(len(task.parts) * len(shots) * draws, "few shots") as advance:
-        for part in task.parts:
-            (x, labels), (test, right) = task.features("train", part), task.features("test", part)
-            _check_shots(shots, labels)  # some images may have been unreadable
-            scaling = Scaling.of(x)
-            x, test = scaling(x), scaling(test)
+    def score(x: Tensor, labels: Tensor, test: Tensor, right: Tensor) -> Scores:
+        _check_shots(shots, labels)  # some images may have been unreadable
+        scaling = Scaling.of(x)
+        x, test = scaling(x), scaling(test)
+        with task.progress(len(shots) * draws, "few shots") as advance:
             for n in shots:
                 found = []
                 for draw in range(draws):
                     rows = drawn(labels, n, task.seed, draw)
                     found.append(_right(x[rows], labels[rows], test, right, n, cs))
                     advance()
-                yield from named(part, _told(n, found))
+                yield from _summary(n, found)
+
+    return on_features(task, score)
 
 
 def drawn(labels: Tensor, n: int, seed: int, draw: int) -> Tensor:
@@ -76,17 +78,9 @@ def _validated(x: Tensor, labels: Tensor, classes: int, n: int, C: float) -> int
     return total
 
 
-def _told(n: int, found: list[float]) -> list[Score]:
-    deviation = statistics.stdev(found) if len(found) > 1 else 0.0
-    return [(f"{n}-shot", statistics.fmean(found)), (f"{n}-shot deviation", deviation)]
-
-
-def _check(task: Task, shots: tuple[int, ...], draws: int) -> None:
-    task.check()
-    assert task.train.labels is not None
-    _check_shots(shots, task.train.labels)
-    if draws < 1:
-        raise UserError("draws", f"expected 1 or more, got {draws}")
+def _summary(n: int, found: list[float]) -> list[Score]:
+    std = statistics.stdev(found) if len(found) > 1 else 0.0
+    return [(f"{n}-shot", statistics.fmean(found)), (f"{n}-shot std", std)]
 
 
 def _check_shots(shots: tuple[int, ...], labels: Tensor) -> None:

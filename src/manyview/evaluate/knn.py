@@ -7,8 +7,7 @@ from torch import Tensor
 
 from manyview.core.errors import UserError
 from manyview.core.rng import key, order
-from manyview.evaluate.classifier import named
-from manyview.evaluate.scores import tops
+from manyview.evaluate.scores import on_features, tops
 from manyview.evaluate.task import Score, Scores, Task
 from manyview.features.neighbours import neighbours
 
@@ -53,18 +52,15 @@ def knn_votes(bank: Tensor, bank_labels: Tensor, queries: Tensor, *, k: int = 20
 
 
 def nearest(task: Task, *, k: int = 20, temperature: float = 0.1) -> Scores:
-    """Top-1 and top-5 of weighted nearest neighbours, by cosine, among the images to learn from."""
-    task.check()
+    """Top-1 and top-5 of weighted nearest neighbours, by cosine, among the training images."""
     _check_votes(k, temperature, len(task.train))
-    return _nearest(task, k, temperature)
 
-
-def _nearest(task: Task, k: int, temperature: float) -> Scores:
-    for part in task.parts:
-        (bank, labels), (queries, right) = task.features("train", part), task.features("test", part)
+    def score(bank: Tensor, labels: Tensor, queries: Tensor, right: Tensor) -> list[Score]:
         votes = knn_votes(bank, labels, queries, k=k, temperature=temperature)
         guesses = votes.masked_fill(votes == 0, -torch.inf)  # what nobody votes for is not guessed
-        yield from named(part, tops(guesses, right, len(task.classes)))
+        return tops(guesses, right, len(task.classes))
+
+    return on_features(task, score)
 
 
 def sweep(
@@ -73,47 +69,27 @@ def sweep(
     ks: tuple[int, ...] | None = None,
     temperatures: tuple[float, ...] = (0.05, 0.07, 0.1, 0.2, 0.5),
 ) -> Scores:
-    """Top-1 of nearest neighbours for every k and temperature, and which of them the images to learn from choose.
+    """Top-1 of nearest neighbours for every k and temperature, and which of them the training images choose.
 
     They choose by being asked about each other: of at most 5,000 of them, each is classified by the others. The first
     score, "top1", is that of the chosen k and temperature; the best of the others is one that the test labels chose.
 
     ks: without, those of 1, 5, 10, 20, 50, 100 and 200 that there are images for
     """
-    task.check()
-    _check_grid(_tried(ks, len(task.train)), temperatures, len(task.train))
-    return _sweep(task, ks, temperatures)
+    _check_grid(ks, temperatures, len(task.train))
 
+    def score(bank: Tensor, labels: Tensor, queries: Tensor, right: Tensor) -> list[Score]:
+        tried = _check_grid(ks, temperatures, len(bank))  # some images may have been unreadable
+        asked = order(key(task.seed, torch.arange(len(bank))))[:TRIED]
+        near, rows = neighbours(bank, bank[asked], max(tried), own=asked)  # none votes for itself
+        among = _grid(near, labels[rows], labels[asked], tried, temperatures)
+        k, temperature = max(among, key=lambda each: among[each])
+        near, rows = neighbours(bank, queries, max(tried))
+        scores = _grid(near, labels[rows], right, tried, temperatures)
+        best = ("top1", scores[k, temperature]), ("chosen k", float(k)), ("chosen temperature", temperature)
+        return [*best, *((f"k={k} t={temperature:g}", score) for (k, temperature), score in scores.items())]
 
-def _sweep(task: Task, ks: tuple[int, ...] | None, temperatures: tuple[float, ...]) -> Scores:
-    for part in task.parts:
-        (bank, labels), (queries, right) = task.features("train", part), task.features("test", part)
-        tried = _tried(ks, len(bank))
-        _check_grid(tried, temperatures, len(bank))  # some images may have been unreadable
-        yield from named(part, _swept(bank, labels, queries, right, tried, temperatures, task.seed))
-
-
-def _tried(ks: tuple[int, ...] | None, count: int) -> tuple[int, ...]:
-    return tuple(k for k in KS if k < count) if ks is None else ks
-
-
-def _swept(
-    bank: Tensor,
-    labels: Tensor,
-    queries: Tensor,
-    right: Tensor,
-    ks: tuple[int, ...],
-    temperatures: tuple[float, ...],
-    seed: int,
-) -> list[Score]:
-    tried = order(key(seed, torch.arange(len(bank))))[:TRIED]
-    near, rows = neighbours(bank, bank[tried], max(ks), own=tried)  # none votes for itself
-    among = _grid(near, labels[rows], labels[tried], ks, temperatures)
-    k, temperature = max(among, key=lambda each: among[each])
-    near, rows = neighbours(bank, queries, max(ks))
-    scores = _grid(near, labels[rows], right, ks, temperatures)
-    best = ("top1", scores[k, temperature]), ("chosen k", float(k)), ("chosen temperature", temperature)
-    return [*best, *((f"k={k} t={temperature:g}", score) for (k, temperature), score in scores.items())]
+    return on_features(task, score)
 
 
 def _grid(
@@ -133,13 +109,16 @@ def _votes(near: Tensor, voters: Tensor, temperature: float, classes: int) -> Te
     return weights.new_zeros(len(near), classes).scatter_add_(1, voters, weights)
 
 
-def _check_grid(ks: tuple[int, ...], temperatures: tuple[float, ...], count: int) -> None:
+def _check_grid(ks: tuple[int, ...] | None, temperatures: tuple[float, ...], count: int) -> tuple[int, ...]:
+    """The numbers of neighbours that are tried among so many images."""
+    ks = tuple(k for k in KS if k < count) if ks is None else ks
     if not ks or not 1 <= min(ks) <= max(ks) < count:
         raise UserError(
-            "ks", f"expected numbers from 1 to {count - 1}, one less than images to learn from, got {ks or 'none'}"
+            "ks", f"expected numbers from 1 to {count - 1}, one less than training images, got {ks or 'none'}"
         )
     if not temperatures or not min(temperatures) > 0:
         raise UserError("temperatures", f"expected positive numbers, got {temperatures or 'none'}")
+    return ks
 
 
 def _check(bank: Tensor, bank_labels: Tensor, queries: Tensor, k: int, temperature: float) -> None:
@@ -149,7 +128,7 @@ def _check(bank: Tensor, bank_labels: Tensor, queries: Tensor, k: int, temperatu
     _check_votes(k, temperature, len(bank))
     for name, vectors in (("bank", bank), ("queries", queries)):
         if not torch.isfinite(vectors.sum(dtype=torch.float64)):  # a sum of half precision soon is not finite
-            raise UserError(None, f"{name}: holds NaN or infinite numbers; the encoder that made it has diverged")
+            raise UserError(name, "holds NaN or infinite numbers; the encoder that made it has diverged")
     if len(bank_labels) == len(bank) and len(bank_labels.unique()) == 1 and int(bank_labels[0]) >= 0:
         raise UserError("bank_labels", f"all are of class {int(bank_labels[0])}; neighbours need two classes or more")
 
@@ -164,9 +143,7 @@ def _check_votes(k: int, temperature: float, count: int) -> None:
 
 def _check_labels(name: str, labels: Tensor, vectors: Tensor) -> None:
     if labels.shape != (len(vectors),) or labels.dtype != torch.long:
-        raise UserError(None, f"{name}: expected int64 ({len(vectors)},), got {labels.dtype} {tuple(labels.shape)}")
+        raise UserError(name, f"expected int64 ({len(vectors)},), got {labels.dtype} {tuple(labels.shape)}")
     missing = int((labels < 0).sum())
     if missing:
-        raise UserError(
-            None, f"{name}: {missing} of {len(labels)} have no label (-1); leave them out, or name another set"
-        )
+        raise UserError(name, f"{missing} of {len(labels)} have no label (-1); leave them out, or name another set")

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from manyview.core.errors import UserError
-from manyview.embeddings.model_source import ALL
 from manyview.encoders import Encoder
-from manyview.evaluate.classifier import named
-from manyview.evaluate.logistic import CS, Scaling, check, judged
+from manyview.evaluate.backbone import grid_means, layer_outputs
+from manyview.evaluate.logistic import CS, Scaling, check, score_logistic
+from manyview.evaluate.scores import by_part
 from manyview.evaluate.task import Scores, Split, Task
-from manyview.features.embedding_pass import still
 
 SPLITS: tuple[Split, Split] = ("train", "test")
 
@@ -32,50 +29,36 @@ def layers(task: Task, *, dims: int = 1024, cs: tuple[float, ...] = CS, held_out
     check(cs, held_out)
     if dims < 1:
         raise UserError("dims", f"expected 1 or more, got {dims}")
-    task.check()
-    return _layers(task, dims, cs, held_out)
+    encoders = task.model.encoders
 
-
-def _layers(task: Task, dims: int, cs: tuple[float, ...], held_out: float) -> Scores:
-    encoders = task.subject.encoders
-    widths = {view: _widths(encoder, dims) for view, encoder in encoders.items()}
-    depths = {len(each) for each in widths.values()}
-    for part in task.parts:
-        if part == ALL and len(depths) > 1:
-            continue
+    def score(part: str) -> Scores:
         views = [part] if part in encoders else list(encoders)
-        names = [" + ".join(dict.fromkeys(each)) for each in zip(*(widths[view] for view in views), strict=True)]
-        for number, name in enumerate(names):
-            columns = _columns([list(widths[view].values()) for view in views], number)
+        widths = [_widths(encoders[view], dims) for view in views]
+        if len({len(each) for each in widths}) > 1:
+            return
+        for number, layer in enumerate(zip(*widths, strict=True)):
+            columns = _columns([list(each.values()) for each in widths], number)
             (train, labels), (test, right) = (_layer(task, split, part, dims, columns) for split in SPLITS)
             scaling = Scaling.of(train)
-            scores = judged(task, scaling(train), labels, scaling(test), right, cs=cs, held_out=held_out)
-            yield from named(part, named(name, [each for each in scores if each[0].startswith("top")]))
+            scores = score_logistic(task, scaling(train), labels, scaling(test), right, cs=cs, held_out=held_out)
+            name = " + ".join(dict.fromkeys(layer))
+            yield from ((f"{name} {top}", value) for top, value in scores if top.startswith("top"))
+
+    return by_part(task, score)
 
 
 def pooled(encoder: Encoder, x: Tensor, dims: int) -> Tensor:
-    """(n, sum of the layers' widths): the maps of all layers, averaged to at most `dims` numbers each.
-
-    A map of more channels is averaged to one number a channel, and what is no map stays as it is.
-    """
-    return torch.cat([_cells(each, dims) for each in encoder.layers(x).values()], 1)
-
-
-def _cells(output: Tensor, dims: int) -> Tensor:
-    if output.dim() == 2:
-        return output
-    side = max(1, math.isqrt(dims // output.shape[1]))
-    height, width = output.shape[2:]
-    return F.adaptive_avg_pool2d(output, (min(side, height), min(side, width))).flatten(1)
+    """(n, sum of the layers' widths): all layers side by side, each as `grid_means` with at most `dims` numbers."""
+    return torch.cat([grid_means(each, dims) for each in encoder.layers(x).values()], 1).float()
 
 
 def _layer(task: Task, split: Split, part: str, dims: int, columns: Tensor) -> tuple[Tensor, Tensor]:
-    seen, labels = task.seen(split, part, f"layers of {dims}", partial(pooled, dims=dims))
-    return seen[:, columns], labels
+    found, labels = task.outputs(split, part, f"layers of {dims}", partial(pooled, dims=dims))
+    return found[:, columns], labels
 
 
 def _columns(widths: list[list[int]], number: int) -> Tensor:
-    """Where one layer of each view is, in what is seen of all views and layers side by side."""
+    """Where one layer of each view is, in the outputs of all views and layers side by side."""
     found, start = [], 0
     for view in widths:
         first = start + sum(view[:number])
@@ -84,10 +67,6 @@ def _columns(widths: list[list[int]], number: int) -> Tensor:
     return torch.cat(found)
 
 
-@torch.no_grad()
 def _widths(encoder: Encoder, dims: int) -> dict[str, int]:
-    """What each layer comes to."""
-    some, side = next(encoder.parameters()), encoder.options["size"]
-    image = torch.zeros(1, encoder.options["channels"], side, side, device=some.device, dtype=some.dtype)
-    with still(encoder):
-        return {name: _cells(each, dims).shape[1] for name, each in encoder.layers(image).items()}
+    """How many numbers each layer comes to."""
+    return {name: grid_means(each, dims).shape[1] for name, each in layer_outputs(encoder).items()}

@@ -4,56 +4,56 @@ from __future__ import annotations
 
 from functools import partial
 
-from manyview.evaluate.classifier import Recipe, chosen, linear_head
+from manyview.evaluate.classifier import ClassifierRecipe, choose_recipe, linear_head
 from manyview.evaluate.probe import probe
 from manyview.evaluate.task import Scores, Task
 from manyview.training.optimizers import adam, lars
 
-RECIPES: dict[str, Recipe] = {
-    "moco": Recipe(
+RECIPES: dict[str, ClassifierRecipe] = {
+    "moco": ClassifierRecipe(
         "MoCo (He et al., CVPR 2020), section 4.1; batch and steps from its code, main_lincls.py",
         lr=30.0, batch_size=256, epochs=100, milestones=(60, 80),
     ),
-    "jcl": Recipe(
+    "jcl": ClassifierRecipe(
         "JCL (Cai et al., NeurIPS 2020), section 4.2", lr=30.0, batch_size=256, epochs=100, milestones=(60, 80)
     ),
-    "jcl-ablation": Recipe(
+    "jcl-ablation": ClassifierRecipe(
         "JCL, appendix D, ImageNet-100", lr=10.0, batch_size=256, epochs=100, milestones=(60, 80)
     ),
-    "cacr": Recipe(
+    "cacr": ClassifierRecipe(
         "CACR (Zheng et al.), appendix C.2, linear classification evaluation; weight decay as in MoCo",
         lr=30.0, batch_size=256, epochs=100, milestones=(60, 80),
     ),
-    "cacr-small": Recipe(
+    "cacr-small": ClassifierRecipe(
         "CACR, appendix C.1, evaluation: fc7 of the small AlexNet, the embedding of other encoders",
         lr=0.001, batch_size=128, epochs=100, milestones=(60, 80), factor=0.2,
         optimizer=partial(adam, betas=(0.5, 0.999)), layer="fc7",
     ),
-    "dcl-openselfsup": Recipe(
+    "dcl-openselfsup": ClassifierRecipe(
         "DCL (Yeh et al., ECCV 2022), appendix A.4, the first", lr=30.0, batch_size=256, epochs=100, milestones=(60, 80)
     ),
-    "dcl-lars": Recipe(
+    "dcl-lars": ClassifierRecipe(
         "DCL, appendix A.4, the second, SimSiam's; its base lr 1.2 is taken as it is printed, not times 4096 / 256",
         lr=1.2, batch_size=4096, epochs=90, optimizer=lars,
     ),
-    "cmc": Recipe(
+    "cmc": ClassifierRecipe(
         "CMC (Tian et al., ECCV 2020), appendix E.2, ResNet-50 and ResNet-101; batch from its code",
         lr=30.0, batch_size=256, epochs=100, milestones=(60, 75, 90), factor=0.2,
     ),
-    "cmc-wide": Recipe(
+    "cmc-wide": ClassifierRecipe(
         "CMC, appendix E.2, ResNet-50 x2", lr=50.0, batch_size=256, epochs=100, milestones=(60, 75, 90), factor=0.2
     ),
-    "cmc-alexnet": Recipe(
+    "cmc-alexnet": ClassifierRecipe(
         "CMC, appendix E.2, AlexNet", lr=0.1, batch_size=256, epochs=100, milestones=(60, 75, 90), factor=0.2
     ),
-    "cmc-code": Recipe(
+    "cmc-code": ClassifierRecipe(
         "HobbitLong/CMC as published, which is not as in the paper: 60 epochs",
         lr=30.0, batch_size=256, epochs=60, milestones=(30, 40, 50), factor=0.2,
     ),
-    "moco-v3": Recipe(
+    "moco-v3": ClassifierRecipe(
         "facebookresearch/moco-v3, main_lincls.py, ResNet-50: 0.1 x 1024 / 256", lr=0.4, batch_size=1024, epochs=90
     ),
-    "moco-v3-vit": Recipe(
+    "moco-v3-vit": ClassifierRecipe(
         "facebookresearch/moco-v3, CONFIG.md, ViTs: 3 x 1024 / 256", lr=12.0, batch_size=1024, epochs=90
     ),
 }  # fmt: skip
@@ -85,5 +85,5 @@ def linear(
     norm                    a batch norm without weights in front of the classifier, for features of any scale: learning
                             rates then mean the same for all encoders (moco-v3 issue 20, CMC issue 18)
     """
-    numbers = chosen(RECIPES, recipe, epochs=epochs, lr=lr, batch_size=batch_size)
+    numbers = choose_recipe(RECIPES, recipe, epochs=epochs, lr=lr, batch_size=batch_size)
     return probe(task, linear_head, numbers, augment=augment, layer=layer, norm=norm, text="linear")

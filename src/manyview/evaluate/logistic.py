@@ -10,8 +10,7 @@ from torch import Tensor
 
 from manyview.core.errors import UserError
 from manyview.core.rng import key, order
-from manyview.evaluate.classifier import named
-from manyview.evaluate.scores import tops
+from manyview.evaluate.scores import on_features, tops
 from manyview.evaluate.task import Score, Scores, Task
 
 DONE, ROUGHLY = 1e-5, 1e-4  # the gradient's largest entry at which a fit is done; one that only helps to choose C
@@ -22,19 +21,19 @@ HELD_OUT = 0x4E1D  # keeps this draw apart from others with the same seed
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """Features less their mean, over their deviation, as the images to learn from have them."""
+    """Standardises features by the mean and std of the training images."""
 
     mean: Tensor
-    deviation: Tensor
+    std: Tensor
 
     @classmethod
     def of(cls, x: Tensor) -> Scaling:
         """A feature that is always the same stays as it is, less its mean."""
-        deviation = x.std(0, correction=0)
-        return cls(x.mean(0), torch.where(deviation > 1e-6 * x.abs().amax(0), deviation, torch.ones(())))
+        std = x.std(0, correction=0)
+        return cls(x.mean(0), torch.where(std > 1e-6 * x.abs().amax(0), std, torch.ones(())))
 
     def __call__(self, x: Tensor) -> Tensor:
-        return (x - self.mean) / self.deviation
+        return (x - self.mean) / self.std
 
 
 def linear_fast(
@@ -43,27 +42,24 @@ def linear_fast(
     """Top-1 and top-5 of multinomial logistic regression on the embeddings, and the C that was chosen.
 
     cs           candidates for C, the inverse of the L2 penalty, as scikit-learn's LogisticRegression has it
-    held_out     the share of the images to learn from that chooses among them; then all are learnt from
-    standardise  each feature to mean 0 and deviation 1 first, so that C means the same for all encoders
+    held_out     the share of the training images that chooses among them; then all are trained on
+    standardise  each feature to mean 0 and std 1 first, so that C means the same for all encoders
     steps        of L-BFGS at most; it ends before, where the gradient does
     """
     check(cs, held_out)
     if steps < 1:
         raise UserError("steps", f"expected 1 or more, got {steps}")
-    task.check()
-    return _linear_fast(task, cs, held_out, standardise, steps)
 
-
-def _linear_fast(task: Task, cs: tuple[float, ...], held_out: float, standardise: bool, steps: int) -> Scores:
-    for part in task.parts:
-        (x, labels), (test, right) = task.features("train", part), task.features("test", part)
+    def score(x: Tensor, labels: Tensor, test: Tensor, right: Tensor) -> list[Score]:
         if standardise:
             scaling = Scaling.of(x)
             x, test = scaling(x), scaling(test)
-        yield from named(part, judged(task, x, labels, test, right, cs=cs, held_out=held_out, steps=steps))
+        return score_logistic(task, x, labels, test, right, cs=cs, held_out=held_out, steps=steps)
+
+    return on_features(task, score)
 
 
-def judged(
+def score_logistic(
     task: Task,
     x: Tensor,
     labels: Tensor,
@@ -74,7 +70,7 @@ def judged(
     held_out: float = 0.2,
     steps: int = 500,
 ) -> list[Score]:
-    """The scores of logistic regression with the C that a held-out part of the images to learn from chooses."""
+    """The scores of logistic regression with the C that a held-out part of the training images chooses."""
     classes = len(task.classes)
     aside = torch.zeros(len(x), dtype=torch.bool)
     aside[order(key(HELD_OUT, task.seed, torch.arange(len(x))))[: round(held_out * len(x))]] = True

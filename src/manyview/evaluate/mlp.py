@@ -7,13 +7,13 @@ from functools import partial
 from torch import nn
 
 from manyview.core.errors import UserError
-from manyview.evaluate.classifier import Recipe, chosen
+from manyview.evaluate.classifier import ClassifierRecipe, choose_recipe
 from manyview.evaluate.probe import probe
 from manyview.evaluate.task import Scores, Task
 from manyview.training.optimizers import adam
 
 RECIPES = {
-    "cmc": Recipe(
+    "cmc": ClassifierRecipe(
         "CMC (Tian et al., ECCV 2020), appendix D.1: 100 epochs; E.1: Adam, x 0.2 after 120 and 160 of 200 epochs, "
         "here after as large a share; the batch, which it does not state, is CACR's, whose probe has the same numbers",
         lr=0.001, batch_size=128, epochs=100, milestones=(60, 80), factor=0.2,
@@ -40,7 +40,7 @@ def mlp(
     """
     if hidden < 1:
         raise UserError("hidden", f"expected at least 1 unit, got {hidden}")
-    recipe = chosen(RECIPES, "cmc", epochs=epochs, lr=lr, batch_size=batch_size)
+    recipe = choose_recipe(RECIPES, "cmc", epochs=epochs, lr=lr, batch_size=batch_size)
     head = partial(two_layers, hidden=hidden)
     return probe(task, head, recipe, augment=augment, layer=layer, norm=norm, text="mlp")
 

@@ -1,4 +1,4 @@
-"""A classifier on frozen features: nothing but the classifier learns."""
+"""A probe: a classifier on frozen features, and nothing but the classifier is trained."""
 
 from __future__ import annotations
 
@@ -10,8 +10,15 @@ from torch import Tensor, nn
 
 from manyview.core.rng import key, order
 from manyview.data.loader import SHUFFLE
-from manyview.evaluate.backbone import Looking, check_unmoved, chosen_layer, features, frozen, looks
-from manyview.evaluate.classifier import Batches, Recipe, fit, named, seeded
+from manyview.evaluate.backbone import (
+    augmented_batches,
+    check_unchanged,
+    choose_layer,
+    frozen_backbone,
+    layer_features,
+)
+from manyview.evaluate.classifier import Batches, ClassifierRecipe, fit, seeded
+from manyview.evaluate.scores import by_part
 from manyview.evaluate.task import Score, Scores, Task
 
 Head = Callable[[int, int], nn.Module]
@@ -20,38 +27,33 @@ Head = Callable[[int, int], nn.Module]
 TEST = 4096  # features scored at a time
 
 
-def probe(task: Task, head: Head, recipe: Recipe, *, augment: bool, layer: str | None, norm: bool, text: str) -> Scores:
-    """The scores of a classifier on frozen features, for every part of the subject.
+def probe(
+    task: Task, head: Head, recipe: ClassifierRecipe, *, augment: bool, layer: str | None, norm: bool, text: str
+) -> Scores:
+    """The scores of a classifier on frozen features, for every part of the model.
 
-    augment  crop and flip anew each epoch; False learns from features that are computed once
+    augment  crop and flip anew each epoch; False trains on features that are computed once
     layer    of the encoder, which the classifier sits on; None for the recipe's
     norm     a batch norm without weights in front
     """
-    task.check()
-    layer = chosen_layer(task.subject, layer, recipe.layer)
-    return _probe(task, head, recipe, augment, layer, norm, text)
+    layer = choose_layer(task.model, layer, recipe.layer)
 
+    def score(part: str) -> list[Score]:
+        backbone = frozen_backbone(task, part, layer)
+        test, labels = layer_features(task, "test", part, layer)
+        if augment:
+            train = augmented_batches(task, recipe.batch_size, torch.no_grad()(backbone), drop_last=norm)
+        else:
+            train = _shuffled(task, *layer_features(task, "train", part, layer), recipe.batch_size, drop_last=norm)
+        dim = test.shape[1]
+        classifier = seeded(lambda: _normed(head(dim, len(task.classes)), dim, norm), task.seed).to(task.device)
+        identity = [text, part, layer, augment, str(classifier)]
+        learning = [(classifier, recipe.lr)]
+        scores = fit(classifier, learning, recipe, train, _in_order(task, test, labels), task, identity)
+        check_unchanged(backbone, task, part)
+        return scores
 
-def _probe(task: Task, head: Head, recipe: Recipe, augment: bool, layer: str | None, norm: bool, text: str) -> Scores:
-    for part in task.parts:
-        eyes = frozen(task, part, layer)
-        scores = _probed(task, part, eyes, head, recipe, augment, norm, text)
-        check_unmoved(eyes, task, part)
-        yield from named(part, scores)
-
-
-def _probed(
-    task: Task, part: str, eyes: Looking, head: Head, recipe: Recipe, augment: bool, norm: bool, text: str
-) -> list[Score]:
-    test, labels = features(task, "test", part, eyes.layer)
-    if augment:
-        train = looks(task, recipe.batch_size, torch.no_grad()(eyes), drop_last=norm)
-    else:
-        train = _shuffled(task, *features(task, "train", part, eyes.layer), recipe.batch_size, drop_last=norm)
-    dim = test.shape[1]
-    model = seeded(lambda: _normed(head(dim, len(task.classes)), dim, norm), task.seed).to(task.device)
-    called = [text, part, eyes.layer, augment, str(model)]
-    return fit(model, [(model, recipe.lr)], recipe, train, _in_order(task, test, labels), task, called)
+    return by_part(task, score)
 
 
 def _normed(head: nn.Module, dim: int, norm: bool) -> nn.Module:

@@ -1,4 +1,4 @@
-"""Where the training of a classifier was interrupted, in a file of the store."""
+"""Where the training of a classifier was interrupted, in a file of the feature cache."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from torch.optim import Optimizer
 
 from manyview import __version__
 from manyview.core.atomic import atomic_write
-from manyview.embeddings.model_source import digest
+from manyview.core.digest import digest
 from manyview.evaluate.task import Task
+from manyview.features.feature_cache import PROBE_CHECKPOINT
 
 SECONDS = 10.0  # between two savings, so that a training of seconds writes nothing
 
@@ -38,13 +39,13 @@ class ProbeCheckpoint:
     begun: float = 0.0
 
     @classmethod
-    def of(cls, task: Task, called: Sequence[object]) -> ProbeCheckpoint:
-        """Of a training that is told from others by the task and by how it is `called`."""
-        if task.store is None:
+    def of(cls, task: Task, identity: Sequence[object]) -> ProbeCheckpoint:
+        """The checkpoint of a training that differs from others in its task or in its `identity`."""
+        if task.cache is None:
             return cls(None, 0.0)
-        name = digest([__version__, *map(repr, called), task.subject.mark, task.marks, task.seed])
+        name = digest([__version__, *map(repr, identity), task.model.checksum, task.fingerprints, task.seed])
         now = time.monotonic()
-        return cls(task.store.folder / f"{name}.halfway", now, now)
+        return cls(task.cache.folder / f"{name}{PROBE_CHECKPOINT}", now, now)
 
     def restore(self, model: nn.Module, optimizers: Sequence[Optimizer]) -> Curve:
         """The scores of the epochs that were done, after which model and optimisers are as they were."""
@@ -70,7 +71,7 @@ class ProbeCheckpoint:
         if self.path is not None:
             if time.monotonic() - self.begun >= SECONDS:
                 _write(self.path, _state(model, optimizers, curve))
-            task.leave(self.path)
+            task.delete_when_scored(self.path)
 
 
 def _write(path: Path, state: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ from manyview.config.values import typed
 from manyview.core.atomic import check_writable
 from manyview.core.errors import UserError
 from manyview.core.names import hint
-from manyview.embeddings.model_source import ModelSource, What
+from manyview.embeddings.model_source import AnyModel
 from manyview.encoders.encoder import Stem
 from manyview.evaluate.fewshot import fewshot
 from manyview.evaluate.finetune import finetune
@@ -50,7 +50,7 @@ PROTOCOLS: dict[str, Protocol] = {
 }
 """name -> a function of a task, whose keyword arguments are the protocol's settings.
 
-It refuses wrong settings when it is called, and looks at pictures when its scores are asked for.
+It refuses wrong settings when it is called, and embeds pictures when its scores are asked for.
 """
 
 SUPERVISED = "supervised"  # the baseline's name among results
@@ -59,7 +59,7 @@ Settings = Mapping[str, Mapping[str, Any]]
 
 
 def evaluate(
-    what: What | ModelSource | Mapping[str, What | ModelSource],
+    model: AnyModel,
     data: Data | None = None,
     protocols: Sequence[str] = USUAL,
     *,
@@ -75,23 +75,24 @@ def evaluate(
     out: str | os.PathLike[str] | None = None,
     untrained: bool = True,
     supervised: bool = False,
-    again: bool = False,
-    store: FeatureCache | None = None,
-    bar: bool = False,
+    recompute: bool = False,
+    cache: FeatureCache | None = None,
+    show_bar: bool = False,
     say: Callable[[str], object] = lambda text: None,
 ) -> list[Result]:
-    """Judges an encoder: the scores of each protocol, beside those of the same network untrained.
+    """Evaluates an encoder: the scores of each protocol, beside those of the same network untrained.
 
-    what         a run, a file, an encoder or the name of one, as for `subject`, with its options `size` to `stem`
+    model        a run, a file, an encoder or the name of one, as for `open_model`, with its options `size` to `stem`
     data         as for `prepare`; of a run, without it, the run's own
     protocols    names of `PROTOCOLS`
     settings     of the protocols, by their names: {"knn": {"k": 200}}
     out          the folder of results.json; of a run, without it, the run's, else none is written. What is there
-                 already is not computed again, unless `again`
-    untrained    whether the untrained network is judged too
+                 already is not computed again, unless `recompute`
+    untrained    whether the untrained network is scored too
     supervised   whether the network trained with all labels is, which takes as long as training
-    store        where features are kept; None: in memory alone
-    bar, say     a progress bar, and what is told beside it
+    cache        where features are kept; None: in memory alone
+    show_bar     whether there is a progress bar
+    say          gets what is to be printed beside it
 
     >>> for result in evaluate("runs/demo", protocols=["knn"]):
     ...     print(result.protocol, result.score, result.untrained)
@@ -99,18 +100,15 @@ def evaluate(
     chosen = {name: settings_of(name, (settings or {}).get(name, {})) for name in known(protocols)}
     trained = settings_of(SUPERVISED, (settings or {}).get(SUPERVISED, {})) if supervised else None
     task = prepare(
-        what, data, size=size, weights=weights, pretrained=pretrained, stem=stem, seed=seed, device=device,
-        workers=workers, batch_size=batch_size, store=store, bar=bar,
+        model, data, size=size, weights=weights, pretrained=pretrained, stem=stem, seed=seed, device=device,
+        workers=workers, batch_size=batch_size, cache=cache, show_bar=show_bar,
     )  # fmt: skip
     task.check()
-    run = task.subject.run
-    place = Path(out) if out is not None else run.folder if run is not None else None
-    judge = Judge(task, place, again, untrained and task.subject.trained, trained, say)
-    for name, each in chosen.items():
-        _asked(name, task, each)
-    if trained is not None:
-        _asked(SUPERVISED, task, trained)
-    return judge.all(chosen)
+    run = task.model.run
+    folder = Path(out) if out is not None else run.folder if run is not None else None
+    for name, each in {**chosen, **({} if trained is None else {SUPERVISED: trained})}.items():
+        _scores(name, task, each)  # which refuses wrong settings, and computes nothing yet
+    return Evaluation(task, folder, recompute, untrained and task.model.trained, trained, say).run(chosen)
 
 
 def known(protocols: Iterable[str]) -> list[str]:
@@ -144,96 +142,91 @@ def schema(name: str) -> dict[str, Key]:
 
 
 @dataclass(frozen=True, eq=False)
-class Judge:
+class Evaluation:
     """Runs protocols on a task, and writes down each score as soon as it is there.
 
-    place       the folder of results.json, or None
-    again       compute what is there already
-    untrained   judge the untrained network too
+    folder      of results.json, or None
+    recompute   compute what is there already
+    untrained   score the untrained network too
     supervised  settings of the supervised baseline, None for none
     """
 
     task: Task
-    place: Path | None
-    again: bool
+    folder: Path | None
+    recompute: bool
     untrained: bool
     supervised: dict[str, Any] | None
     say: Callable[[str], object]
 
     @cached_property
-    def blank(self) -> Task | None:
-        """The task for the untrained network, which looks at the pictures once for all protocols.
+    def untrained_task(self) -> Task | None:
+        """The task for the untrained network, which embeds the pictures once for all protocols.
 
         None where it cannot be made again: the weights that a run began with may be gone.
         """
         try:
-            return self.task.against(self.task.subject.untrained())
+            return self.task.for_model(self.task.model.untrained())
         except (ValueError, OSError) as error:
             self.say(f"no score of the untrained network: {error}")
             return None
 
-    def all(self, protocols: Settings) -> list[Result]:
-        found = [self.one(name, settings) for name, settings in protocols.items()]
-        if self.supervised is None or self.blank is None:
+    def run(self, protocols: Settings) -> list[Result]:
+        found = [self._run_one(name, settings) for name, settings in protocols.items()]
+        if self.supervised is None or self.untrained_task is None:
             return found
-        baseline = self.scored(self.blank, SUPERVISED, self.supervised)
-        return [self.kept(replace(result, supervised=baseline.scores)) for result in found]
+        baseline = self._score(self.untrained_task, SUPERVISED, self.supervised)
+        return [self._keep(replace(result, supervised=baseline.scores)) for result in found]
 
-    def one(self, name: str, settings: Mapping[str, Any]) -> Result:
-        result = self.scored(self.task, name, settings)
-        if self.untrained and (result.untrained is None or self.again) and self.blank is not None:
-            scores = _scores(name, self.blank, settings)
-            result = self.kept(replace(result, untrained=scores), self.blank)
+    def _run_one(self, name: str, settings: Mapping[str, Any]) -> Result:
+        result = self._score(self.task, name, settings)
+        if self.untrained and (result.untrained is None or self.recompute) and self.untrained_task is not None:
+            scores = dict(_scores(name, self.untrained_task, settings))
+            result = self._keep(replace(result, untrained=scores), self.untrained_task)
         self.task.release()
         return result
 
-    def scored(self, task: Task, name: str, settings: Mapping[str, Any]) -> Result:
+    def _score(self, task: Task, name: str, settings: Mapping[str, Any]) -> Result:
         """The result that is there, or a new one."""
-        fresh = _blank(task, name, settings)
-        there = find(self.place, fresh) if self.place is not None and not self.again else None
+        fresh = _without_scores(task, name, settings)
+        there = find(self.folder, fresh) if self.folder is not None and not self.recompute else None
         if there is not None:
-            self.say(f"{name}: computed on {there.when[:10]}, from {self.place}; --recompute computes it anew")
-            return replace(there, data=fresh.data, subject=fresh.subject)  # they may have other names now
-        if self.place is not None:
-            check_writable("out", self.place, self.place)
+            self.say(f"{name}: computed on {there.when[:10]}, from {self.folder}; --recompute computes it anew")
+            return replace(there, data=fresh.data, model=fresh.model)  # they may have other names now
+        if self.folder is not None:
+            check_writable("out", self.folder, self.folder)
         begun = time.monotonic()
-        scores = _scores(name, task, settings)
-        return self.kept(replace(fresh, scores=scores, seconds=round(time.monotonic() - begun, 2)), task)
+        scores = dict(_scores(name, task, settings))
+        return self._keep(replace(fresh, scores=scores, seconds=round(time.monotonic() - begun, 2)), task)
 
-    def kept(self, result: Result, task: Task | None = None) -> Result:
-        """Writes a result down; what the task has left for a restart is then of no use."""
-        if self.place is not None:
-            put(self.place, result)
+    def _keep(self, result: Result, task: Task | None = None) -> Result:
+        """Writes a result down; what the task has kept for a restart is then of no use."""
+        if self.folder is not None:
+            put(self.folder, result)
         if task is not None:
-            task.forget()
+            task.delete_checkpoints()
         return result
 
 
-def _scores(name: str, task: Task, settings: Mapping[str, Any]) -> dict[str, float]:
-    return dict(_asked(name, task, settings))
-
-
-def _asked(name: str, task: Task, settings: Mapping[str, Any]) -> Scores:
+def _scores(name: str, task: Task, settings: Mapping[str, Any]) -> Scores:
     """Scores that are computed when they are read; wrong settings are refused at once, by their full names."""
     try:
         return protocol(name)(task, **settings)
-    except ValueError as error:
-        if str(error).partition(":")[0] not in settings:
-            raise
-        raise UserError(None, f"{name}.{error}") from None
+    except UserError as error:
+        raise (error.within(name) if error.setting in settings else error) from None
 
 
-def _blank(task: Task, name: str, settings: Mapping[str, Any]) -> Result:
-    """A result without scores: what they would depend on."""
-    subject = task.subject
+def _without_scores(task: Task, name: str, settings: Mapping[str, Any]) -> Result:
+    """A result that says what its scores would depend on."""
+    model = task.model
     data = {
         "name": task.data, "train": len(task.train), "test": len(task.test), "classes": len(task.classes),
-        "aside": task.aside, "marks": task.marks, **({"why": task.why} if task.why else {}),
+        "held_out": task.held_out, "fingerprints": {split: list(each) for split, each in task.fingerprints.items()},
+        **({"why": task.why} if task.why else {}),
     }  # fmt: skip
-    judged = {
-        "name": subject.name, "encoder": ", ".join(each.name for each in subject.encoders.values()),
-        "size": subject.size, "trained": subject.trained, "mark": subject.mark,
+    about = {
+        "name": model.name, "encoder": ", ".join(each.name for each in model.encoders.values()),
+        "size": model.size, "trained": model.trained, "checksum": model.checksum,
     }  # fmt: skip
     when = datetime.now(timezone.utc).isoformat(timespec="seconds")
     plain = {key: list(value) if isinstance(value, tuple) else value for key, value in settings.items()}
-    return Result(name, plain, {}, data, task.seed, judged, __version__, when)
+    return Result(name, plain, {}, data, task.seed, about, __version__, when)

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from manyview.core.atomic import atomic_write, naming_setting
+from manyview.core.digest import digest
 from manyview.core.errors import UserError
 from manyview.core.text import reason
-from manyview.embeddings.model_source import digest
 
 FILE = "results.json"
-MATTERS = ("protocol", "settings", "data", "seed", "subject", "version")
+MATTERS = ("protocol", "settings", "data", "seed", "model", "version")
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,10 @@ class Result:
 
     settings    all arguments of the protocol
     scores      by name, in the protocol's order; shares from 0 to 1, but what was "chosen" and epochs
-    untrained   the same of the same network before training; None if that is what was judged, or was not asked for
+    untrained   the same of the same network before training; None if that is what was scored, or was not asked for
     supervised  scores of the same network trained with all labels, where they were asked for
-    data        name, train, test, classes, aside, and check sums
-    subject     name, encoder, size, whether it is trained, and a check sum of weights and normalisation
+    data        name, train, test, classes, whether the test images were held out, and fingerprints
+    model       name, encoder, size, whether it is trained, and a check sum of weights and normalisation
     seconds     that the scores took
     """
 
@@ -35,7 +35,7 @@ class Result:
     scores: dict[str, float]
     data: dict[str, Any]
     seed: int
-    subject: dict[str, Any]
+    model: dict[str, Any]
     version: str
     when: str
     seconds: float = 0.0
@@ -61,7 +61,7 @@ def read(folder: str | Path) -> list[Result]:
     try:
         return [_parsed(each) for each in json.loads(path.read_text(encoding="utf-8"))]
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise UserError(None, f"{path}: is damaged ({reason(error)}); remove it, or give another --out") from None
+        raise UserError("out", f"{path} is damaged ({reason(error)}); remove it, or give another --out") from None
 
 
 def find(folder: str | Path, like: Result) -> Result | None:
@@ -86,4 +86,6 @@ def _essence(value: Any) -> Any:
 
 def _parsed(entry: dict[str, Any]) -> Result:
     known = {each.name for each in fields(Result)}
+    if "subject" in entry:  # the older name of the model
+        entry["model"] = {"checksum": entry["subject"].get("mark"), **entry["subject"]}
     return Result(**{key: value for key, value in entry.items() if key in known})

@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from manyview.core.errors import UserError
-from manyview.evaluate.classifier import named
+from manyview.evaluate.scores import on_features
 from manyview.evaluate.task import Score, Scores, Task
 
 ENTRIES = 1 << 24  # similarities that are sorted at a time
 
 
 def retrieval(task: Task, *, ks: tuple[int, ...] = (1, 5, 10)) -> Scores:
-    """Recall@k and mean average precision of test images among the images to learn from, by cosine.
+    """Recall@k and mean average precision of test images among the training images, by cosine.
 
     ks  recall@k is the share of queries that have an image of their class among the k nearest
     """
-    task.check()
     _check(ks, len(task.train))
-    return _retrieval(task, ks)
-
-
-def _retrieval(task: Task, ks: tuple[int, ...]) -> Scores:
-    for part in task.parts:
-        (bank, labels), (queries, right) = task.features("train", part), task.features("test", part)
-        _check(ks, len(bank))  # some images may have been unreadable
-        yield from named(part, retrieved(bank, labels, queries, right, ks))
+    return on_features(task, partial(score_retrieval, ks=ks))
 
 
 @torch.no_grad()
-def retrieved(bank: Tensor, labels: Tensor, queries: Tensor, right: Tensor, ks: tuple[int, ...]) -> list[Score]:
-    """Of bank (m, d) with labels (m,), and queries (n, d); a class that the bank has not counts as never found.
+def score_retrieval(bank: Tensor, labels: Tensor, queries: Tensor, right: Tensor, ks: tuple[int, ...]) -> list[Score]:
+    """The scores of queries (n, d) in a bank (m, d) with labels (m,).
 
-    In pieces of queries: beside the inputs it takes a few times `ENTRIES` numbers.
+    A class that the bank has not counts as never found. In pieces of queries: beside the inputs it takes a few times
+    `ENTRIES` numbers.
     """
+    _check(ks, len(bank))  # some images may have been unreadable
     bank = F.normalize(bank, dim=1)
     hits, precision = torch.zeros(len(ks), dtype=torch.float64), 0.0
     for start in range(0, len(queries), max(1, ENTRIES // len(bank))):
@@ -57,4 +53,4 @@ def average_precision(same: Tensor) -> Tensor:
 
 def _check(ks: tuple[int, ...], count: int) -> None:
     if not ks or not 1 <= min(ks) <= max(ks) <= count:
-        raise UserError("ks", f"expected numbers from 1 to the {count} images to learn from, got {ks or 'none'}")
+        raise UserError("ks", f"expected numbers from 1 to the {count} training images, got {ks or 'none'}")

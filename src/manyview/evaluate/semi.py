@@ -1,4 +1,4 @@
-"""Few labels: how good a classifier gets that may look at 1% or 10% of them."""
+"""Few labels: how good a classifier gets that is trained with 1% or 10% of them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def semi(
     if mode not in PROTOCOLS:
         raise UserError("mode", f"expected 'finetune' or 'linear', got {mode!r}")
     if lr_head is not None and mode == "linear":
-        raise UserError("lr_head", f"is for mode 'finetune', where the encoder learns too; give lr, got {lr_head}")
+        raise UserError("lr_head", f"is for mode 'finetune', where the encoder is trained too; give lr, got {lr_head}")
     if not fractions:
         raise UserError("fractions", "expected shares above 0 and up to 1, got none")
     for fraction in fractions:
@@ -56,7 +56,7 @@ def semi(
 
 def _semi(task: Task, protocol: Callable[..., Scores], settings: Mapping[float, Mapping[str, Any]]) -> Scores:
     for fraction, each in settings.items():
-        few = task.learning_from(some_of_each_class(task.train, fraction, task.seed))
+        few = task.training_on(some_of_each_class(task.train, fraction, task.seed))
         for name, value in protocol(few, **each):
             yield f"{100 * fraction:g}% {name}", value
 

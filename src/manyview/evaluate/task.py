@@ -1,9 +1,8 @@
-"""What a subject is judged on: labelled images to learn from and others to be asked about."""
+"""What a model is evaluated on: labelled images to train classifiers on, and others to test them on."""
 
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
@@ -15,27 +14,21 @@ import torch
 from torch import Tensor
 
 from manyview import __version__
+from manyview.core.device import resolve_device
+from manyview.core.digest import digest
 from manyview.core.errors import UserError
 from manyview.core.progress import progress_bar
 from manyview.data import Dataset, Loader, TorchDataset, Unreadable, subset
+from manyview.data.fingerprint import few_samples, fingerprint
 from manyview.data.holdout import Divided, divided
 from manyview.data.selection import only_modalities
 from manyview.data.torch_dataset import as_dataset
-from manyview.embeddings.model_source import (
-    ALL,
-    REFERENCE,
-    ModelSource,
-    What,
-    a_few,
-    check_named,
-    digest,
-    run_of,
-    subject,
-)
+from manyview.embeddings.model_source import ALL, REFERENCE, AnyModel, ModelSource, check_named, open_model, run_of
 from manyview.encoders.encoder import Stem
 from manyview.features.amounts import check_amounts
-from manyview.features.extract import Read, embedding, extract
-from manyview.features.feature_cache import PIECE, FeatureCache, Made, without
+from manyview.features.embedding_pass import Read, embed_pieces, embedding, loader_batches, on_device
+from manyview.features.feature_cache import PIECE, FeatureCache, Make, without_cache
+from manyview.features.pieces import Piece
 from manyview.training.build import OWN
 from manyview.training.run import Run
 from manyview.views import ViewPipeline
@@ -50,16 +43,16 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A subject and the data to judge it on. Made by `prepare`, which leaves out images without a label.
+    """A model and the data to evaluate it on. Made by `prepare`, which leaves out images without a label.
 
-    data   its name
-    aside  the test images were kept aside, and are no test split
-    why    why the test split is not used, where there is one
-    store  where features are kept; None: in memory alone
-    bar    whether progress is shown, where there is a terminal
+    data      its name
+    cache     where features are kept; None: in memory alone
+    show_bar  whether progress is shown, where there is a terminal
+    held_out  whether the test images were held out of the training images, and are no test split
+    why       why the test split is not used, where there is one
     """
 
-    subject: ModelSource
+    model: ModelSource
     train: Dataset
     test: Dataset
     data: str
@@ -67,13 +60,13 @@ class Task:
     device: torch.device = CPU
     workers: int | None = None
     batch_size: int = 256
-    store: FeatureCache | None = None
-    bar: bool = False
-    aside: bool = False
+    cache: FeatureCache | None = None
+    show_bar: bool = False
+    held_out: bool = False
     why: str | None = None
-    _seen: dict[tuple[str, ...], Made] = field(default_factory=dict, init=False, repr=False)
+    _outputs: dict[tuple[str, ...], Piece] = field(default_factory=dict, init=False, repr=False)
     _loaders: dict[tuple[str, str], Loader] = field(default_factory=dict, init=False, repr=False)
-    _left: list[Path] = field(default_factory=list, init=False, repr=False)
+    _checkpoints: list[Path] = field(default_factory=list, init=False, repr=False)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -81,144 +74,144 @@ class Task:
 
     @property
     def parts(self) -> list[str]:
-        """What is judged by itself: [""], or with an encoder per view each view and "all" of them side by side."""
-        views = list(self.subject.encoders)
+        """What is scored by itself: [""], or with an encoder per view each view and "all" of them side by side."""
+        views = list(self.model.encoders)
         return [""] if len(views) == 1 else [*views, ALL]
 
     def features(self, split: Split, part: str = "") -> tuple[Tensor, Tensor]:
         """Embeddings (n, d), float32 on the CPU, and labels (n,), in the data's order without unreadable images."""
-        return self.seen(split, part, "embedding", embedding)
+        return self.outputs(split, part, "embedding", embedding)
 
-    def seen(self, split: Split, part: str, name: str, read: Read) -> tuple[Tensor, Tensor]:
+    def outputs(self, split: Split, part: str, name: str, read: Read) -> tuple[Tensor, Tensor]:
         """What `read` takes of the encoders, called `name`, as `features` gives it. Computed once."""
         self.check()
-        made = [self._of_view(split, view, name, read) for view in self._views(part)]
+        found = _side_by_side([self._of_view(split, view, name, read) for view in self._views(part)])
         labels = self.split(split).labels
         assert labels is not None
-        rows, vectors = made[0] if len(made) == 1 else _side_by_side(made)
-        return vectors, labels if len(rows) == len(labels) else labels[rows]
+        return found.vectors, labels if len(found.rows) == len(labels) else labels[found.rows]
 
     def loader(
         self,
-        split: Split,
+        data: Dataset,
         views: ViewPipeline,
         *,
-        shuffle: bool,
         batch_size: int | None = None,
-        drop_last: bool | None = None,
+        shuffle: bool = False,
+        drop_last: bool = False,
     ) -> Loader:
-        """Pixels; when shuffled, the last batch that is not full is left out, unless `drop_last` says otherwise."""
-        data = self.split(split)
-        drop_last = shuffle if drop_last is None else drop_last
-        return self._loader(data, views, batch_size or self.batch_size, shuffle=shuffle, drop_last=drop_last)
+        """Batches of pictures, as the task reads them."""
+        return Loader(
+            data, views, min(batch_size or self.batch_size, len(data)), seed=self.seed, shuffle=shuffle,
+            drop_last=drop_last, device=self.device, workers=self.workers, max_unreadable=1.0,
+        )  # fmt: skip
 
     def split(self, split: Split) -> Dataset:
         return self.train if split == "train" else self.test
 
-    def against(self, other: ModelSource) -> Task:
-        """The same task for another subject that sees pictures as this one does, such as the untrained one."""
-        fresh = replace(self, subject=other)
-        vars(fresh).update(_loaders=self._loaders, _left=self._left, marks=self.marks)  # the data is the same
+    def for_model(self, other: ModelSource) -> Task:
+        """The same task for another model that sees pictures as this one does, such as the untrained one."""
+        fresh = replace(self, model=other)
+        vars(fresh).update(_loaders=self._loaders, _checkpoints=self._checkpoints, fingerprints=self.fingerprints)
         return fresh
 
-    def learning_from(self, train: Dataset) -> Task:
-        """The same task with other images to learn from."""
+    def training_on(self, train: Dataset) -> Task:
+        """The same task with other training images."""
         fresh = replace(self, train=train)
-        vars(fresh).update(_left=self._left)
+        vars(fresh).update(_checkpoints=self._checkpoints)
         return fresh
 
     def release(self) -> None:
-        """Lets go of decoded pictures, which are kept for the next subject that is to see them."""
+        """Frees decoded pictures, which are kept for the next model that is to see them."""
         self._loaders.clear()
 
-    def leave(self, path: Path) -> None:
+    def delete_when_scored(self, checkpoint: Path) -> None:
         """Notes a file that is of use until the protocol's scores are written down."""
-        self._left.append(path)
+        self._checkpoints.append(checkpoint)
 
-    def forget(self) -> None:
+    def delete_checkpoints(self) -> None:
         """Removes such files."""
-        while self._left:
+        while self._checkpoints:
             with suppress(OSError):
-                self._left.pop().unlink(missing_ok=True)
+                self._checkpoints.pop().unlink(missing_ok=True)
 
     def check(self) -> None:
-        """Refuses data that nothing can be judged on, in one line."""
-        _check_labels(self.train, f"data: {self.data}")
-        _check_labels(self.test, f"data: the test images of {self.data}")
+        """Refuses data that nothing can be evaluated on, in one line."""
+        _check_labels(self.train, self.data)
+        _check_labels(self.test, f"the test images of {self.data}")
         if self.test.classes != self.train.classes:
-            raise UserError("data", f"the test images of {self.data} have other classes than those to learn from")
+            raise UserError("data", f"the test images of {self.data} have other classes than the training images")
         both = int(torch.isin(self.test.ids, self.train.ids).sum())
         if both:
             raise UserError(
                 "data",
-                f"{both:,} of the {len(self.test):,} test images of {self.data} are among those to learn from; "
+                f"{both:,} of the {len(self.test):,} test images of {self.data} are among the training images; "
                 "give other images to test on",
             )
 
     def progress(self, total: int, text: str) -> AbstractContextManager[Callable[..., None]]:
         """A bar of so many steps; gives what is to be called after each (with a number, after so many)."""
-        return progress_bar(total, text, shown=self.bar)
+        return progress_bar(total, text, shown=self.show_bar)
 
     @cached_property
-    def marks(self) -> dict[str, str]:
-        """Check sums of the data, by split: ids, labels, and the pixels of a few images."""
-        return {"train": fingerprint(self.train), "test": fingerprint(self.test)}
+    def fingerprints(self) -> dict[str, tuple[int, int]]:
+        """Those of the data by split: of ids, labels, and the pixels of a few images."""
+        return {
+            split: fingerprint(data, few_samples(data), labels=data.labels, classes=data.classes)
+            for split, data in (("train", self.train), ("test", self.test))
+        }
 
     def _views(self, part: str) -> list[str]:
-        if part in self.subject.encoders and part != REFERENCE:
+        if part in self.model.encoders and part != REFERENCE:
             return [part]
         if part in ("", ALL):
-            return list(self.subject.encoders)
+            return list(self.model.encoders)
         raise UserError("part", f"expected one of {', '.join(map(repr, self.parts))}, got {part!r}")
 
-    def _of_view(self, split: Split, view: str, name: str, read: Read) -> Made:
-        """Rows of the data and what is seen of them: from memory, from disk, or from the pictures."""
-        if (split, view, name) not in self._seen:
+    def _of_view(self, split: Split, view: str, name: str, read: Read) -> Piece:
+        """Rows of the data and what is read of them: from memory, from disk, or from the pictures."""
+        if (split, view, name) not in self._outputs:
             data = only_modalities(self.split(split), (view or self.train.modalities[0],))
             make = self._maker(split, view, data, read)
-            if self.store is None:
-                found = without(len(data), make)
+            if self.cache is None:
+                found = without_cache(len(data), make)
             else:
                 key = self._key(split, view, data, name)
-                found = self.store.features(key, len(data), make, partial(_readable, data))
-            if not torch.isfinite(found[1]).all():
-                raise UserError("encoder", f"{self.subject.name} gives NaN or infinite numbers; it has diverged")
-            self._seen[split, view, name] = found
-        return self._seen[split, view, name]
+                found = self.cache.features(key, len(data), make, partial(_readable, data))
+            if not torch.isfinite(found.vectors).all():
+                raise UserError("encoder", f"{self.model.name} gives NaN or infinite numbers; it has diverged")
+            self._outputs[split, view, name] = found
+        return self._outputs[split, view, name]
 
-    def _maker(self, split: Split, view: str, data: Dataset, read: Read) -> Callable[[list[Tensor]], Iterator[Made]]:
-        def make(pieces: list[Tensor]) -> Iterator[Made]:
+    def _maker(self, split: Split, view: str, data: Dataset, read: Read) -> Make:
+        encoder = self.model.encoders[view]
+
+        def make(pieces: list[Tensor]) -> Iterator[Piece]:
             rows = torch.cat(pieces)
-            with self.progress(len(rows), f"{self.subject.name}: {split} images") as advance:
-                loader = self._in_order(split, view, data, rows)
-                yield from extract(self.subject.encoders[view], read, loader, pieces, advance)
+            text = f"{self.model.name}: {split} images"
+            with self.progress(len(rows), text) as advance, on_device(encoder, self.device):
+                batches = loader_batches(self._in_order(split, view, data, rows), rows)
+                yield from embed_pieces(encoder, batches, pieces, read=read, advance=advance)
 
         return make
 
     def _key(self, split: Split, view: str, data: Dataset, name: str) -> str:
-        stack = self.subject.stack(view=data.modalities[0])
-        look = [repr(stack.augmentations), repr(stack.picture), repr(stack.modalities), data.modalities[0]]
-        return digest([__version__, self.marks[split], look, self.subject.marks[view], name])
+        views = self.model.pipeline(view=data.modalities[0])
+        seen = [repr(views.augmentations), repr(views.picture), repr(views.modalities), data.modalities[0]]
+        return digest([__version__, self.fingerprints[split], seen, self.model.checksums[view], name])
 
     def _in_order(self, split: Split, view: str, data: Dataset, rows: Tensor) -> Loader:
-        """Of these rows. One of all of them is kept, so that another subject need not decode anew."""
+        """A loader of these rows. One of all of them is kept, so that another model need not decode anew."""
         size = min(PIECE, 1 << (max(1, self.batch_size).bit_length() - 1))  # a divisor of PIECE
-        stack = self.subject.stack(view=data.modalities[0])
+        views = self.model.pipeline(view=data.modalities[0])
         if len(rows) < len(data):
-            return self._loader(subset(data, rows), stack, size, shuffle=False, drop_last=False)
+            return self.loader(subset(data, rows), views, batch_size=size)
         if (split, view) not in self._loaders:
-            self._loaders[split, view] = self._loader(data, stack, size, shuffle=False, drop_last=False)
+            self._loaders[split, view] = self.loader(data, views, batch_size=size)
         return self._loaders[split, view]
-
-    def _loader(self, data: Dataset, views: ViewPipeline, batch_size: int, *, shuffle: bool, drop_last: bool) -> Loader:
-        return Loader(
-            data, views, min(batch_size, len(data)), seed=self.seed, shuffle=shuffle, drop_last=drop_last,
-            device=self.device, workers=self.workers, max_unreadable=1.0,
-        )  # fmt: skip
 
 
 def prepare(
-    what: What | ModelSource | Mapping[str, What | ModelSource],
+    model: AnyModel,
     data: Data | None = None,
     *,
     size: int | None = None,
@@ -229,38 +222,30 @@ def prepare(
     device: str | torch.device = "auto",
     workers: int | None = None,
     batch_size: int = 256,
-    store: FeatureCache | None = None,
-    bar: bool = False,
+    cache: FeatureCache | None = None,
+    show_bar: bool = False,
 ) -> Task:
     """A task from what a person would name.
 
-    what  as for `subject`, with its options `size` to `stem`
-    data  a name or a folder, a table of it and its options ({"name": "scenes", "count": 500}), a data set, or two of
-          them, to learn from and to test on. Of a run, without it, the run's own, divided as in training
+    model  as for `open_model`, with its options `size` to `stem`
+    data   a name or a folder, a table of it and its options ({"name": "scenes", "count": 500}), a data set, or two of
+           them, to train on and to test on. Of a run, without it, the run's own, divided as in training
     """
     check_amounts(batch_size=batch_size, workers=workers, seed=seed)
-    check_named(what)  # before the data, so that a run that is misspelt is what is told
-    place = _device(device)
-    name, found = _opened(data, run_of(what))
-    judged = subject(what, size=size, weights=weights, pretrained=pretrained, stem=stem, seed=seed, like=found.train)
+    check_named(model)  # before the data is opened, so that a misspelt run is what the error is about
+    place = resolve_device(device)
+    name, found = _open(data, run_of(model))
+    source = open_model(
+        model, size=size, weights=weights, pretrained=pretrained, stem=stem, seed=seed, like=found.train
+    )
     if found.test is None:
-        _check_labels(found.train, f"data: {name}")
-        raise UserError("data", f"{name} has too few labelled images to keep a tenth aside; give more, or a test split")
-    views = [view or found.train.modalities[0] for view in judged.encoders]
+        _check_labels(found.train, name)
+        raise UserError("data", f"{name} has too few labelled images to hold out a tenth; give more, or a test split")
+    views = [view or found.train.modalities[0] for view in source.encoders]
     train, test = (_usable(each, views, name) for each in (found.train, found.test))
     return Task(
-        judged, train, test, name, seed, place, workers, batch_size, store, bar, found.held_out, found.test_unused
-    )  # fmt: skip
-
-
-def fingerprint(data: Dataset) -> str:
-    """A check sum of ids and labels, and of the pixels of a few images, for ids may be mere numbers."""
-    labels = b"" if data.labels is None else data.labels.numpy().tobytes()
-    pixels = 0
-    for views in a_few(data):
-        for name in sorted(views):
-            pixels = zlib.crc32(views[name].contiguous().numpy().tobytes(), pixels)
-    return digest([len(data), zlib.crc32(data.ids.numpy().tobytes()), zlib.crc32(labels), list(data.classes), pixels])
+        source, train, test, name, seed, place, workers, batch_size, cache, show_bar, found.held_out, found.test_unused
+    )
 
 
 def _readable(data: Dataset, rows: Tensor) -> Tensor:
@@ -272,15 +257,17 @@ def _readable(data: Dataset, rows: Tensor) -> Tensor:
     return torch.tensor(found, dtype=torch.long)
 
 
-def _side_by_side(made: list[Made]) -> Made:
-    """The rows that all have, and all that is seen of each."""
-    rows = made[0][0]
-    for others, _ in made[1:]:
-        rows = rows[torch.isin(rows, others)]
-    return rows, torch.cat([vectors[torch.isin(found, rows)] for found, vectors in made], 1)
+def _side_by_side(views: list[Piece]) -> Piece:
+    """The rows that all views have, with the vectors of all of them."""
+    if len(views) == 1:
+        return views[0]
+    rows = views[0].rows
+    for other in views[1:]:
+        rows = rows[torch.isin(rows, other.rows)]
+    return Piece(rows, torch.cat([view.vectors[torch.isin(view.rows, rows)] for view in views], 1))
 
 
-def _opened(data: Data | None, run: Run | None) -> tuple[str, Divided]:
+def _open(data: Data | None, run: Run | None) -> tuple[str, Divided]:
     if data is None:
         if run is None:
             raise UserError("data", "is needed; give --data, a folder or a name of `manyview list data`")
@@ -288,7 +275,7 @@ def _opened(data: Data | None, run: Run | None) -> tuple[str, Divided]:
         if data["name"] == OWN:
             raise UserError("data", f"{run.folder} was trained on a data set of your own; give it")
     if isinstance(data, tuple):
-        return OWN, Divided(*_apart(*map(as_dataset, data)))
+        return OWN, Divided(*_numbered_apart(*map(as_dataset, data)))
     if isinstance(data, str | os.PathLike):
         return os.fspath(data), divided(os.fspath(data))
     if isinstance(data, Mapping):
@@ -297,7 +284,7 @@ def _opened(data: Data | None, run: Run | None) -> tuple[str, Divided]:
     return OWN, divided(as_dataset(data))
 
 
-def _apart(train: Dataset, test: Dataset) -> tuple[Dataset, Dataset]:
+def _numbered_apart(train: Dataset, test: Dataset) -> tuple[Dataset, Dataset]:
     """Two data sets of a person's own, which both are numbered from 0, are not the same images for that."""
     if isinstance(train, TorchDataset) and isinstance(test, TorchDataset) and not (train.known or test.known):
         test = test.numbered(len(train))
@@ -324,18 +311,7 @@ def _check_labels(data: Dataset, what: str) -> None:
     labels = data.labels
     if labels is None or not bool((labels >= 0).any()):
         raise UserError(
-            None, f"{what} has no labels to judge by; give a folder with a folder per class, or a named set"
+            "data", f"{what} has no labels to evaluate with; give a folder with a folder per class, or a named set"
         )
     if len(labels[labels >= 0].unique()) < 2:
-        raise UserError(None, f"{what} has one class only; judging needs two or more")
-
-
-def _device(device: str | torch.device) -> torch.device:
-    if isinstance(device, str) and device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if str(device).startswith("cuda") and not torch.cuda.is_available():
-        raise UserError("device", "cuda was asked for and there is none here; leave it out, or give cpu")
-    try:
-        return torch.device(device)
-    except RuntimeError:
-        raise UserError("device", f"expected auto, cpu or cuda, got {device!r}") from None
+        raise UserError("data", f"{what} has one class only; evaluation needs two or more")

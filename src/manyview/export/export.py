@@ -104,7 +104,7 @@ def _safetensors(encoder: Encoder, path: Path) -> str:
 def _onnx(encoder: Encoder, path: Path) -> str:
     missing = [package for package in ("onnx", "onnxscript") if find_spec(package) is None]
     if missing:
-        raise UserError(None, f'to: onnx needs {" and ".join(missing)}; pip install "manyview[export]"')
+        raise UserError("to", f'onnx needs {" and ".join(missing)}; pip install "manyview[export]"')
     channels, size = encoder.options["channels"], encoder.options["size"]
     with atomic_write(path) as draft:
         _trace(encoder, torch.zeros(2, channels, size, size), draft)

@@ -1,17 +1,76 @@
-"""An encoder's embeddings of a whole data set, as evaluation wants them: nothing drawn, nothing changed."""
+"""The embedding pass: what a network says of images, the same wherever it is asked."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from manyview.core.sample import Views
 from manyview.data import Dataset, Loader
 from manyview.data.workers import Pipeline
 from manyview.encoders import Encoder
+from manyview.features.pieces import Piece, join_pieces
 from manyview.views import AUGMENTATIONS
+
+T = TypeVar("T")
+Read = Callable[[Encoder, Tensor], Tensor]
+"""What is taken of an encoder that is given images (n, C, size, size): (n, d) float32."""
+
+
+@torch.no_grad()
+def forward(network: nn.Module, images: Tensor | Views, *, read: Callable[..., T]) -> T:
+    """Returns `read(network, images)`, computed in eval mode, without gradient and without autocast.
+
+    The images, or all copies of all views, take the device and the dtype of the weights, see `as_input`. Afterwards
+    every part of the network is in the mode it was in.
+    """
+    if isinstance(images, Tensor):
+        ready: Tensor | Views = as_input(images, network)
+    else:
+        ready = {view: [as_input(copy, network) for copy in copies] for view, copies in images.items()}
+    devices = {parameter.device.type for parameter in network.parameters()} or {"cpu"}
+    with eval_mode(network), torch.autocast(devices.pop(), enabled=False):
+        return read(network, ready)
+
+
+def as_input(x: Tensor, network: nn.Module) -> Tensor:
+    """Moves images to the device and dtype of the weights; on a CPU also to channels_last, which is faster there."""
+    x = x.to(next(network.parameters(), x))
+    return x.contiguous(memory_format=torch.channels_last) if x.device.type == "cpu" else x
+
+
+@contextmanager
+def eval_mode(network: nn.Module) -> Iterator[None]:
+    """Puts a network in eval mode; then restores every part's own, since a part may have been in eval mode alone."""
+    modes = {part: part.training for part in network.modules()}
+    network.eval()
+    try:
+        yield
+    finally:
+        for part, training in modes.items():
+            part.training = training
+
+
+@contextmanager
+def on_device(network: nn.Module, device: torch.device) -> Iterator[None]:
+    """Moves a network to a device, and then back."""
+    home = next(network.parameters()).device
+    network.to(device)
+    try:
+        yield
+    finally:
+        network.to(home)
+
+
+def embedding(encoder: nn.Module, x: Tensor) -> Tensor:
+    """(n, dim), float32."""
+    embedded: Tensor = encoder(x)
+    return embedded.float()
 
 
 def features(
@@ -38,27 +97,68 @@ def features(
     return embed(encoder, loader)
 
 
-@torch.no_grad()
 def embed(encoder: nn.Module, loader: Loader, view: str | None = None) -> tuple[Tensor, Tensor]:
-    """`features` of what a loader gives: of the data's reference view, the first look."""
+    """`features` of what a loader gives: the first copy of a view, without its name that of the data's reference."""
+    view = view or loader.dataset.modalities[0]
     embedded, labels = [], []
-    with still(encoder):
-        for batch in loader.epoch(0):
-            x = batch.views()[view or loader.dataset.modalities[0]][0]
-            x = x.to(next(encoder.parameters(), x).dtype)
-            x = x.contiguous(memory_format=torch.channels_last) if x.device.type == "cpu" else x
-            embedded.append(encoder(x).float().cpu())
-            labels.append(batch.labels.cpu())
+    for batch in loader.epoch(0):
+        embedded.append(forward(encoder, batch.views()[view][0], read=embedding).cpu())
+        labels.append(batch.labels.cpu())
     return torch.cat(embedded), torch.cat(labels)
 
 
-@contextmanager
-def still(module: nn.Module) -> Iterator[None]:
-    """In eval mode inside; then every part is as it was, for a part may have been in eval mode alone."""
-    was = {part: part.training for part in module.modules()}
-    module.eval()
-    try:
-        yield
-    finally:
-        for part, training in was.items():
-            part.training = training
+@dataclass(frozen=True, eq=False)
+class ImageBatch:
+    """Images as an encoder sees them.
+
+    count       of the rows that were asked for
+    rows        (n,) of the data set; -1 for an image that only stands in for one that cannot be read
+    unreadable  why other rows could not be read, where that is known
+    """
+
+    count: int
+    rows: Tensor
+    images: Tensor
+    unreadable: dict[int, str] = field(default_factory=dict)
+
+
+def loader_batches(loader: Loader, rows: Tensor) -> Iterator[ImageBatch]:
+    """The batches of a loader whose samples are these rows of the data set, in this order."""
+    view, start = loader.dataset.modalities[0], 0
+    for batch in loader.epoch(0):
+        expected = torch.arange(start, start + len(batch))
+        itself = batch.index.cpu() == expected
+        start += len(batch)
+        yield ImageBatch(len(batch), torch.where(itself, rows[expected], -1), batch.views()[view][0])
+
+
+def embed_pieces(
+    encoder: Encoder,
+    batches: Iterable[ImageBatch],
+    pieces: Iterable[Tensor],
+    *,
+    read: Read = embedding,
+    advance: Callable[[int], object] = lambda count: None,
+) -> Iterator[Piece]:
+    """Each piece's vectors, (m, d) float32 on the CPU, from batches that end where a piece ends.
+
+    pieces   the rows of each
+    advance  is told how many rows are done
+    """
+    waiting = iter(batches)
+    for piece in pieces:
+        done, parts = 0, []
+        while done < len(piece):
+            batch = next(waiting)
+            parts.append(_embed_batch(encoder, batch, read))
+            done += batch.count
+            advance(batch.count)
+        yield join_pieces(parts)
+
+
+def _embed_batch(encoder: Encoder, batch: ImageBatch, read: Read) -> Piece:
+    if not len(batch.images):
+        return Piece(batch.rows, torch.empty(0, encoder.dim), batch.unreadable)
+    there = batch.rows >= 0
+    vectors = forward(encoder, batch.images, read=read).cpu()
+    return Piece(batch.rows[there], vectors[there], batch.unreadable)

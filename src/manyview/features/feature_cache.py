@@ -1,12 +1,10 @@
-"""Features on disk, so that an encoder looks at a data set once, whatever is asked of it afterwards.
+"""Features on disk, so that an encoder embeds a data set once, whatever is asked of it afterwards.
 
-They are known by what they are made of (`key`), and lie in pieces, so that work that was interrupted goes on where it
-was. A piece that is damaged is made again, and images that could not be read are tried again.
+They are known by what they are made of (`key`), and lie in pieces. Images that could not be read are tried again.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import warnings
@@ -16,23 +14,20 @@ from itertools import chain
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 
-from manyview.core.atomic import atomic_write
+from manyview.features.pieces import Piece, PieceStore, join_pieces
 
 PIECE = 1024  # images
 LIMIT = 20 << 30  # bytes of all that is kept
-OURS = re.compile(r"[0-9a-f]{32}(\.halfway)?")  # features, or a training that was interrupted
+PROBE_CHECKPOINT = ".probe"  # ending of the file where a probe's training was interrupted
+OURS = re.compile(rf"[0-9a-f]{{32}}({re.escape(PROBE_CHECKPOINT)})?")
 FILE = re.compile(r"\d{6}\.safetensors|\..+\.part")
 
-Made = tuple[Tensor, Tensor]
-"""Rows (m,) of the data that were looked at, and what was seen (m, d)."""
-Make = Callable[[list[Tensor]], Iterator[Made]]
-"""Of the rows of some pieces, in their order, each piece; without rows that could not be looked at."""
+Make = Callable[[list[Tensor]], Iterator[Piece]]
+"""From the rows of some pieces to each of these pieces, in order."""
 Readable = Callable[[Tensor], Tensor]
-"""Those of some rows that can be looked at now."""
+"""Those of some rows that can be read now."""
 
 
 def default_folder() -> Path:
@@ -44,7 +39,7 @@ def default_folder() -> Path:
 class FeatureCache:
     """A folder of features, at most `limit` bytes; what was not used for longest goes first.
 
-    A disk that is full or may not be written to costs the memory of this folder, and not the evaluation.
+    A disk that is full or may not be written to costs what would be kept, and not the evaluation.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None = None, *, limit: int = LIMIT) -> None:
@@ -52,51 +47,25 @@ class FeatureCache:
         self.limit = limit
         self._closed = False
 
-    def features(self, key: str, count: int, make: Make, readable: Readable = lambda rows: rows) -> Made:
+    def features(self, key: str, count: int, make: Make, readable: Readable = lambda rows: rows) -> Piece:
         """The features called `key` of `count` images; pieces that are missing are made, and kept as they come.
 
-        Rows that a piece lacks are looked at if they have become readable: a disk may have been away for a moment.
+        Rows that a piece lacks are embedded if they have become readable: a disk may have been away for a moment.
         """
-        there = {number: self.read(key, number, count) for number in range(-(-count // PIECE))}
-        pieces = {number: piece for number, piece in there.items() if piece is not None}
-        missing = [number for number in there if number not in pieces]
-        made = zip(missing, make([rows_of(each, count) for each in missing]), strict=True) if missing else ()
+        store = PieceStore(self.folder / key, count, PIECE)
+        pieces = {number: piece for number in range(len(store)) if (piece := store.read(number)) is not None}
+        if pieces:
+            with suppress(OSError):  # a folder that is only to be read from is as good
+                os.utime(store.folder)
+        missing = [number for number in range(len(store)) if number not in pieces]
+        made = zip(missing, make([store.rows(number) for number in missing]), strict=True) if missing else ()
         found = dict(pieces)
-        for number, piece in chain(_mended(pieces, count, make, readable), made):
+        for number, piece in chain(_mended(pieces, store, make, readable), made):
             found[number] = piece
-            self.write(key, number, piece)
-        if len(found) > len(pieces):
+            self._write(store, number, piece)
+        if missing:
             self.trim(key)
-        return _joined([found[number] for number in there])
-
-    def read(self, key: str, number: int, count: int) -> Made | None:
-        """A piece, or None if it is not there or not whole."""
-        path = self._path(key, number)
-        if not path.is_file():
-            return None
-        try:
-            with safe_open(path, framework="pt") as file:
-                rows, seen, told = file.get_tensor("rows"), file.get_tensor("seen"), (file.metadata() or {}).get("sum")
-        except (SafetensorError, OSError):
-            return None
-        with suppress(OSError):  # a folder that is only to be read from is as good
-            os.utime(path.parent)
-        asked = rows_of(number, count)
-        sound = told == _sum(rows, seen) and len(rows) == len(seen) and bool(torch.isin(rows, asked).all())
-        return (rows, seen) if sound else None
-
-    def write(self, key: str, number: int, piece: Made) -> None:
-        if self._closed:
-            return
-        path, (rows, seen) = self._path(key, number), piece
-        content = save({"rows": rows.contiguous(), "seen": seen.contiguous()}, metadata={"sum": _sum(rows, seen)})
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_write(path) as draft:
-                draft.write_bytes(content)
-        except OSError as error:
-            self._closed = True
-            warnings.warn(f"features are not kept: {path.parent} cannot be written to: {error.strerror}", stacklevel=2)
+        return join_pieces([found[number] for number in range(len(store))])
 
     def trim(self, keep: str) -> None:
         """Removes what was not used for longest, until the rest fits; never `keep`, nor what is not ours."""
@@ -109,46 +78,36 @@ class FeatureCache:
                 if total > self.limit and each.name != keep:
                     _remove(each)
 
-    def _path(self, key: str, number: int) -> Path:
-        return self.folder / key / f"{number:06d}.safetensors"
+    def _write(self, store: PieceStore, number: int, piece: Piece) -> None:
+        if self._closed:
+            return
+        try:
+            store.write(number, piece)
+        except OSError as error:
+            self._closed = True
+            warnings.warn(f"features are not kept: {store.folder} cannot be written to: {error.strerror}", stacklevel=2)
 
 
-def rows_of(number: int, count: int) -> Tensor:
-    """The rows of the data that a piece is of."""
-    return torch.arange(number * PIECE, min(count, (number + 1) * PIECE))
-
-
-def without(count: int, make: Make) -> Made:
+def without_cache(count: int, make: Make) -> Piece:
     """What `FeatureCache.features` gives, where nothing is to be kept."""
-    return _joined(list(make([rows_of(number, count) for number in range(-(-count // PIECE))])))
+    store = PieceStore(Path(), count, PIECE)
+    return join_pieces(list(make([store.rows(number) for number in range(len(store))])))
 
 
-def _mended(pieces: dict[int, Made], count: int, make: Make, readable: Readable) -> Iterator[tuple[int, Made]]:
-    """The pieces that lacked rows which can be looked at now, with these."""
-    asked = torch.cat([torch.empty(0, dtype=torch.long), *(rows_of(number, count) for number in pieces)])
-    lacking = asked[~torch.isin(asked, torch.cat([asked[:0], *(rows for rows, _ in pieces.values())]))]
+def _mended(pieces: dict[int, Piece], store: PieceStore, make: Make, readable: Readable) -> Iterator[tuple[int, Piece]]:
+    """The pieces that lacked rows which can be read now, with these."""
+    none = torch.empty(0, dtype=torch.long)
+    asked = torch.cat([none, *(store.rows(number) for number in pieces)])
+    lacking = asked[~torch.isin(asked, torch.cat([none, *(piece.rows for piece in pieces.values())]))]
     rows = readable(lacking) if len(lacking) else lacking
     if not len(rows):
         return
-    ((rows, seen),) = make([rows])
-    for number in (rows // PIECE).unique().tolist():
-        new = rows // PIECE == number
-        both = _joined([pieces[number], (rows[new], seen[new])])
-        order = both[0].argsort()
-        yield number, (both[0][order], both[1][order])
-
-
-def _joined(pieces: list[Made]) -> Made:
-    rows, seen = zip(*pieces, strict=True)
-    return torch.cat(rows), torch.cat(seen)
-
-
-def _sum(rows: Tensor, seen: Tensor) -> str:
-    total = hashlib.blake2b(digest_size=16)
-    for tensor in (rows, seen):
-        total.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-        total.update(tensor.contiguous().numpy().tobytes())
-    return total.hexdigest()
+    (late,) = make([rows])
+    for number in (late.rows // PIECE).unique().tolist():
+        new = late.rows // PIECE == number
+        both = join_pieces([pieces[number], Piece(late.rows[new], late.vectors[new])])
+        order = both.rows.argsort()
+        yield number, Piece(both.rows[order], both.vectors[order])
 
 
 def _is_ours(path: Path) -> bool:

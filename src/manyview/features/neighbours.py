@@ -23,14 +23,9 @@ def neighbours(bank: Tensor, queries: Tensor, k: int, *, own: Tensor | None = No
     return torch.cat(near), torch.cat(rows)
 
 
-def wide(x: Tensor) -> Tensor:
-    """In float32 at least."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
-
-
 def _nearest(bank: Tensor, queries: Tensor, k: int, own: Tensor) -> tuple[Tensor, Tensor]:
-    """The best so far against each piece's best."""
-    queries = F.normalize(wide(queries), dim=1)
+    """Merges the best so far with the best of each piece of the bank."""
+    queries = F.normalize(queries.to(torch.promote_types(queries.dtype, torch.float32)), dim=1)
     best = queries.new_empty(len(queries), 0)
     rows = torch.empty(len(queries), 0, dtype=torch.long, device=queries.device)
     for start in range(0, len(bank), BANK):

@@ -1,4 +1,4 @@
-"""A picture as an encoder wants it: what evaluation sees, for one picture at a time."""
+"""Preprocessing: pictures as evaluation shows them to an encoder."""
 
 from __future__ import annotations
 
@@ -29,16 +29,14 @@ class Preprocess:
 
     def __init__(self, size: int, channels: int = 3, picture: Modality = PICTURE) -> None:
         self.size, self.channels, self.picture = size, channels, picture
-        self._stack = ViewPipeline(AUGMENTATIONS["probe-test"](size).augmentations, picture=picture)
+        self._pipeline = ViewPipeline(AUGMENTATIONS["probe-test"](size).augmentations, picture=picture)
 
     def __repr__(self) -> str:
-        """What somebody who has the weights alone must do to a picture."""
-        (look,), modality = (
-            self._stack.augmentations,
-            self._stack.modality("image", torch.empty(self.channels, 1, 1).byte()),
-        )
+        """Says what somebody who has the weights alone must do to a picture."""
+        (augmentation,) = self._pipeline.augmentations
+        modality = self._pipeline.modality("image", torch.empty(self.channels, 1, 1).byte())
         values = "x / 255" if modality.mean == (0.0,) else f"(x / 255 - {modality.mean}) / {modality.std}"
-        return f"short side to {look.resize} px, the middle {self.size} x {self.size} of it, {values}"
+        return f"short side to {augmentation.resize} px, the middle {self.size} x {self.size} of it, {values}"
 
     def __call__(self, picture: Picture | Sequence[Picture]) -> Tensor:
         if isinstance(picture, list | tuple):
@@ -49,11 +47,7 @@ class Preprocess:
         if raw.dtype != torch.uint8 or raw.dim() != 3 or raw.shape[0] != self.channels:
             expected = f"({self.channels}, H, W) uint8"
             raise UserError("picture", f"expected {expected}, got {tuple(raw.shape)} {raw.dtype}")
-        ids = torch.zeros(1, dtype=torch.long)
-        if self._stack.at_once(raw[None]):  # as the loader does it, which rounds where it does not
-            return self._stack({"image": raw[None]}, ids)["image"][0]
-        views = self._stack.prepare({"image": raw}, 0)
-        return self._stack.finish({"image": [view[None] for view in views["image"]]}, ids)["image"][0]
+        return as_seen(self._pipeline, [raw])
 
     def _read(self, picture: str | Path | Image.Image) -> Tensor:
         colour = self.channels == 3
@@ -63,3 +57,19 @@ class Preprocess:
             return decode(picture) if colour else decode_own(picture)
         except Unreadable as error:
             raise UserError("picture", f"{picture} cannot be read: {error}") from None
+
+
+def as_seen(pipeline: ViewPipeline, pictures: Sequence[Tensor], view: str = "image") -> Tensor:
+    """(n, C, size, size) of pictures (C, H, W) of a view; those of one size at once.
+
+    They are made as the loader makes them, which rounds large ones to 8 bits on the way.
+    """
+    if len({(each.shape, each.dtype) for each in pictures}) > 1:
+        return torch.cat([as_seen(pipeline, [each], view) for each in pictures])
+    if not pictures:
+        return torch.empty(0)
+    ids = torch.zeros(len(pictures), dtype=torch.long)
+    if pipeline.at_once(pictures[0][None]):
+        return pipeline({view: torch.stack(list(pictures))}, ids)[view][0]
+    crops = [pipeline.prepare({view: each}, 0)[view][0] for each in pictures]
+    return pipeline.finish({view: [torch.stack(crops)]}, ids)[view][0]

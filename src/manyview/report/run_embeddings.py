@@ -10,15 +10,16 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from manyview.core.device import resolve_device
 from manyview.core.errors import UserError
 from manyview.core.text import reason
 from manyview.data import Dataset
 from manyview.diagnose import Nearest, Spread, flat_map, nearest, spread
 from manyview.embeddings import view_embeddings
-from manyview.embeddings.model_source import ModelSource, subject
+from manyview.embeddings.model_source import ModelSource, open_model
 from manyview.embeddings.view_embeddings import Snapshot
 from manyview.encoders import Encoder
-from manyview.features.embedding_pass import features
+from manyview.features.embedding_pass import embedding, features, forward
 from manyview.methods import Contrast, Method
 from manyview.report.images import MAX_BYTES, PageImages, choose_images, open_images
 from manyview.report.run_record import RunRecord
@@ -107,7 +108,9 @@ class RunEmbeddings:
         run = self.record.run
         count = self.budget.images(0.3, len(view_embeddings.epochs(run)) * (CONTRASTED + 2), least=16, most=128)
         return list(
-            view_embeddings.moments(run, images=count, looks=CONTRASTED, own=self.own, device=device(), workers=0)
+            view_embeddings.snapshots(
+                run, images=count, copies=CONTRASTED, own=self.own, device=resolve_device(), workers=0
+            )
         )
 
     @property
@@ -127,12 +130,12 @@ class RunEmbeddings:
         return float(next((value for value in values if value is not None), default))
 
     def _features(self, source: ModelSource) -> Tensor:
-        encoder, pipeline = _encoder(source), self.source.stack()
-        return features(encoder, self.images.dataset, pipeline, device=device(), workers=0)[0]
+        encoder, pipeline = _encoder(source), self.source.pipeline()
+        return features(encoder, self.images.dataset, pipeline, device=resolve_device(), workers=0)[0]
 
     def _spread(self, source: ModelSource) -> Spread:
         count = self.budget.images(0.3, 2 * AUGMENTED, least=8, most=128)
-        copies = view_embeddings.of_subject(source, self.images.dataset, images=count, looks=AUGMENTED, workers=0)
+        copies = view_embeddings.embed_model(source, self.images.dataset, images=count, copies=AUGMENTED, workers=0)
         return spread(copies.vectors)
 
 
@@ -150,7 +153,7 @@ def embed_runs(records: Sequence[RunRecord], images: int, seconds: float, own: D
     sources: dict[RunRecord, ModelSource] = {}
     for record in [each for each in records if each.first][:MAX_RUNS]:
         try:
-            sources[record] = subject(record.run)
+            sources[record] = open_model(record.run)
         except Exception as error:  # a page without pictures is better than none, whatever they lack
             found.missing[record.name] = reason(error)
     slowest = max(map(_seconds_per_image, sources.values()), default=1.0)  # so that all are shown the same images
@@ -164,10 +167,6 @@ def embed_runs(records: Sequence[RunRecord], images: int, seconds: float, own: D
         except Exception as error:
             found.missing[record.name] = reason(error)
     return found
-
-
-def device() -> torch.device:
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 class _ImageChooser:
@@ -197,17 +196,16 @@ def _same(one: RunData, other: RunData) -> bool:
 
 def _encoder(source: ModelSource) -> Encoder:
     """Gives the one encoder that a page is about."""
-    return source.encoder.to(device())
+    return source.encoder.to(resolve_device())
 
 
-@torch.no_grad()
 def _seconds_per_image(source: ModelSource) -> float:
     """Measures what an image takes when the machine has nothing else to do: of work or of waiting, the less."""
     encoder = _encoder(source)
-    x = torch.zeros(16, encoder.options["channels"], source.size, source.size, device=device())
+    x = torch.zeros(16, encoder.options["channels"], source.size, source.size)
     times = []
     for _ in range(PASSES):
         begun, worked = time.perf_counter(), time.process_time()
-        encoder(x).cpu()
+        forward(encoder, x, read=embedding).cpu()
         times += [time.perf_counter() - begun, time.process_time() - worked]
     return max(1e-5, min(times) / len(x))

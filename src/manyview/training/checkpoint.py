@@ -1,17 +1,12 @@
-"""The checkpoints of a run: written whole, found again after any accident, and by one process at a time."""
+"""The checkpoints of a run: written whole, and found again after any accident."""
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 import re
 import shutil
-import socket
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,28 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from manyview.core.atomic import atomic_write, remove_drafts
+from manyview.core.disk import naming_full_disk
 from manyview.core.errors import UserError
 
 State = dict[str, Any]
-FULL = {
-    errno.ENOSPC: "the disk is full",
-    errno.EDQUOT: "your quota is used up",
-    errno.EFBIG: "files may not grow that large here (ulimit -f)",
-}
 STEP, EPOCH = re.compile(r"step-(\d{9,})\.pt"), re.compile(r"epoch-(\d{4,})\.pt")
 PLAIN = (int, float, bool, str, type(None), Tensor, nn.Parameter)  # what torch reads back without running code
 SEAL, PIECE = 8, 2**20  # bytes: of the check sum, and read at a time
-NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
-
-
-class DiskFull(UserError):
-    """There was no room for a file. What was there before is untouched."""
-
-    exit_code = 1  # nothing was wrong with what was given
-
-
-class InUse(UserError):
-    """Another process trains in this folder."""
 
 
 class Checkpoints:
@@ -118,28 +98,6 @@ class Checkpoints:
         last = next((file for file in self._files() if _flaw(file) is None), None)
         kept = "there is no checkpoint yet" if last is None else f"the last checkpoint {last} is whole"
         return f"{kept}; free some space and start the same command again, which goes on from there"
-
-
-@contextmanager
-def naming_full_disk(path: Path, remedy: Callable[[], str]) -> Iterator[None]:
-    """Says in one line, as `DiskFull`, that a file or folder had no room, and what to do; other errors pass."""
-    try:
-        yield
-    except (OSError, RuntimeError, ValueError) as error:  # torch and others hide the first behind the second
-        cause = _no_room(error)
-        if cause is None:
-            raise
-        free = shutil.disk_usage(path if path.is_dir() else path.parent).free / 2**20
-        raise DiskFull(None, f"{path} cannot be written: {FULL[cause]}, {free:,.1f} MB are free; {remedy()}") from error
-
-
-def _no_room(error: BaseException | None) -> int | None:
-    """The number of a full disk among an error and those that led to it."""
-    while error is not None:
-        if isinstance(error, OSError) and error.errno in FULL:
-            return error.errno
-        error = error.__cause__ or error.__context__
-    return None
 
 
 def _check(state: object, name: str) -> None:
@@ -220,47 +178,3 @@ def _flaw(path: Path) -> str | None:
 
 def _first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
-
-
-_held: set[int] = set()
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keeps other processes from training in a folder, which is made if need be. A killed one leaves no lock behind.
-
-    Where the file system has no locks nobody is kept out.
-    """
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o666)
-    _held.add(handle)
-    try:
-        _take(handle, folder)
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"{os.getpid()} {socket.gethostname()}".encode(), 0)
-        yield
-    finally:
-        _held.discard(handle)
-        os.close(handle)
-
-
-def _take(handle: int, folder: Path) -> None:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        process, _, host = os.pread(handle, 300, 0).decode(errors="replace").partition(" ")
-        who = f"process {process} on {host}" if host else "another process"
-        raise InUse(None, f"{folder} is being trained by {who}; wait for it, stop it, or give another --out") from None
-    except OSError as error:
-        if error.errno not in NO_LOCKS:
-            raise
-
-
-def _let_go() -> None:
-    """A forked child, such as a worker that outlives its killed parent, has no part in the lock."""
-    while _held:
-        os.close(_held.pop())
-
-
-os.register_at_fork(after_in_child=_let_go)

@@ -12,12 +12,12 @@ import torch
 from manyview.config.config import Config
 from manyview.core import distributed
 from manyview.core.atomic import atomic_write
+from manyview.core.disk import naming_full_disk
 from manyview.core.errors import UserError
 from manyview.core.sample import Batch
 from manyview.data.workers import lost_worker, usual_workers
 from manyview.diagnose.health import AGAIN
 from manyview.methods import Contrast, Method
-from manyview.training.checkpoint import naming_full_disk
 
 NO_NUMBER = "a weight is NaN or infinite"
 LOW = 0.02  # a temperature that makes logits of 50 and more

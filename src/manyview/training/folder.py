@@ -12,10 +12,12 @@ from manyview.config.config import Config, differences
 from manyview.config.yaml_file import from_yaml, to_yaml
 from manyview.core import distributed
 from manyview.core.atomic import atomic_write
+from manyview.core.disk import naming_full_disk
 from manyview.core.errors import UserError
+from manyview.core.lock import locked
 from manyview.data.memory import local_processes
 from manyview.training import build
-from manyview.training.checkpoint import Checkpoints, locked, naming_full_disk
+from manyview.training.checkpoint import Checkpoints
 from manyview.training.run import CHECKPOINTS, CONFIG, ENCODER, ENCODERS
 
 FORMAT = 3  # of the state in a checkpoint

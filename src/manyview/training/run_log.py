@@ -17,11 +17,11 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from manyview.core.atomic import atomic_write
+from manyview.core.disk import DiskFull, naming_full_disk
 from manyview.core.errors import UserError
 from manyview.core.names import hint
 from manyview.core.progress import ProgressBar, print_line
 from manyview.core.text import one_line
-from manyview.training.checkpoint import DiskFull, naming_full_disk
 
 Value = float | int | str
 OURS = ("step", "epoch", "seconds", "not_finite")  # names that a line of metrics.jsonl has itself

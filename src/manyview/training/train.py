@@ -14,13 +14,13 @@ import torch
 from manyview import encoders
 from manyview.config.config import Config
 from manyview.core import distributed
+from manyview.core.disk import naming_full_disk
 from manyview.core.distributed import Agreed, Agreement, fail_together
 from manyview.core.rng import key
 from manyview.core.sample import Batch, Views
 from manyview.data import Dataset, Loader
 from manyview.methods.method import Objective
 from manyview.training import build, messages, signals
-from manyview.training.checkpoint import naming_full_disk
 from manyview.training.engine import Trainer, start_fabric
 from manyview.training.failures import Interrupted, diverged, naming_full_memory
 from manyview.training.folder import ANEW, RunFolder, resume_command

@@ -3,7 +3,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from manyview.embeddings.model_source import subject
+from manyview.embeddings.model_source import open_model
 from manyview.evaluate.results import Result, put
 from manyview.report.run_record import read_records
 from manyview.report.sections.scores import scores
@@ -16,7 +16,7 @@ KNN = {"step": 0, "epoch": 0, "knn": 0.25}, {"step": 10, "epoch": 1, "knn": 0.5}
 def result(**fields: object) -> Result:
     usual: dict[str, object] = {
         "protocol": "linear-fast", "settings": {"most": 100}, "scores": {"top1": 0.625, "chosen C": 0.1},
-        "data": {"name": "<i>birds"}, "seed": 0, "subject": {}, "version": "0", "when": "2026-01-01",
+        "data": {"name": "<i>birds"}, "seed": 0, "model": {}, "version": "0", "when": "2026-01-01",
         "untrained": {"top1": 0.375}, "supervised": {"top1": 0.875},
     }  # fmt: skip
     return Result(**{**usual, **fields})  # type: ignore[arg-type]
@@ -59,8 +59,8 @@ def test_damaged_results_are_told_and_the_rest_is_shown(run: Run, tmp_path: Path
 def test_scores_of_the_encoder_as_it_was_before_training_went_on_are_left_out(run: Run, tmp_path: Path) -> None:
     found = measured(copy(run, tmp_path / "a"), *KNN)
     shutil.copy(run.folder / "encoder.safetensors", found.folder)
-    put(found.folder, result(subject={"mark": subject(found.folder).mark}, scores={"top1": 0.75}))
-    put(found.folder, result(subject={"mark": "of other weights"}))
+    put(found.folder, result(model={"checksum": open_model(found.folder).checksum}, scores={"top1": 0.75}))
+    put(found.folder, result(model={"checksum": "of other weights"}))
     text = scores([found])
     assert "75.0" in text
     assert "62.5" not in text

@@ -30,7 +30,7 @@ def entropy(records: Sequence[RunRecord], shown: Sequence[RunEmbeddings]) -> Htm
     runs = [(run, run.curve(PREFIX + ENTROPY), run.curve(f"{PREFIX}{ENTROPY}_limit")) for run in records]
     runs, held_out = [each for each in runs if each[1]], True
     if not runs:
-        held_out = all(snapshot.looks.held_out for each in shown for snapshot in each.snapshots)
+        held_out = all(snapshot.embeddings.held_out for each in shown for snapshot in each.snapshots)
         runs = [
             (each.record, _curve(each.snapshots, ENTROPY), _curve(each.snapshots, f"{ENTROPY}_limit")) for each in shown
         ]
@@ -41,7 +41,7 @@ def coupling(embedded: RunEmbeddings, name: str) -> Html:
     """Draws the distribution of q_B by batch size and epoch."""
     temperature = embedded.loss_option("temperature", TEMPERATURE)
     snapshots = embedded.few_snapshots
-    sizes = [size for size in SIZES if size <= len(snapshots[0].looks.vectors)]
+    sizes = [size for size in SIZES if size <= len(snapshots[0].embeddings.vectors)]
     rows = [_q_b(snapshot, size, temperature, embedded.record.colour) for size in sizes for snapshot in snapshots]
     caption = (
         f"q_B, the factor of InfoNCE's gradient, at temperature {temperature:g}: the median over images, the middle "
@@ -68,6 +68,6 @@ def _curve(snapshots: Sequence[Snapshot], name: str) -> list[Point]:
 
 
 def _q_b(snapshot: Snapshot, size: int, temperature: float, colour: int) -> Distribution:
-    first, second = snapshot.looks.vectors[:, 0], snapshot.looks.vectors[:, 1]
+    first, second = snapshot.embeddings.vectors[:, 0], snapshot.embeddings.vectors[:, 1]
     values = couplings(first, second, [size], temperature=temperature)[size].tolist()
     return Distribution(f"batch {size}, epoch {snapshot.epoch}", values, colour, pale=not snapshot.epoch)

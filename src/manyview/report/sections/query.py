@@ -25,7 +25,7 @@ HALF, EDGE = 190, 8  # pixels
 
 def weights(embedded: RunEmbeddings, number: int, name: str) -> Html:
     """Shows queries with their positives and negatives as pictures with their weights."""
-    views = embedded.snapshots[-1].looks
+    views = embedded.snapshots[-1].embeddings
     t_pos, t_neg = embedded.loss_option("t_pos", 1.0), embedded.loss_option("t_neg", T_NEG)
     found = [_weights(views, query, t_pos, t_neg) for query in range(QUERIES)]
     pictures = [picture for query, each in enumerate(found) for picture in _pictures(views, query, each)]
@@ -90,7 +90,7 @@ def _weighted(sheet: ThumbnailSheet, number: int, sheet_number: int, title: str,
 
 
 def _plane(snapshot: Snapshot) -> Html:
-    vectors = snapshot.looks.vectors
+    vectors = snapshot.embeddings.vectors
     found = neighbourhood(vectors[0, 0], vectors[0, 1:], vectors[1:, 0])
     reach = max(RADIUS, 1.1 * float(found.positives.abs().max()))
     near = [place for place in found.negatives.tolist() if max(map(abs, place)) <= reach]

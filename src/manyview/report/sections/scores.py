@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from manyview.embeddings.model_source import subject
+from manyview.embeddings.model_source import open_model
 from manyview.evaluate.results import Result, read
 from manyview.report.html import Child, Html, tag
 from manyview.report.parts import DASH, left_out, scrollable, section, signed_points
@@ -58,10 +58,10 @@ def scores(runs: Sequence[RunRecord]) -> Html:
 def _of_present_weights(run: RunRecord, results: list[Result]) -> list[Result]:
     """Drops results of an encoder that has been trained further since, where there is an encoder to compare with."""
     try:
-        mark = subject(run.folder).mark if results else None
+        checksum = open_model(run.folder).checksum if results else None
     except ValueError:
         return results
-    return [result for result in results if result.subject.get("mark", mark) == mark]
+    return [result for result in results if result.model.get("checksum", checksum) == checksum]
 
 
 def _during_training(run: RunRecord) -> list[Row]:

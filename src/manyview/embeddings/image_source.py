@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,19 +14,18 @@ from manyview.core.errors import UserError
 from manyview.core.text import printable
 from manyview.data import NAMED, Dataset, Folder, Paired
 from manyview.data.factory import SCENES, open_data
-from manyview.data.memory import some_samples
+from manyview.data.fingerprint import few_samples, fingerprint
 from manyview.data.selection import Subset, only_modalities
 from manyview.data.splits import Labels, find_splits
 from manyview.embeddings.model_source import REFERENCE
-
-OWN = "(own)"  # the name of a data set that a person made themselves
+from manyview.training.build import OWN
 
 
 @dataclass(frozen=True, eq=False)
-class Images:
-    """What is embedded.
+class ImageSource:
+    """The images that are embedded. Made by `open_images`.
 
-    dataset  the images; of one raw view, after `one_view`
+    dataset  the images; of one view, after `one_view`
     labels   (n,) int64, -1 where there is none
     root     the folder that its files are in; None where they are no files
     options  that open it again
@@ -41,18 +38,34 @@ class Images:
     root: str | None
     options: dict[str, Any]
 
+    @property
+    def fingerprint(self) -> str:
+        """Of which images there are, their labels, and the pixels of a few."""
+        data = self.dataset
+        count, total = fingerprint(data, few_samples(data), labels=self.labels, classes=self.classes)
+        return f"{count}-{total:08x}"
 
-def images(
+    def path(self, row: int) -> bytes:
+        """Relative to the root, as the file system has it; of what is no file, its name."""
+        dataset, row = _origin(self.dataset, row)
+        if isinstance(dataset, Folder):
+            return os.fsencode(os.path.relpath(dataset.path(row), self.root))
+        if isinstance(dataset, Paired):
+            return os.fsencode(os.path.relpath(dataset.paths(row)[self.dataset.modalities[0]], self.root))
+        return os.fsencode(dataset.name(row))
+
+
+def open_images(
     data: str | Path | Dataset,
     *,
     split: str | None = None,
     root: str | Path | None = None,
     labels: Labels = "auto",
     download: bool = False,
-) -> Images:
+) -> ImageSource:
     """A data set, with the options of `open_data`. Without a split, all of a folder."""
     if isinstance(data, Dataset):
-        return Images(data, *_labelled(data), OWN, _root(data), {})
+        return ImageSource(data, *_labelled(data), OWN, _root(data), {})
     divided = (
         split is None
         and os.fspath(data) not in (SCENES, *NAMED)
@@ -62,14 +75,14 @@ def images(
     found = open_data(data, root=root, split=split, labels=False if divided else labels, download=download)
     options = {"split": split, "root": None if root is None else os.path.abspath(root)}
     if not isinstance(found, Folder | Paired):
-        return Images(found, *_labelled(found), os.fspath(data), None, options)
+        return ImageSource(found, *_labelled(found), os.fspath(data), None, options)
     home = os.path.abspath(data)
     numbers = _labels_by_split(found, home, labels) if divided else _labelled(found)
-    return Images(found, *numbers, home, home, options)
+    return ImageSource(found, *numbers, home, home, options)
 
 
-def one_view(found: Images, view: str) -> Images:
-    """Of one raw view, the first if `view` is REFERENCE; without the samples that lack it."""
+def one_view(found: ImageSource, view: str) -> ImageSource:
+    """The images of one view, the first if `view` is REFERENCE; without the samples that lack it."""
     dataset = found.dataset
     if view != REFERENCE and view not in dataset.modalities:
         raise UserError("view", f"the data has no {view!r}; it has {', '.join(dataset.modalities)}")
@@ -83,7 +96,7 @@ def _labelled(dataset: Dataset) -> tuple[Tensor, tuple[str, ...]]:
 
 
 def _labels_by_split(dataset: Dataset, folder: str, labels: Labels) -> tuple[Tensor, tuple[str, ...]]:
-    """Those that the images of a divided folder have in their splits: its own folders are splits, not classes."""
+    """The labels that the images of a divided folder have in their splits: its folders are splits, not classes."""
     numbers, classes = _labelled(dataset)
     ids, order = dataset.ids.sort()
     for split in find_splits(folder):
@@ -96,16 +109,6 @@ def _labels_by_split(dataset: Dataset, folder: str, labels: Labels) -> tuple[Ten
             numbers[order[place[there]]] = part.labels[there]
             classes = part.classes
     return numbers, classes
-
-
-def path_of(images: Images, row: int) -> bytes:
-    """Relative to the root, as the file system has it; of what is no file, its name."""
-    dataset, row = _origin(images.dataset, row)
-    if isinstance(dataset, Folder):
-        return os.fsencode(os.path.relpath(dataset.path(row), images.root))
-    if isinstance(dataset, Paired):
-        return os.fsencode(os.path.relpath(dataset.paths(row)[images.dataset.modalities[0]], images.root))
-    return os.fsencode(dataset.name(row))
 
 
 def _origin(dataset: Dataset, row: int) -> tuple[Dataset, int]:
@@ -121,14 +124,3 @@ def _root(dataset: Dataset) -> str | None:
     if isinstance(origin, Folder):
         return os.path.abspath(origin.root)
     return os.sep if isinstance(origin, Paired) else None  # its views may lie anywhere
-
-
-def fingerprint(images: Images) -> str:
-    """Of which images there are, their labels, and the pixels of a few."""
-    total = hashlib.sha256(json.dumps(images.classes).encode())
-    for tensor in (images.dataset.ids, images.labels):
-        total.update(tensor.numpy().tobytes())
-    for sample in some_samples(images.dataset):
-        for pixels in sample.modalities.values():
-            total.update(pixels.contiguous().numpy().tobytes())
-    return total.hexdigest()[:32]

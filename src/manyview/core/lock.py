@@ -1,0 +1,70 @@
+"""A folder that one process at a time works in."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from manyview.core.errors import UserError
+from manyview.core.text import printable
+
+NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+_held: set[int] = set()
+
+
+class InUse(UserError):
+    """Another process works in this folder."""
+
+
+@contextmanager
+def locked(folder: Path, *, busy: str = "trained", result: Path | None = None, flag: str = "--out") -> Iterator[None]:
+    """Keeps other processes from working in a folder, which is made if need be. A killed one leaves no lock behind.
+
+    busy    what is being done to it, for who comes second and gets `InUse`
+    result  what is being made there, if not the folder itself
+    flag    that names another place
+
+    Where the file system has no locks nobody is kept out.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+    _held.add(handle)
+    try:
+        owner = _take(handle)
+        if owner is not None:
+            what = f"{printable(str(result or folder))} is being {busy} by {owner}"
+            raise InUse(None, f"{what}; wait for it, stop it, or give another {flag}")
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"{os.getpid()} {socket.gethostname()}".encode(), 0)
+        yield
+    finally:
+        _held.discard(handle)
+        os.close(handle)
+
+
+def _take(handle: int) -> str | None:
+    """Takes the lock, or returns who has it."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        process, _, host = os.pread(handle, 300, 0).decode(errors="replace").partition(" ")
+        return f"process {process} on {host}" if host else "another process"
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+    return None
+
+
+def _let_go() -> None:
+    """A forked child, such as a worker that outlives its killed parent, has no part in the lock."""
+    while _held:
+        os.close(_held.pop())
+
+
+os.register_at_fork(after_in_child=_let_go)

@@ -1,0 +1,85 @@
+"""A folder that one process at a time works in."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import multiprocessing
+import os
+import re
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkProcess
+from pathlib import Path
+
+import pytest
+
+from manyview.core import lock
+from manyview.core.lock import InUse, locked
+
+FORK = multiprocessing.get_context("fork")  # real processes that need not import torch again, and must not compute
+
+
+def hold(folder: Path, told: Connection) -> None:
+    with locked(folder):
+        worker = FORK.Process(target=time.sleep, args=(60,))
+        worker.start()
+        told.send(worker.pid)
+        time.sleep(60)
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator[tuple[ForkProcess, int]]:
+    """A process that holds the lock and has a forked worker."""
+    ours, theirs = FORK.Pipe()
+    process = FORK.Process(target=hold, args=(tmp_path / "run", theirs))
+    process.start()
+    assert ours.poll(60)
+    worker = int(ours.recv())
+    yield process, worker
+    process.kill()
+    with suppress(ProcessLookupError):
+        os.kill(worker, signal.SIGKILL)
+
+
+def test_a_second_process_is_told_who_works_there_and_a_killed_one_holds_nothing(
+    tmp_path: Path, holder: tuple[ForkProcess, int]
+) -> None:
+    process, worker = holder
+    who = f"process {process.pid} on {re.escape(socket.gethostname())}"
+    with pytest.raises(InUse, match=rf"/run is being trained by {who}; .*another --out"), locked(tmp_path / "run"):
+        pass
+    process.kill()
+    process.join()
+    os.kill(worker, 0)  # the worker lives on
+    with locked(tmp_path / "run"):
+        assert (tmp_path / "run" / "lock").read_text() == f"{os.getpid()} {socket.gethostname()}"
+
+
+def test_a_lock_is_given_back_and_not_given_twice(tmp_path: Path) -> None:
+    for _ in range(2):
+        with locked(tmp_path), pytest.raises(InUse), locked(tmp_path):
+            pass
+    assert not lock._held
+
+
+def test_a_file_system_without_locks_does_not_stop_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(handle: int, kind: int) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with locked(tmp_path):
+        pass
+
+
+def test_who_comes_second_is_told_what_is_being_made_and_what_to_give_instead(tmp_path: Path) -> None:
+    with (
+        locked(tmp_path),
+        pytest.raises(InUse, match=r"/e\.npz is being written by process \d+ on .*; wait for it, .* another --to$"),
+        locked(tmp_path, busy="written", result=tmp_path / "e.npz", flag="--to"),
+    ):
+        pass

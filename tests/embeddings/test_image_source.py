@@ -1,0 +1,62 @@
+"""Which images are embedded: their labels, their files, and their fingerprint."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+from torch.utils.data import TensorDataset
+
+from manyview.core.errors import UserError
+from manyview.data import Folder, Scenes, TorchDataset, subset
+from manyview.embeddings.image_source import one_view, open_images
+from manyview.embeddings.model_source import REFERENCE
+from tests.tiny import pictures
+
+
+def test_files_are_named_relative_to_their_folder(tmp_path: Path) -> None:
+    folder = pictures(tmp_path / "data", 4, classes=2)
+    found = open_images(folder)
+    assert found.root == str(folder)
+    assert found.path(0) == b"class0/0.png"
+    assert (found.labels.tolist(), found.classes) == ([0, 0, 1, 1], ("class0", "class1"))
+
+
+def test_a_part_of_a_folder_keeps_its_files(tmp_path: Path) -> None:
+    folder = Folder(pictures(tmp_path / "data", 8, classes=2))
+    found = open_images(subset(folder, [7, 3]))
+    assert found.root is not None
+    paths = [os.path.join(found.root, os.fsdecode(found.path(row))) for row in range(2)]
+    assert paths == [folder.path(row) for row in (7, 3)]
+
+
+def test_what_is_no_file_goes_by_its_name(tmp_path: Path) -> None:
+    images = torch.zeros(3, 3, 8, 8, dtype=torch.uint8)
+    found = open_images(TorchDataset(TensorDataset(images, torch.arange(3))))
+    assert (found.root, found.path(2)) == (None, b"2")
+
+
+def test_one_view_leaves_out_samples_that_lack_it(tmp_path: Path) -> None:
+    pictures(tmp_path / "data" / "rgb", 3)
+    pictures(tmp_path / "data" / "depth", 4, mode="L")
+    found = open_images(tmp_path / "data")
+    assert len(one_view(found, "depth").dataset) == 4
+    rgb = one_view(found, REFERENCE)
+    assert (len(rgb.dataset), len(rgb.labels)) == (3, 3)
+    assert [os.path.basename(os.fsdecode(rgb.path(row))) for row in range(3)] == ["0.png", "1.png", "2.png"]
+    with pytest.raises(UserError, match=r"^view: the data has no 'sonar'; it has rgb, depth"):
+        one_view(found, "sonar")
+
+
+def test_the_fingerprint_tells_images_labels_and_pixels_apart(tmp_path: Path) -> None:
+    folder = pictures(tmp_path / "data", 6, classes=2)
+    before = open_images(folder).fingerprint
+    assert before == open_images(folder).fingerprint
+    assert before != open_images(folder, labels=False).fingerprint
+    assert before != open_images(subset(Folder(folder), range(5))).fingerprint
+    Image.new("RGB", (32, 32)).save(folder / "class0" / "0.png")
+    assert before != open_images(folder).fingerprint
+    assert open_images(Scenes(4, size=16)).fingerprint.startswith("4-")
