@@ -76,7 +76,7 @@ def test_a_word_where_there_is_no_place_is_refused() -> None:
 
 def test_help_is_read_off_the_signature(capsys: pytest.CaptureFixture[str]) -> None:
     assert usage(paint).splitlines() == [
-        "usage: manyview paint WHAT [--FLAG VALUE ...]",
+        "usage: manyview paint WHAT [COLOURS] [--FLAG VALUE ...]",
         "",
         "Paints something.",
         "",

@@ -114,8 +114,8 @@ def test_a_data_set_of_torchs_has_its_labels_used(tmp_path: Path) -> None:
     run = manyview.pretrain(data=Photos(), out=str(tmp_path), **TINY)
     assert run.config.data["name"] == "(own)"
     assert len(run.knn) == 2
-    assert "40 images" not in (tmp_path / "train.log").read_text()  # some were kept aside
-    assert "36 images of your own data, scored on 4 images kept aside" in (tmp_path / "train.log").read_text()
+    assert "40 images" not in (tmp_path / "train.log").read_text()  # some were held out
+    assert "36 images of your own data, scored on 4 held-out images" in (tmp_path / "train.log").read_text()
 
 
 def test_a_data_set_of_manyviews_own_is_taken_as_it_is(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def parsed(command: Command, arguments: Sequence[str]) -> dict[str, Any]:
 def usage(command: Command) -> str:
     """The help of a command: how it is called, what it does, and what each of its arguments means."""
     words, flags = _parameters(command)
-    needed = [key.upper() for key, each in words.items() if each.default is REQUIRED]
+    needed = [key.upper() if each.default is REQUIRED else f"[{key.upper()}]" for key, each in words.items()]
     needed += [f"--{flag_name(key)} VALUE" for key, each in flags.items() if each.default is REQUIRED]
     rows = [(key.upper(), "", each.about) for key, each in words.items()]
     rows += [(f"--{flag_name(key)}", _default(each), each.about) for key, each in flags.items() if key != "help"]
