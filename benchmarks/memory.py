@@ -19,8 +19,9 @@ from measure import MB, available_bytes, machine_facts, peak_extra_bytes
 
 from manyview.config.resolve import resolve
 from manyview.config.sections import flat
+from manyview.core.sample import Views
 from manyview.training import build
-from manyview.training.step import Engine, micro_batches, whole_batch
+from manyview.training.step import Engine, StepInput, micro_batches, whole_batch
 
 BATCHES = (64, 256, 1024, 4096)
 KEYS = (1, 2, 5, 9)
@@ -63,22 +64,23 @@ def measured(case: dict[str, Any]) -> float:
 
 
 def peak(encoder: str, batch: int, settings: dict[str, Any], micro: int | None = None) -> int:
-    """Bytes that a first step adds to the process at its peak, gradients included."""
+    """The bytes that a first step adds to the process at its peak, gradients included."""
     augmentation = {"name": "simclr-cifar", "size": 32}
     config = resolve({}, flat({"data": "scenes", "encoder": encoder, "augmentation": augmentation, **settings}))
-    method = build.method(config, 3).to(memory_format=torch.channels_last)
+    method = build.method(config, {"image": 3}, batch).to(memory_format=torch.channels_last)
     engine = Engine(method, method)
     made = torch.Generator().manual_seed(0)
 
-    def looks(rows: slice) -> list[torch.Tensor]:
-        count = len(range(batch)[rows])
-        return [torch.randn(count, 3, 32, 32, generator=made) for _ in range(method.looks)]
+    def views(rows: slice) -> Views:
+        shape = len(range(batch)[rows]), 3, 32, 32
+        return {name: [torch.randn(shape, generator=made) for _ in range(n)] for name, n in method.views.items()}
 
     def step() -> None:
+        given = StepInput(views, torch.arange(batch), torch.arange(batch))
         if micro:
-            micro_batches(engine, looks, torch.arange(batch), step=0, size=micro)
+            micro_batches(engine, given, size=micro)
         else:
-            whole_batch(engine, looks, torch.arange(batch), step=0)
+            whole_batch(engine, given)
 
     return peak_extra_bytes(step)
 

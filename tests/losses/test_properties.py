@@ -19,7 +19,7 @@ from manyview.methods.topologies import Topology, contrast, each_copy, every_cop
 from tests.losses.every_loss import EVERY_LOSS, Loss, for_every_loss
 from tests.losses.layouts import Options, assert_close, gradients, normal
 
-few = settings(max_examples=settings.default.max_examples // 4)  # for each of many losses
+few = settings(max_examples=settings().max_examples // 4)  # for each of many losses
 seeds = st.integers(0, 2**31)
 sizes = st.integers(2, 7)
 POOLED = ("dclw", "cacr, rbf cost", "align_uniform")
