@@ -1,7 +1,3 @@
-"""The run that the report is tested with, for the command that writes its page."""
+"""The run that the tests of the page have, for the command that writes it."""
 
-from __future__ import annotations
-
-from tests.report.conftest import evil, run
-
-__all__ = ["evil", "run"]
+from tests.report.conftest import evil, run  # noqa: F401
