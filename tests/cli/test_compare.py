@@ -9,7 +9,7 @@ import pytest
 
 from manyview.cli import compare as command
 from manyview.cli import main as cli
-from manyview.comparison.outcome import Outcome, Point, Row
+from manyview.comparison.outcome import MethodOutcome, Outcome, Point
 
 NEEDED = ["--data", "scenes", "--methods", "simclr,dcl"]
 
@@ -18,7 +18,7 @@ NEEDED = ["--data", "scenes", "--methods", "simclr,dcl"]
 def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What `compare` was called with."""
     found: dict[str, Any] = {}
-    row = Row("simclr", (0,), 32, 2, 40, [[Point(0, 0.0, 0.1)]], {"kNN": [0.5]}, [9.0], None)
+    row = MethodOutcome("simclr", (0,), 32, 2, 40, [[Point(0, 0.0, 0.1)]], {"kNN": [0.5]}, [9.0], None)
 
     def compare(data: str, methods: tuple[str, ...], **given: Any) -> Outcome:
         found.update(given, data=data, methods=methods)

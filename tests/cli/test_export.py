@@ -23,7 +23,7 @@ def test_a_run_is_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     x = torch.randn(2, 3, 32, 32)
     assert torch.equal(load_encoder(tmp_path / "net.safetensors").eval()(x), manyview.load(run)(x))
     assert cli.main(["export", str(run), "--to", "onx"]) == 2
-    one_line(capsys, "to: there is no format 'onx'; did you mean 'onnx'?")
+    one_line(capsys, "to: expected one of timm, torchvision, safetensors, onnx, got 'onx'")
     assert cli.main(["export", str(tmp_path), "--to", "onnx"]) == 2
     one_line(capsys, "is no run's folder")
 

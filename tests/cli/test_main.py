@@ -11,6 +11,7 @@ import pytest
 
 import manyview
 from manyview.cli import main as cli
+from manyview.core.errors import UserError
 from tests.data.awful import picture
 from tests.patience import PATIENCE
 
@@ -81,17 +82,49 @@ def test_bad_flags_are_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--nonsense" in capsys.readouterr().err
 
 
-def test_a_mistake_in_the_program_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("manyview.data.check.command", lambda _: [][0])
-    with pytest.raises(IndexError):
-        cli.main(["check"])
+@pytest.mark.parametrize("error", [IndexError("gone"), ValueError("of torch's, say"), OSError("no path")])
+def test_a_mistake_in_the_program_shows_its_traceback_and_where_to_report_it(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(data: str) -> int:
+        raise error
+
+    monkeypatch.setattr("manyview.cli.check.check", broken)
+    assert cli.main(["check", "photos"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("Traceback")
+    assert f"{type(error).__name__}: {error}" in said
+    assert said.endswith("please report it, with the lines above, to the maintainers of manyview\n")
+
+
+def test_a_file_that_the_system_refuses_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(data: str) -> int:
+        raise PermissionError(13, "Permission denied", data)
+
+    monkeypatch.setattr("manyview.cli.check.check", refused)
+    assert cli.main(["check", "photos"]) == 2
+    assert capsys.readouterr() == ("", "manyview check: photos: Permission denied\n")
+
+
+def test_an_error_says_its_own_exit_code(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    class Full(UserError):
+        exit_code = 1
+
+    def full() -> int:
+        raise Full("disk", "is full\nindeed")
+
+    monkeypatch.setattr("manyview.cli.check.check", full)
+    assert cli.main(["check"]) == 1
+    assert capsys.readouterr() == ("", "manyview check: disk: is full indeed\n")
 
 
 def test_an_interrupt_is_one_word(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def interrupted(_: list[str]) -> int:
+    def interrupted() -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("manyview.data.check.command", interrupted)
+    monkeypatch.setattr("manyview.cli.check.check", interrupted)
     assert cli.main(["check"]) == 130
     assert capsys.readouterr() == ("", "\ninterrupted\n")
 
@@ -126,7 +159,7 @@ def test_a_real_interrupt_ends_a_check_quickly_and_quietly(tmp_path: Path) -> No
 
 
 def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
-    (tmp_path / "loud.py").write_text("def run(_):\n    print('word\\n' * 100_000)\n    return 0\n")
+    (tmp_path / "loud.py").write_text("def run() -> int:\n    print('word\\n' * 100_000)\n    return 0\n")
     loud = "m.COMMANDS['loud'] = ('loud:run', '')"
     code = f"import sys; from manyview.cli import main as m; {loud}; sys.exit(m.main(['loud']))"
     script = f'{sys.executable} -c "{code}" | head -1; echo ${{PIPESTATUS[0]}}'
