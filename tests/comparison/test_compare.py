@@ -131,7 +131,7 @@ def test_an_evaluation_that_fails_costs_that_score_alone(
         ({"encoder": "timm/resnet5000"}, "encoder.name: there is no encoder 'timm/resnet5000'"),
         (
             {"encoder": "torchvision/alexnet", "augmentation.size": 8},
-            "augmentation.size: torchvision/alexnet cannot look at 8 x 8",
+            "augmentation.size: torchvision/alexnet cannot take 8 x 8",
         ),
         ({"precision": "fp16", "device": "cpu"}, "precision: fp16 needs a GPU"),
         ({"minutes": float("inf"), "epochs": None}, "minutes: expected a time above 0, got inf"),

@@ -156,7 +156,7 @@ class RunLog:
             self._note(f"ended: {error}")
         try:
             self.close()
-        except OSError:
+        except (OSError, DiskFull):
             if error is None:  # else what went wrong first is what to tell
                 raise
 

@@ -16,7 +16,7 @@ def test_training_images_are_not_called_held_out(held_out: bool, title: str, run
     record = measured(copy(run, tmp_path / "a"), {"step": 1, "epoch": 0, "loss": 2.0})
     snapshots = [
         SimpleNamespace(
-            epoch=epoch, measures={ENTROPY: 1.0, f"{ENTROPY}_limit": 2.0}, looks=SimpleNamespace(held_out=held_out)
+            epoch=epoch, measures={ENTROPY: 1.0, f"{ENTROPY}_limit": 2.0}, embeddings=SimpleNamespace(held_out=held_out)
         )
         for epoch in (0, 1)
     ]
