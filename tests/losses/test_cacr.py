@@ -237,7 +237,7 @@ def test_it_is_algorithm_3(precision: Precision) -> None:
     held = Queue(18, 8).to(precision.dtype)
     held.enqueue(precision.given("queue"))
     memory = QueueMemory(held, within_batch=float(parameter(entry, "intra")))
-    triples = each_copy_against_keys(Embeddings(unit(views), keys=keys), memory)
+    triples = each_copy_against_keys(Embeddings(list(unit(views)), keys=list(keys)), memory)
     t_pos, t_neg = parameter(entry, "t_pos"), parameter(entry, "t_neg")
     assert_value(entry, total(triples, attraction, t_pos=t_pos), precision, "loss_ca")
     assert_value(entry, total(triples, repulsion, t_neg=t_neg), precision, "loss_cr")

@@ -33,7 +33,7 @@ def test_dcl_is_info_nce_without_the_coupling_of_its_gradient(temperature: float
     The multiplier is 1 - exp(positive) / Y with the positive in Y, as in the proof.
     """
     views = unit_vectors(1, 2, 6, 4).requires_grad_()
-    (triple,) = every_copy(Embeddings(views), Memory())
+    (triple,) = every_copy(Embeddings(list(views)), Memory())
     coupled = info_nce(*triple[:3], temperature=temperature, reduction="none")
     decoupled = dcl(*triple[:3], temperature=temperature, reduction="none")
     positive = ((triple.query * triple.positives[:, 0]).sum(-1) / temperature).exp()

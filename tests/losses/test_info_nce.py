@@ -123,7 +123,7 @@ def test_it_is_moco_v3_times_two_tau_in_both_directions(precision: Precision) ->
     entry = "mocov3/T0.2"
     tau = parameter(entry, "T")
     views = precision.given("views_raw")[:2].clone().requires_grad_()
-    embedded = Embeddings(unit(views), keys=unit(precision.given("kviews_raw")[:2]))
+    embedded = Embeddings(list(unit(views)), keys=list(unit(precision.given("kviews_raw")[:2])))
     triples = views_against_keys(embedded, Memory(), edges=[(0, 1), (1, 0)])
     for triple, name in zip(triples, ("loss_12", "loss_21"), strict=True):
         assert_value(entry, 2 * tau * info_nce(*triple[:3], temperature=tau), precision, name)
@@ -145,7 +145,7 @@ def test_it_is_cmc_on_a_graph_of_views(entry: str, precision: Precision) -> None
     views = precision.given("views_raw")[:count].clone().requires_grad_()
     edges = core_view(count) if entry.startswith("cmc_core") else full_graph(count)
     loss = total(
-        view_pairs(Embeddings(unit(views)), Memory(), edges=edges), info_nce, temperature=parameter(entry, "tau")
+        view_pairs(Embeddings(list(unit(views))), Memory(), edges=edges), info_nce, temperature=parameter(entry, "tau")
     )
     assert_golden(entry, loss, {"views_raw": views}, precision)
 
@@ -184,7 +184,7 @@ def test_with_many_views_it_is_not_the_logarithm_of_the_summed_positives() -> No
     """solo-learn's convention, another loss: see the docstring."""
     entry = "ntxent_multiview/solo_V5_tau0.2"
     views = DOUBLE.leaf("views_raw")
-    loss = total(every_copy(Embeddings(unit(views)), Memory()), info_nce, temperature=parameter(entry, "tau"))
+    loss = total(every_copy(Embeddings(list(unit(views))), Memory()), info_nce, temperature=parameter(entry, "tau"))
     assert abs(loss.item() - float(golden(f"{entry}/loss"))) > 0.1
     with pytest.raises(AssertionError):
         assert_gradients(entry, loss, {"views_raw": views}, DOUBLE)
