@@ -360,6 +360,6 @@ def test_in_one_process_errors_pass_as_they_come() -> None:
         raise OSError("full")
     with pytest.raises(OSError, match="full"), fail_together():
         raise OSError("full")
-    assert agreement.settle(stop=True, rows=4) == (True, [4])
+    assert tuple(agreement.settle(stop=True, rows=4)) == (True, [4])
     assert exchange([1, 2]) == [[1, 2]]
     assert average(3.0) == 3.0

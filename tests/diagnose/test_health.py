@@ -67,7 +67,7 @@ class Run:
             triples = self.topology(Embeddings(copies, ids), self.memory)
         else:
             triples = query_against_keys(Embeddings(copies[:1], ids, [copies[1].detach()]), self.memory)
-        options = {} if self.temperature is None else {"temperature": self.temperature}
+        options: dict[str, Any] = {} if self.temperature is None else {"temperature": self.temperature}
         loss = total(triples, self.loss, **options)
         optimizer.zero_grad()
         loss.backward()

@@ -197,14 +197,15 @@ def test_a_wrong_momentum_is_refused_at_once(momentum: float) -> None:
 
 
 def test_wrong_towers_are_refused() -> None:
-    for encoder in ({}, [small()], None):
+    wrong: list[Any] = [{}, [small()], None]
+    for encoder in wrong:
         with pytest.raises(ValueError, match="encoder: expected one Encoder, or one for each view by name, got"):
-            Towers(encoder, HEAD)  # type: ignore[arg-type]
+            Towers(encoder, HEAD)
     for name in ("a.b", "shared", "keys", ""):
         with pytest.raises(ValueError, match=f"encoder: a view cannot be named '{name}'; give another name"):
             Towers({"rgb": small(), name: small()}, HEAD)
     with pytest.raises(ValueError, match="heads: 'features' is already the name of an output; give another name"):
-        Towers(small(), HEAD, heads={"features": nn.Linear})
+        Towers(small(), HEAD, heads={"features": partial(nn.Linear, out_features=2)})
     with pytest.raises(ValueError, match="head: give what makes it"):
         Towers(small(), nn.Linear(12, 6))
 

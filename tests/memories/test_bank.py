@@ -152,7 +152,8 @@ INDEX = torch.tensor([3, 0, 11, 7, 3])
 
 
 def made(**options: Any) -> BankMemory:
-    memory = as_memory(4, **{"m": 50, "generator": torch.Generator().manual_seed(2)} | options)
+    given: dict[str, Any] = {"m": 50, "generator": torch.Generator().manual_seed(2)}
+    memory = as_memory(4, **given | options)
     assert isinstance(memory, BankMemory)
     memory.start(INSTANCES)
     return memory

@@ -114,12 +114,7 @@ TOWERS: dict[str, dict[str, Any]] = {
 def test_towers(options: dict[str, Any]) -> None:
     made = towers(**options)
     names = ["embedding", "projection", "features", "maps.stage1", *options.get("heads", {})]
-    slots = [
-        Slot(branch, VIEW, copy, name)  # type: ignore[arg-type]
-        for branch in ("query", "key")
-        for copy in range(2)
-        for name in names
-    ]
+    slots = [Slot(branch, VIEW, copy, name) for branch in ("query", "key") for copy in range(2) for name in names]
     for output in made({VIEW: images(2)}, slots, step=3).values():
         on_cuda(output)
         assert len(output) == N

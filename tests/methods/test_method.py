@@ -173,7 +173,7 @@ def test_a_memory_that_is_not_declared_is_refused() -> None:
 
 def test_two_terms_keep_a_queue_each() -> None:
     made = [
-        two_copies(every_copy, losses.info_nce, name=how, memory=of_queue(how, size=12)(DIM))  # type: ignore[arg-type]
+        two_copies(every_copy, losses.info_nce, name=how, memory=of_queue(how, size=12)(DIM))
         for how in ("each", "mean")
     ]
     method, (_, views) = declared(*made), golden_views(2)

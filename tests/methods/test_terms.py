@@ -51,7 +51,8 @@ def batch(outputs: dict[Slot, Tensor], **options: Any) -> BatchOutputs:
 
 
 def of_bank(**options: Any) -> BankMemory:
-    memory = BankMemory(DIM, **{"m": 5, "generator": torch.Generator().manual_seed(4)} | options)
+    given: dict[str, Any] = {"m": 5, "generator": torch.Generator().manual_seed(4)}
+    memory = BankMemory(DIM, **given | options)
     memory.start(10)
     return memory.double()
 
@@ -130,13 +131,13 @@ def test_nce_keeps_the_partition_of_the_first_batch_or_follows_it(stored: bool, 
         assert drawn is not None
         negatives: oracle.Met = [[(memory.bank.vectors[j], 1.0) for j in row] for row in drawn]
         positives = memory.bank.vectors[INDEX][:, None] if stored else outputs[KEY][:, None]
-        known = {"population": 10, "temperature": 0.5}
-        estimate = oracle.nce_partition(outputs[QUERY], positives, negatives, **known).detach()  # type: ignore[arg-type]
+        known: dict[str, Any] = {"population": 10, "temperature": 0.5}
+        estimate = oracle.nce_partition(outputs[QUERY], positives, negatives, **known).detach()
         if not kept:
             kept.append(estimate)
         elif decay is not None:
             kept.append(decay * kept[-1] + (1 - decay) * estimate)
-        expected = oracle.nce(outputs[QUERY], positives, negatives, partition=float(kept[-1]), **known)  # type: ignore[arg-type]
+        expected = oracle.nce(outputs[QUERY], positives, negatives, partition=float(kept[-1]), **known)
         same_gradient(found.loss, oracle.mean(expected), [raw])
         literal = losses.nce(
             outputs[QUERY], positives, memory.negatives(IDS, INDEX, step=step), partition=memory.bank.partition, **known
@@ -197,7 +198,8 @@ def test_a_prediction_is_the_mean_distance_to_the_other_view(distance: Any, powe
     assert len(there) == (4 if missing else 6)
     same_gradient(found.loss, oracle.mean(values), [raw])
     assert found.triples == []
-    assert torch.autograd.grad(found.loss, picture, allow_unused=True) == (None,)
+    (by_picture,) = torch.autograd.grad(found.loss, picture, allow_unused=True)
+    assert by_picture is None
     assert (term.asks, term.gathers) == ((DECODED, PICTURE), ())
 
 
@@ -222,7 +224,7 @@ def test_where_no_image_has_both_views_a_prediction_is_zero() -> None:
     nobody = {"a": PRESENT["b"], "b": ~PRESENT["b"]}
     found = Prediction(DECODED, PICTURE)(batch({DECODED: raw, PICTURE: torch.randn(COUNT, 2)}, present=nobody))
     (gradient,) = torch.autograd.grad(found.loss, raw)
-    assert (float(found.loss.detach()), gradient.abs().max()) == (0.0, 0.0)
+    assert (float(found.loss.detach()), float(gradient.abs().max())) == (0.0, 0.0)
 
 
 def test_slots_of_several_copies() -> None:
@@ -274,7 +276,7 @@ def all_pairs(loss: Any = losses.info_nce) -> Method:
 
 
 def tower_pairs() -> Method:
-    slots = [[Slot(branch, view, 0) for view in "ab"] for branch in ("query", "key")]  # type: ignore[arg-type]
+    slots = [[Slot(branch, view, 0) for view in "ab"] for branch in ("query", "key")]
     topology = partial(views_against_keys, edges=[(0, 1), (1, 0)])
     return one_term(Contrast(topology, losses.dcl, *slots), "ab", momentum=0.9)
 
@@ -339,7 +341,7 @@ SHARES = {"uneven": (4, 2), "one empty": (6, 0)}
 def run(name: str, rows: slice, shares: tuple[int, ...], missing: bool) -> Found:
     """Two steps of a case: the loss and the gradient, averaged over the processes, and the memories afterwards."""
     torch.manual_seed(1)
-    method, found = CASES[name](), {}
+    method, found = CASES[name](), Found()
     present = {view: PRESENT[view][rows] for view in method.views} if missing else {}
     for step in range(2):
         views = {

@@ -141,10 +141,10 @@ def query_with_missing_keys(query: Tensor, keys: list[Tensor], kept: list[Tensor
 def test_an_image_without_query_or_keys_drops_out_and_its_place_is_never_read(held: bool) -> None:
     query, *keys = leaves(3)
     rows = views(4)[0]
-    given = Embeddings(
-        torn([query], QUERY_THERE), None, torn(keys, KEYS_THERE), present=QUERY_THERE, keys_present=KEYS_THERE
-    )
-    triples = query_against_keys(given, of_queue(rows) if held else BATCH)
+    memory = of_queue(rows) if held else BATCH
+    present: dict[str, Any] = {"present": list(QUERY_THERE), "keys_present": list(KEYS_THERE)}
+    given, given_keys = torn([query], QUERY_THERE), torn(keys, KEYS_THERE)
+    triples = arranged(query_against_keys, given, None, given_keys, memory=memory, **present)
     assert [triple.total for triple in triples] == [3]
     found = total(triples, losses.info_nce, temperature=0.2)
     same_gradients(found, query_with_missing_keys(query, keys, list(rows) if held else []), [query, *keys])
@@ -154,20 +154,19 @@ def test_an_image_without_query_or_keys_drops_out_and_its_place_is_never_read(he
 def test_where_only_one_side_can_be_missing_the_other_is_all_there(given: str) -> None:
     query, *keys = views(3)
     there = mask([1, 1, 0, 1, 0])
-    (triple,) = arranged(
-        query_against_keys, [query], None, keys, **{given: there if given == "present" else [there[0]] * 2}
-    )
+    present: dict[str, Any] = {given: [there[0]] if given == "present" else [there[0]] * 2}
+    (triple,) = arranged(query_against_keys, [query], None, keys, **present)
     assert torch.equal(triple.query, query[there[0]])
     assert [len(each) for each in oracle.met(triple.query, triple.negatives)] == [8 if given == "present" else 4] * 3
 
 
 def test_fewer_than_two_images_with_keys_are_no_triple() -> None:
     query, key = views(2)
-    present = {"present": mask([1, 1, 1, 1, 1]), "keys_present": mask([0, 1, 0, 0, 0])}
+    present: dict[str, Any] = {"present": mask([1, 1, 1, 1, 1]), "keys_present": mask([0, 1, 0, 0, 0])}
     assert arranged(query_against_keys, [query], None, [key], **present) == []
     (triple,) = arranged(query_against_keys, [query], None, [key], memory=of_queue(views(3)[0]), **present)
     assert torch.equal(triple.query, query[1:2])
-    nobody = {"present": mask([1, 1, 1, 1, 0]), "keys_present": mask([0, 0, 0, 0, 1])}
+    nobody: dict[str, Any] = {"present": mask([1, 1, 1, 1, 0]), "keys_present": mask([0, 0, 0, 0, 1])}
     assert arranged(query_against_keys, [query], None, [key], memory=of_queue(views(3)[0]), **nobody) == []
 
 
@@ -194,7 +193,7 @@ def test_a_bank_gives_the_positive_and_the_negatives(stored: bool, missing: bool
         for i in range(N)
         if there[:, i].all()
     ]
-    present = {"present": there[:1], "keys_present": there[1:]} if missing else {}
+    present: dict[str, Any] = {"present": there[:1], "keys_present": there[1:]} if missing else {}
     given = Embeddings(torn([query], there[:1]), INDEX + 100, torn([key], there[1:]), INDEX, step=3, **present)
     (triple,) = query_against_keys(given, memory)
     assert (len(triple.query), triple.total, triple.present) == (len(expected), len(expected), None)
