@@ -7,9 +7,14 @@ from typing import Any
 
 import pytest
 import torch
+from lightning_fabric.strategies.ddp import DDPStrategy
 
+from manyview.config.resolve import resolve
+from manyview.core.errors import UserError
 from manyview.encoders import dense_conv
-from manyview.training import engine
+from manyview.training import build, engine
+from manyview.training.engine import Ddp, Trainer, _check_groups
+from manyview.training.step import StepInput
 from tests.tiny import pretrain
 
 
@@ -56,3 +61,50 @@ def test_nothing_of_a_cluster_is_taken_for_a_wish(tmp_path: Path, monkeypatch: p
     for name, value in {"SLURM_NTASKS": "4", "SLURM_JOB_NAME": "train", "SLURM_JOB_ID": "1"}.items():
         monkeypatch.setenv(name, value)
     assert pretrain(tmp_path, max_steps=1) == 0
+
+
+@pytest.mark.parametrize("micro_batch", [None, 4])
+def test_a_batch_that_does_not_fall_into_the_groups_of_batch_norm_is_refused(micro_batch: int | None) -> None:
+    """In one process the settings say so; only here it is known how many there are."""
+    settings = {"batch_size": 24, "method.name": "moco_v2", "method.bn_splits": 4, "micro_batch": micro_batch}
+    config = resolve({"data.name": "photos", "augmentation.size": 32, **settings}, {})
+    method = build.method(config, {"image": 3}, 40)
+    _check_groups(method, config, 2)
+    with pytest.raises(UserError, match=r"^method\.bn_splits: a batch of 6 a process does not fall into 4 equal group"):
+        _check_groups(method, config, 4)
+
+
+def test_a_trainer_steps_and_its_state_goes_on_in_another(tmp_path: Path) -> None:
+    one, other = trainer(), trainer()
+    for step in range(2):
+        one.gradient(given(step))
+        assert one.step(0.1, measure=False) is None
+    other.load_state_dict(one.state_dict())
+    for each in (one, other):
+        each.gradient(given(2))
+        assert float(each.step(0.1, measure=True)) > 0
+    for key, value in one.method.state_dict().items():
+        assert torch.equal(other.method.state_dict()[key], value)
+
+
+def trainer() -> Trainer:
+    tiny = {"encoder.options": {"widths": [8, 16], "blocks": [1, 1]}, "device": "cpu", "augmentation.size": 32}
+    config = resolve({"data.name": "photos", "method.name": "simclr", "batch_size": 4, **tiny}, {})
+    return Trainer(engine.start_fabric(config), config, build.method(config, {"image": 3}, 40))
+
+
+def given(step: int) -> StepInput:
+    draw = torch.Generator().manual_seed(step)
+    copies = [torch.rand(4, 3, 32, 32, generator=draw) for _ in range(2)]
+    return StepInput(
+        lambda rows: {"image": [copy[rows] for copy in copies]}, torch.arange(4), torch.arange(4), step=step
+    )
+
+
+def test_only_where_a_method_leaves_parameters_out_they_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DDPStrategy, "setup_module", lambda self, module: self._ddp_kwargs)
+    config = resolve({"data.name": "photos", "augmentation.size": 32, "method.name": "simclr"}, {})
+    method = build.method(config, {"image": 3}, 40)
+    assert Ddp().setup_module(method) == {"find_unused_parameters": False}  # type: ignore[comparison-overlap]
+    method.slots = tuple(slot._replace(name="features") for slot in method.slots)  # the head has no part in these
+    assert Ddp().setup_module(method) == {"find_unused_parameters": True}  # type: ignore[comparison-overlap]

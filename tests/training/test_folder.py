@@ -12,7 +12,8 @@ import pytest
 from manyview.cli.main import main
 from manyview.config.resolve import resolve
 from manyview.core import distributed
-from manyview.training.checkpoint import Checkpoints, locked
+from manyview.core.lock import locked
+from manyview.training.checkpoint import Checkpoints
 from manyview.training.folder import ANEW, resume_command
 from tests.tiny import pictures, pretrain
 from tests.training.whole_runs import at_step, differences_but_checkpoints, stop_with
@@ -94,7 +95,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_the_end_is_the_same(
 
 
 def test_a_second_process_says_that_the_folder_is_in_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code = "import sys; from manyview.training.checkpoint import locked; from pathlib import Path\n" + (
+    code = "import sys; from manyview.core.lock import locked; from pathlib import Path\n" + (
         "with locked(Path(sys.argv[1])): print('ready', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(

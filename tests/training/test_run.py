@@ -9,6 +9,7 @@ import manyview
 from manyview.data import Loader, open_data
 from manyview.training import build
 from manyview.training.run import Run, load
+from manyview.views import View
 from tests.tiny import noise, pretrain
 
 
@@ -40,7 +41,8 @@ def test_the_encoder_comes_in_eval_mode_from_a_run_or_its_path(run: Run) -> None
 
 def test_its_preprocessing_gives_what_the_training_time_knn_sees(run: Run) -> None:
     dataset = open_data(str(noise()))
-    loader = Loader(dataset, build.plain_stack(run.config), 4, shuffle=False)
+    pipeline = build.test_pipeline(run.config, {"image": View("image")})
+    loader = Loader(dataset, pipeline, 4, shuffle=False)
     batch = next(loader.epoch(0))
     preprocess = load(run).preprocess
     assert preprocess is not None

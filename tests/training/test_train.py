@@ -87,18 +87,6 @@ def test_what_is_kept_of_a_run_may_change_while_it_goes_on(
     assert (tmp_path / "checkpoints" / "epoch-0002.pt").is_file()
 
 
-@pytest.mark.parametrize(("flags", "said"), [
-    (["--recipe", "demo"], "recipe: cannot be given with --resume"),
-    (["--smoke"], "smoke: cannot be given with --resume"),
-    (["--out", "elsewhere"], "out: elsewhere was given beside a run to go on with"),
-])  # fmt: skip
-def test_what_a_begun_run_would_ignore_is_refused(
-    flags: list[str], said: str, whole: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["pretrain", "--resume", str(whole), *flags]) == 2
-    assert said in capsys.readouterr().err
-
-
 def test_weights_that_a_run_began_with_are_not_needed_to_go_on(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,12 +247,6 @@ def test_a_complete_run_whose_page_was_not_written_any_more_gets_it(
     assert f"report {tmp_path / 'report.html'}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("flag", ["--recipe", "--resume"])
-def test_a_flag_that_needs_a_value_says_so(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["pretrain", flag]) == 2
-    assert f"{flag[2:]}: expected a value, got none; write {flag} VALUE" in capsys.readouterr().err
-
-
 def test_a_run_that_goes_on_in_another_number_of_processes_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -310,3 +292,29 @@ def test_steps_lower_the_rate_where_they_are_set(tmp_path: Path) -> None:
     rates = [line["lr"] for line in metrics(tmp_path) if "lr" in line]
     assert rates[:6] == [0.02] * 6
     assert rates[6:] == pytest.approx([0.002] * 6)
+
+
+def test_without_evaluators_nothing_is_scored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert pretrain(tmp_path, max_steps=2, evaluators="[]") == 0
+    said = capsys.readouterr().out
+    assert "no kNN, 5 held out" in said
+    assert "kNN " not in said.replace("no kNN, ", "")
+    assert not any("knn" in name for line in metrics(tmp_path) for name in line)
+
+
+@pytest.mark.parametrize(
+    ("settings", "channels"),
+    [
+        ({"views": "L"}, 1),
+        ({"views": "depth", "data": "scenes", "data__count": 40, "data__modalities": "image,depth"}, 1),
+    ],
+    ids=["lightness of pictures", "depth of scenes"],
+)
+def test_a_method_of_one_view_trains_on_the_view_that_is_named(
+    settings: dict[str, Any], channels: int, tmp_path: Path
+) -> None:
+    assert pretrain(tmp_path, method="simclr", health_every=1, max_steps=3, **settings) == 0
+    assert manyview.load(tmp_path).options["channels"] == channels
+    lines = metrics(tmp_path)
+    assert len([line for line in lines if "loss" in line]) == 3
+    assert len([line for line in lines if "knn" in line]) == 2  # its labels are scored with as well

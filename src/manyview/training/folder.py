@@ -19,7 +19,7 @@ from manyview.core.lock import locked
 from manyview.data.memory import local_processes
 from manyview.training import build
 from manyview.training.checkpoint import Checkpoints
-from manyview.training.run import CHECKPOINTS, CONFIG, ENCODER, ENCODERS
+from manyview.training.run import CHECKPOINTS, CONFIG, ENCODER, encoder_files
 
 FORMAT = 3  # of the state in a checkpoint
 NAMED = 3  # settings that differ are named, at most
@@ -37,7 +37,7 @@ class RunFolder:
         """Whether the folder holds this very run, with nothing left to do: its encoders are written last of all."""
         if self.path.exists() and not self.path.is_dir():
             raise UserError("out", f"{self.path} is a file; give a folder, which is made if it is not there")
-        if not (self.path / CONFIG).is_file() or not any(self.path.glob(ENCODERS)):
+        if not (self.path / CONFIG).is_file() or not encoder_files(self.path):
             return False
         saved = None
         with suppress(UserError):  # what is complete needs no whole checkpoint
