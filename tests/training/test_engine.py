@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -74,12 +75,12 @@ def test_a_batch_that_does_not_fall_into_the_groups_of_batch_norm_is_refused(mic
         _check_groups(method, config, 4)
 
 
-def test_a_trainer_steps_and_its_state_goes_on_in_another(tmp_path: Path) -> None:
+def test_a_trainer_steps_and_its_state_goes_on_in_another() -> None:
     one, other = trainer(), trainer()
     for step in range(2):
         one.gradient(given(step))
         assert one.step(0.1, measure=False) is None
-    other.load_state_dict(one.state_dict())
+    other.load_state_dict(copy.deepcopy(one.state_dict()))
     for each in (one, other):
         each.gradient(given(2))
         assert float(each.step(0.1, measure=True)) > 0
@@ -96,9 +97,8 @@ def trainer() -> Trainer:
 def given(step: int) -> StepInput:
     draw = torch.Generator().manual_seed(step)
     copies = [torch.rand(4, 3, 32, 32, generator=draw) for _ in range(2)]
-    return StepInput(
-        lambda rows: {"image": [copy[rows] for copy in copies]}, torch.arange(4), torch.arange(4), step=step
-    )
+    rows = torch.arange(4)
+    return StepInput(lambda part: {"image": [each[part] for each in copies]}, rows, rows, step=step)
 
 
 def test_only_where_a_method_leaves_parameters_out_they_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:

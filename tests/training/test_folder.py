@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,14 +10,18 @@ from pathlib import Path
 
 import pytest
 
+import manyview
 from manyview.cli.main import main
 from manyview.config.resolve import resolve
 from manyview.core import distributed
 from manyview.core.lock import locked
+from manyview.training import build
 from manyview.training.checkpoint import Checkpoints
-from manyview.training.folder import ANEW, resume_command
+from manyview.training.folder import ANEW, RunFolder, resume_command
+from manyview.training.launch import resumed
+from manyview.training.run import Run
 from tests.tiny import pictures, pretrain
-from tests.training.whole_runs import at_step, differences_but_checkpoints, stop_with
+from tests.training.whole_runs import LabelledPairs, at_step, differences_but_checkpoints, stop_with
 
 
 def test_how_to_go_on_is_told_for_every_way_to_train(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,3 +145,47 @@ def test_a_complete_run_needs_no_checkpoint(tmp_path: Path, capsys: pytest.Captu
     (tmp_path / "checkpoints" / "step-000000001.pt").write_text("cut off")
     assert pretrain(tmp_path, max_steps=1) == 0
     assert "nothing is left to do" in capsys.readouterr().out
+
+
+def test_a_run_of_two_encoders_is_complete_when_both_are_there(
+    two_views: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, data = shutil.copytree(two_views.folder, tmp_path / "run"), LabelledPairs()
+    before = {path.name: path.read_bytes() for path in out.glob("encoder*.safetensors")}
+    assert sorted(before) == ["encoder-depth.safetensors", "encoder-image.safetensors"]
+    config = resumed(out, {})
+    folder = RunFolder(config, build.data(config, data))
+    assert folder.complete()
+    manyview.pretrain(data, resume=out)
+    assert (
+        f"{out} is complete; nothing is left to do. Its encoders {out / 'encoder-depth.safetensors'}, "
+        in capsys.readouterr().out
+    )
+    for name in before:
+        (out / name).unlink()
+        assert not folder.complete()
+        manyview.pretrain(data, resume=out)
+        assert "going on after step 4 of 4" in capsys.readouterr().out
+        assert {path.name: path.read_bytes() for path in out.glob("encoder*.safetensors")} == before
+
+
+def test_a_checkpoint_of_another_format_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert pretrain(tmp_path, max_steps=1) == 0
+    (tmp_path / "encoder.safetensors").unlink()
+    Checkpoints(tmp_path / "checkpoints").save({"format": 2, "progress": {"step": 1}}, 1)
+    capsys.readouterr()
+    assert pretrain(tmp_path, max_steps=1) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "step-000000001.pt: is of format 2, this version reads 3" in said
+
+
+def test_checkpoints_that_are_all_damaged_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert pretrain(tmp_path, max_steps=1) == 0
+    (tmp_path / "encoder.safetensors").unlink()
+    (tmp_path / "checkpoints" / "step-000000001.pt").write_text("cut off")
+    capsys.readouterr()
+    assert pretrain(tmp_path, max_steps=1) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "step-000000001.pt" in said

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from manyview.config.resolve import resolve
+from manyview.data import Loader
+from manyview.diagnose.health import Health
+from manyview.training import messages
+from manyview.training.build import RunData
+from manyview.training.run import encoder_file
+from manyview.training.state import RunState
 from tests.patience import PATIENCE
 from tests.tiny import noise, pictures, pretrain
 from tests.training.kills import metrics
@@ -97,3 +105,33 @@ def test_it_says_which_of_several_modalities_is_trained_on_and_that_a_batch_is_s
     said = capsys.readouterr().err
     assert "of the modalities rgb, thermal only rgb is trained on" in said
     assert "a batch of 4 is small: each image has 3 others" in said
+
+
+def test_a_gain_is_said_with_its_doubt_and_none_with_what_to_do(tmp_path: Path) -> None:
+    config = resolve({"data.name": "photos"}, {})
+    images = SimpleNamespace(test=range(100))
+    state = RunState(10, 5, Health(coupled=True), untrained_scores={"knn": 0.5, "knn/depth": 0.25})
+    state.scores = {"knn": 0.6, "knn/depth": 0.25}
+    for view in ("image", "depth"):
+        (tmp_path / encoder_file(view)).write_bytes(b"")
+    assert messages.conclusion(config, cast(RunData, images), state, tmp_path) == [
+        "kNN 60.0%, untrained 50.0% (+10.0 points, give or take 7.0 on 100 images)",
+        "kNN/depth 25.0%, untrained 25.0% (+0.0 points, give or take 6.1 on 100 images)",
+        "its neighbours are no better than before training: train longer, or with milder augmentation",
+        "too few steps to tell whether it is healthy",
+        f"encoders {tmp_path / 'encoder-depth.safetensors'}, {tmp_path / 'encoder-image.safetensors'}",
+    ]
+
+
+def test_of_many_unreadable_images_some_are_named() -> None:
+    loader = SimpleNamespace(unreadable=dict.fromkeys(range(5)), dataset=Named("abcdefgh"))
+    (said,) = messages.unreadable(cast(Loader, loader))
+    assert said == "5 of 8 images cannot be read, others stand in for them: a, b, c, ..."
+    assert messages.unreadable(cast(Loader, SimpleNamespace(unreadable={}))) == []
+
+
+class Named(str):
+    """As many images as letters, which are their names."""
+
+    def name(self, row: int) -> str:
+        return self[row]

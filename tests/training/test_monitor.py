@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from manyview.training.checkpoint import Checkpoints
+from manyview.training.run import Run
 from tests.tiny import pictures, pretrain
 from tests.training.kills import metrics
 from tests.training.whole_runs import at_step, stop_with
@@ -113,3 +115,23 @@ def test_metrics_are_lines_of_json_with_what_was_measured(whole: Path) -> None:
     assert {"alignment", "uniformity", "rank", "gap", "entropy", "entropy_limit", "coupling", "gradient_norm"} <= set(
         last
     )
+
+
+def test_an_encoder_a_view_is_scored_by_view_and_side_by_side_and_terms_are_logged_by_name(two_views: Run) -> None:
+    scored = [line for line in two_views.metrics if "knn" in line]
+    assert [line["step"] for line in scored] == [0, 4]
+    assert all(0 <= line[name] <= 1 for line in scored for name in ("knn", "knn/image", "knn/depth"))
+    said = (two_views.folder / "train.log").read_text()
+    assert all(f"{name} of the untrained encoder " in said for name in ("kNN", "kNN/image", "kNN/depth"))
+    reported = [line for line in two_views.metrics if "loss" in line]
+    assert [line["step"] for line in reported] == [1, 2, 4]
+    for line in reported:
+        assert line["loss"] == pytest.approx(line["loss/image to depth"] + line["loss/depth to image"])
+
+
+def test_a_checkpoint_says_which_encoders_the_run_has(two_views: Run) -> None:
+    found = Checkpoints(two_views.folder / "checkpoints").latest()
+    assert found is not None
+    assert found[0]["format"] == 3
+    assert found[0]["channels"] == {"image": 3, "depth": 1}
+    assert found[0]["encoders"] == ["encoder-image.safetensors", "encoder-depth.safetensors"]
