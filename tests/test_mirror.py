@@ -40,12 +40,6 @@ MISSING = {
     "features/extract.py",
     "features/neighbours.py",
     "methods/terms.py",
-    "training/engine.py",
-    "training/failures.py",
-    "training/folder.py",
-    "training/messages.py",
-    "training/monitor.py",
-    "training/state.py",
     "views/defaults.py",
 }
 STRAY: set[str] = set()

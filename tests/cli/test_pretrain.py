@@ -39,6 +39,12 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no gpu": ({"device": "cuda"}, "cuda was asked for and there is none here"),
     "half precision without one": ({"precision": "fp16"}, "fp16 needs a GPU"),
     "no such logger": ({"loggers": "tensorbord"}, "did you mean 'tensorboard'?"),
+    "no such evaluator": (
+        {"evaluators": "nkn", "max_steps": 1},
+        "evaluators: there is none named 'nkn'; did you mean 'knn'?",
+    ),
+    "two views for a method of one": ({"views": "L,ab"}, "views: dcl sees one view, got L, ab; give one of them"),
+    "a view that the data lacks": ({"views": "depth"}, "views: the data has no 'depth'; it has image"),
     "resume of no run": ({"resume": "."}, "resume: . is no run's folder"),
 }
 
@@ -114,3 +120,22 @@ def test_a_gpu_without_memory_left_is_one_line(
     monkeypatch.setattr("manyview.data.Loader.epoch", full)
     assert pretrain(tmp_path) == 1
     one_line(capsys, "the GPU's memory is full; start again (another --out) with --micro-batch 64")
+
+
+@pytest.mark.parametrize("flag", ["--recipe", "--resume"])
+def test_a_flag_that_needs_a_value_says_so(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["pretrain", flag]) == 2
+    assert f"{flag[2:]}: expected a text or null, got none; write {flag} VALUE" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("flags", "said"), [
+    (["--recipe", "demo"], "recipe: cannot be given with --resume"),
+    (["--smoke"], "smoke: cannot be given with --resume"),
+    (["--out", "elsewhere"], "out: elsewhere was given beside a run to go on with"),
+])  # fmt: skip
+def test_what_a_begun_run_would_ignore_is_refused(
+    flags: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.yaml").write_text("data:\n  name: scenes\n")
+    assert cli.main(["pretrain", "--resume", str(tmp_path), *flags]) == 2
+    one_line(capsys, said)

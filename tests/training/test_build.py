@@ -8,8 +8,13 @@ import pytest
 import torch
 
 from manyview.core.errors import UserError
+from manyview.methods import METHODS
 from manyview.training import build
+from manyview.views import View
 from tests.config.small import flags
+from tests.methods.toys.two_banks import two_banks
+
+SCENES = {"data.name": "scenes"}
 
 
 @pytest.mark.parametrize(
@@ -103,3 +108,60 @@ def test_the_method_is_built_from_its_parts_and_the_seed_alone() -> None:
     second = build.method(config, {"image": 3}, 40).state_dict()
     assert all(torch.equal(value, second[key]) for key, value in first.items())
     assert [tuple(value.shape) for key, value in first.items() if key.endswith("queue.keys")] == [(32, 16)]
+
+
+def test_a_method_of_one_view_sees_the_first_modality_or_the_view_that_is_named() -> None:
+    assert build.views_of(flags("--method simclr"), ("rgb", "depth")) == {"image": View("rgb")}
+    assert build.views_of(flags("--method simclr --views depth"), ("rgb", "depth")) == {"image": View("depth")}
+    lightness = build.views_of(flags("--method simclr --views L"), ("rgb", "depth"))
+    assert lightness == {"image": View("rgb", channels=(0,), space="lab")}
+
+
+def test_a_method_of_many_views_sees_all_modalities_or_the_views_that_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(METHODS, "two_banks", two_banks)
+    both = build.views_of(flags("--method two_banks"), ("rgb", "depth"))
+    assert both == {"rgb": View("rgb"), "depth": View("depth")}
+    assert list(build.views_of(flags("--method two_banks --views ab,L"), ("rgb", "depth"))) == ["ab", "L"]
+
+
+@pytest.mark.parametrize(
+    ("views", "reason"),
+    [
+        ("L,ab", "views: simclr sees one view, got L, ab; give one of them"),
+        ("thermal", "views: the data has no 'thermal'; it has rgb, depth"),
+    ],
+)
+def test_views_that_the_method_or_the_data_cannot_have_are_refused(views: str, reason: str) -> None:
+    with pytest.raises(UserError, match=f"^{re.escape(reason)}$"):
+        build.views_of(flags(f"--method simclr --views {views}"), ("rgb", "depth"))
+
+
+def test_the_data_of_a_run_keeps_only_the_modalities_of_its_views() -> None:
+    config = flags("--method simclr --views depth --data.modalities image,depth --data.count 40", SCENES)
+    found = build.data(config)
+    assert found.train.modalities == ("depth",)
+    assert found.test is not None
+    assert found.test.modalities == ("depth",)
+    assert (found.modalities, found.channels, found.side) == (("image", "depth"), {"image": 1}, 32)
+    assert set(found.train[0].modalities) == {"depth"}
+
+
+def test_of_a_view_in_a_colour_space_the_channels_are_those_that_it_takes() -> None:
+    config = flags("--method simclr --views ab --data.count 40", SCENES)
+    found = build.data(config)
+    assert found.channels == {"image": 2}
+    config = build.settled(config, found)
+    pipeline, raw = build.pipeline(config, found.views, {"image": 3}), found.train[0].modalities["image"]
+    copies = pipeline({"image": raw[None]}, torch.arange(1))["image"]
+    assert [tuple(copy.shape) for copy in copies] == [(1, 2, 32, 32)] * 3
+
+
+def test_a_method_of_many_views_has_an_encoder_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(METHODS, "two_banks", two_banks)
+    config = flags("--method two_banks --augmentation.size 16")
+    config.encoder["options"].update({"widths": [8, 16], "blocks": [1, 1]})
+    method = build.method(config, {"rgb": 3, "depth": 1}, 40)
+    assert {view: each.options["channels"] for view, each in method.towers.encoders.items()} == {"rgb": 3, "depth": 1}
+    assert [len(bank.bank.vectors) for bank in method.memories.values()] == [40, 40]  # type: ignore[union-attr]

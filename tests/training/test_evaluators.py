@@ -1,14 +1,28 @@
+"""Evaluators: the kNN accuracy of the encoders as they stand, and which evaluators a run has."""
+
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 import torch
 from torch.utils.data import TensorDataset
 
-from manyview.data import TorchDataset
+from manyview.config.config import Config
+from manyview.core.errors import UserError
+from manyview.core.sample import Sample
+from manyview.data import Dataset, Loader, TorchDataset
 from manyview.encoders import Encoder, create
 from manyview.evaluate import knn
-from manyview.features.embedding_pass import features
-from manyview.training.evaluators import Scorer
-from manyview.views import AUGMENTATIONS
+from manyview.features.embedding_pass import embed, features
+from manyview.training import build
+from manyview.training.build import RunData
+from manyview.training.evaluators import KnnEvaluator, evaluators
+from manyview.views import View, ViewPipeline
+from tests.config.small import flags
+
+CPU = torch.device("cpu")
+IMAGE = {"image": View("image")}
 
 
 def colours(count: int, seed: int) -> TorchDataset:
@@ -20,41 +34,109 @@ def colours(count: int, seed: int) -> TorchDataset:
     return TorchDataset(TensorDataset(images, labels))
 
 
-def scorer(bank: int = 5000, queries: int = 1000) -> Scorer:
-    views = AUGMENTATIONS["probe-test"](16)
-    return Scorer(colours(60, 0), colours(30, 1), views, bank=bank, queries=queries, device=torch.device("cpu"))
+class WithHeight:
+    """The same pictures, and a modality that says nothing of the class."""
+
+    modalities = ("image", "height")
+
+    def __init__(self, pictures: TorchDataset) -> None:
+        self.pictures, self.ids, self.labels, self.classes = pictures, pictures.ids, pictures.labels, pictures.classes
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    def __getitem__(self, index: int) -> Sample:
+        found = self.pictures[index]
+        height = torch.rand(1, 16, 16, generator=torch.Generator().manual_seed(index))
+        return replace(found, modalities={**found.modalities, "height": height})
+
+    def name(self, index: int) -> str:
+        return str(index)
 
 
-def encoder() -> Encoder:
+def settings(bank: int = 5000, queries: int = 1000, more: str = "") -> Config:
+    size = "--augmentation custom --augmentation.size 16 --workers 0"
+    return flags(f"{size} --knn-bank {bank} --knn-queries {queries} {more}")
+
+
+def data(train: Dataset, test: Dataset | None, views: dict[str, View] | None = None) -> RunData:
+    views = views or IMAGE
+    return RunData(train, test, views, dict.fromkeys(views, 3), 16, (len(train), 0), train.modalities)
+
+
+def evaluator(bank: int = 5000, queries: int = 1000) -> KnnEvaluator:
+    return KnnEvaluator(data(colours(60, 0), colours(30, 1)), settings(bank, queries), CPU)
+
+
+def encoder(channels: int = 3) -> Encoder:
     torch.manual_seed(0)
-    return create("patchnet", size=16, widths=(8, 16), blocks=(1, 1))
+    return create("patchnet", size=16, widths=(8, 16), blocks=(1, 1), channels=channels)
 
 
-def test_it_is_the_knn_of_the_images_kept_aside() -> None:
-    network = encoder()
-    views = AUGMENTATIONS["probe-test"](16)
+def test_it_is_the_knn_of_the_held_out_images() -> None:
+    network, views = encoder(), build.test_pipeline(settings(), IMAGE)
     expected = knn(*features(network, colours(60, 0), views), *features(network, colours(30, 1), views), k=20)
-    assert scorer()(network) == expected
+    assert evaluator()({"shared": network}) == {"knn": expected}
     assert expected > 0.9
 
 
-def test_at_most_so_many_images_are_looked_at_and_always_the_same() -> None:
-    few = scorer(bank=24, queries=10)
+def test_at_most_so_many_images_are_scored_and_always_the_same() -> None:
+    few = evaluator(bank=24, queries=10)
     assert [len(loader.dataset) for loader in few.loaders] == [24, 10]
-    again = scorer(bank=24, queries=10)
+    again = evaluator(bank=24, queries=10)
     for one, other in zip(few.loaders, again.loaders, strict=True):
         assert torch.equal(one.dataset.ids, other.dataset.ids)
 
 
 def test_a_bank_smaller_than_the_neighbours_is_enough() -> None:
-    assert 0 <= scorer(bank=4)(encoder()) <= 1
+    assert 0 <= evaluator(bank=4)({"shared": encoder()})["knn"] <= 1
 
 
 def test_the_encoder_stays_in_training_mode_and_unchanged() -> None:
     network = encoder().train()
     before = {name: value.clone() for name, value in network.state_dict().items()}
     randomness = torch.get_rng_state()
-    scorer()(network)
+    evaluator()({"shared": network})
     assert network.training
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
     assert torch.equal(torch.get_rng_state(), randomness)  # else a run would depend on how often it is scored
+
+
+def test_an_encoder_a_view_is_scored_by_itself_and_all_of_them_side_by_side() -> None:
+    views = {**IMAGE, "height": View("height")}
+    train, test = WithHeight(colours(60, 0)), WithHeight(colours(30, 1))
+    networks = {"image": encoder(), "height": encoder(1)}
+    scores = KnnEvaluator(data(train, test, views), settings(), CPU)(networks)
+    assert list(scores) == ["knn", "knn/image", "knn/height"]
+    assert scores["knn/image"] == evaluator()({"shared": networks["image"]})["knn"]
+    assert scores["knn/height"] < 0.8 < scores["knn/image"]
+    pipeline, sides = build.test_pipeline(settings(), views), []
+    for images in (train, test):
+        found = [features_of(networks[view], images, view, pipeline) for view in views]
+        sides += [torch.cat(found, 1), images.labels]
+    assert scores["knn"] == knn(*sides, k=20)
+
+
+def features_of(network: Encoder, images: Dataset, view: str, pipeline: ViewPipeline) -> torch.Tensor:
+    loader = Loader(images, pipeline, 10, shuffle=False, drop_last=False, workers=0)
+    return embed(network, loader, view)[0]
+
+
+def test_of_several_views_only_those_with_an_encoder_are_scored() -> None:
+    views = {**IMAGE, "height": View("height")}
+    of_both = data(WithHeight(colours(60, 0)), WithHeight(colours(30, 1)), views)
+    assert KnnEvaluator(of_both, settings(), CPU)({"image": encoder()}) == evaluator()({"shared": encoder()})
+
+
+def test_a_run_has_the_evaluators_that_its_settings_name_where_there_are_labels() -> None:
+    labelled, unlabelled = data(colours(8, 0), colours(8, 1)), data(colours(8, 0), None)
+    assert [type(each) for each in evaluators(labelled, settings(), CPU)] == [KnnEvaluator]
+    assert evaluators(labelled, settings(more="--evaluators []"), CPU) == []
+    assert evaluators(labelled, settings(more="--evaluate-every 0"), CPU) == []
+    assert evaluators(unlabelled, settings(), CPU) == []
+
+
+@pytest.mark.parametrize("more", ["", "--evaluate-every 0"])
+def test_an_unknown_evaluator_is_refused_even_where_nothing_is_scored(more: str) -> None:
+    with pytest.raises(UserError, match=r"^evaluators: there is none named 'nkn'; there are knn$"):
+        evaluators(data(colours(8, 0), None), settings(more=f"--evaluators nkn {more}"), CPU)

@@ -21,8 +21,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from manyview.core.lock import locked
 from manyview.core.sample import Sample
-from manyview.training.checkpoint import locked
 from tests.patience import PATIENCE
 from tests.tiny import flags, pictures, pretrain
 
@@ -52,7 +52,7 @@ CASES: dict[str, dict[str, Any]] = {
     "moco_v2": {"method.name": "moco_v2", "momentum.start": 0.9, **QUEUE},
 }
 SLOW: dict[str, dict[str, Any]] = {
-    "dcl in micro-batches": {"method.name": "dcl", "micro_batch": 4, "clip": 0.1},
+    "dcl in micro-batches": {"method.name": "dcl", "micro_batch": 4, "grad_clip": 0.1},
     "jcl": {"method.name": "jcl", "method.keys": 3, "method.ramp": True, "momentum.start": 0.9, **QUEUE},
     "jcl in micro-batches": {"method.name": "jcl", "method.keys": 2, "momentum.start": 0.9, "micro_batch": 4, **QUEUE},
     "cacr_moco": {"method.name": "cacr_moco", "method.positives": 2, "momentum.start": 0.9, **QUEUE},
@@ -164,7 +164,7 @@ def assert_two_are_one(cases: dict[str, dict[str, Any]], folder: Path) -> None:
         assert len(one[name]) == STEPS
         moved = [key for key, value in one[name][0].items() if not torch.equal(value, one[name][-1][key])]
         assert any(key.startswith("towers.query") for key in moved)
-        assert ("negatives.0.queue.keys" in moved) == ("memory.size" in cases[name])
+        assert any(key.endswith("queue.keys") for key in moved) == ("memory.size" in cases[name])
         for each in two:
             for step, (expected, found) in enumerate(zip(one[name], each[name], strict=True), start=1):
                 assert expected.keys() == found.keys()

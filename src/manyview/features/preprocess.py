@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -12,9 +13,10 @@ from torch import Tensor
 from manyview.core.errors import UserError
 from manyview.data import Unreadable
 from manyview.data.image import decode, decode_own, own_of, to_rgb
-from manyview.views import AUGMENTATIONS, PICTURE, Modality, ViewPipeline
+from manyview.views import AUGMENTATIONS, PICTURE, Modality, View, ViewPipeline
 
 Picture = str | Path | Image.Image | Tensor
+WHOLE = View("image")  # all of a picture
 
 
 class Preprocess:
@@ -22,20 +24,27 @@ class Preprocess:
 
     Files are read as training reads them: turned as EXIF says, transparency over white, 16 bits scaled to 8.
 
-    A list of them becomes (n, C, size, size). `picture` is the normalisation of pictures of three channels.
+    A list of them becomes (n, C, size, size).
+
+    channels  of the picture
+    picture   the normalisation of pictures of three channels
+    view      what the encoder sees of the picture, such as its lightness
 
     >>> x = preprocess(["cat.jpg", "dog.jpg"])
     """
 
-    def __init__(self, size: int, channels: int = 3, picture: Modality = PICTURE) -> None:
-        self.size, self.channels, self.picture = size, channels, picture
-        self._pipeline = ViewPipeline(AUGMENTATIONS["probe-test"](size).augmentations, picture=picture)
+    def __init__(self, size: int, channels: int = 3, picture: Modality = PICTURE, view: View = WHOLE) -> None:
+        self.size, self.channels, self.picture, self.view = size, channels, picture, replace(view, modality="image")
+        made = ViewPipeline(AUGMENTATIONS["probe-test"](size).augmentations, picture=picture)
+        self._pipeline = made.of({"image": 1}, views={"image": self.view})
 
     def __repr__(self) -> str:
         """Says what somebody who has the weights alone must do to a picture."""
         (augmentation,) = self._pipeline.augmentations
         modality = self._pipeline.modality("image", torch.empty(self.channels, 1, 1).byte())
-        values = "x / 255" if modality.mean == (0.0,) else f"(x / 255 - {modality.mean}) / {modality.std}"
+        mean, std = self.view.statistics(modality)
+        x = "x / 255" if self.view.space is None else f"channels {self.view.channels} of {self.view.space}"
+        values = x if mean == (0.0,) else f"({x} - {mean}) / {std}"
         return f"short side to {augmentation.resize} px, the middle {self.size} x {self.size} of it, {values}"
 
     def __call__(self, picture: Picture | Sequence[Picture]) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 
 from manyview.config.config import Config
 from manyview.core.errors import UserError
+from manyview.core.names import hint
 from manyview.data import Loader
 from manyview.data.holdout import some
 from manyview.encoders import Encoder
@@ -65,7 +66,7 @@ def evaluators(data: build.RunData, config: Config, device: torch.device) -> lis
     """Those that the settings name; none where there are no labels to score with, or nobody wants to know."""
     unknown = [name for name in config.evaluators if name not in EVALUATORS]
     if unknown:
-        raise UserError("evaluators", f"there is none named {unknown[0]!r}; there are {', '.join(EVALUATORS)}")
+        raise UserError("evaluators", f"there is none named {unknown[0]!r}; {hint(unknown[0], EVALUATORS)}")
     if data.test is None or not config.evaluate_every:
         return []
     return [EVALUATORS[name](data, config, device) for name in config.evaluators]

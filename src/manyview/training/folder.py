@@ -13,12 +13,13 @@ from manyview.config.yaml_file import from_yaml, to_yaml
 from manyview.core import distributed
 from manyview.core.atomic import atomic_write
 from manyview.core.disk import naming_full_disk
+from manyview.core.distributed import fail_together
 from manyview.core.errors import UserError
 from manyview.core.lock import locked
 from manyview.data.memory import local_processes
 from manyview.training import build
 from manyview.training.checkpoint import Checkpoints
-from manyview.training.run import CHECKPOINTS, CONFIG, ENCODER, ENCODERS
+from manyview.training.run import CHECKPOINTS, CONFIG, ENCODER, encoder_files
 
 FORMAT = 3  # of the state in a checkpoint
 NAMED = 3  # settings that differ are named, at most
@@ -36,7 +37,7 @@ class RunFolder:
         """Whether the folder holds this very run, with nothing left to do: its encoders are written last of all."""
         if self.path.exists() and not self.path.is_dir():
             raise UserError("out", f"{self.path} is a file; give a folder, which is made if it is not there")
-        if not (self.path / CONFIG).is_file() or not any(self.path.glob(ENCODERS)):
+        if not (self.path / CONFIG).is_file() or not encoder_files(self.path):
             return False
         saved = None
         with suppress(UserError):  # what is complete needs no whole checkpoint
@@ -68,20 +69,20 @@ class RunFolder:
 
     def saved(self) -> dict[str, Any] | None:
         """The last checkpoint, if there is one; all processes must find the same."""
-        found = self.checkpoints.latest()
-        step = -1 if found is None else found[0]["state"]["step"] if found[0].get("format") == FORMAT else -2
-        steps = [int(each) for (each,) in distributed.exchange([step])]
-        if len(set(steps)) > 1:
-            said = ", ".join("none" if each < 0 else f"step {each}" for each in steps)
-            differ = f"processes see different checkpoints in {self.path} ({said})"
-            raise UserError("out", f"{differ}; give a folder that all machines share")
-        if found is None:
-            return None
-        state, path = found
-        if state.get("format") != FORMAT:
-            raise UserError(str(path), f"is of format {state.get('format')!r}, this version reads {FORMAT}")
-        self._check_data(state)
-        return state
+        with fail_together():
+            found = self.checkpoints.latest()
+            if found is not None and found[0].get("format") != FORMAT:
+                state, path = found
+                raise UserError(str(path), f"is of format {state.get('format')!r}, this version reads {FORMAT}")
+        steps = [int(each) for (each,) in distributed.exchange([-1 if found is None else found[0]["state"]["step"]])]
+        with fail_together():
+            if len(set(steps)) > 1:
+                said = ", ".join("none" if each < 0 else f"step {each}" for each in steps)
+                differ = f"processes see different checkpoints in {self.path} ({said})"
+                raise UserError("out", f"{differ}; give a folder that all machines share")
+            if found is not None:
+                self._check_data(found[0])
+        return None if found is None else found[0]
 
     def write_settings(self) -> None:
         path = self.path / CONFIG

@@ -13,7 +13,7 @@ from manyview.data import Loader
 from manyview.memories import Memory
 from manyview.methods import Method
 from manyview.training.build import OWN, RunData
-from manyview.training.run import ENCODER
+from manyview.training.run import encoder_files
 from manyview.training.state import RunState
 
 Say = Callable[[str], object]
@@ -26,7 +26,7 @@ def unless_quiet(config: Config) -> Say:
 
 
 def complete(folder: Path) -> str:
-    return f"{folder} is complete; nothing is left to do. Its encoder: {folder / ENCODER}"
+    return f"{folder} is complete; nothing is left to do. Its {_encoders(folder)}"
 
 
 def introduction(config: Config, data: RunData, method: Method, state: RunState) -> list[str]:
@@ -74,7 +74,7 @@ def conclusion(config: Config, data: RunData, state: RunState, folder: Path) -> 
             found += _gain(name, state.scores[name], before, min(len(data.test), config.knn_queries))
     verdict = state.health.verdict()
     found.append("too few steps to tell whether it is healthy" if verdict.word == "starting" else verdict.text)
-    return [*found, f"encoder {folder / ENCODER}"]
+    return [*found, _encoders(folder)]
 
 
 def unreadable(loader: Loader) -> list[str]:
@@ -88,6 +88,11 @@ def unreadable(loader: Loader) -> list[str]:
 def score_name(name: str) -> str:
     """A score's name as people write it."""
     return name.replace("knn", "kNN", 1)
+
+
+def _encoders(folder: Path) -> str:
+    files = encoder_files(folder)
+    return f"encoder{'s' if len(files) > 1 else ''} {', '.join(map(str, files))}"
 
 
 def _gain(name: str, after: float, before: float, count: int) -> list[str]:

@@ -64,10 +64,15 @@ class Monitor:
                 return measured_of(term, triples[0])
         return {}
 
-    def report(self, measured: dict[str, float], batch: Batch, norm: Tensor | None, lr: float) -> None:
-        """Asks whether the run is well, and writes a line of metrics."""
+    def report(
+        self, losses: list[float], measured: dict[str, float], batch: Batch, norm: Tensor | None, lr: float
+    ) -> None:
+        """Asks whether the run is well, and writes a line of metrics.
+
+        losses  total and terms, as means since the last line
+        """
         state, health = self.state, self.state.health
-        loss, *terms = state.mean_losses()
+        loss, *terms = losses
         gradient = 0.0 if norm is None else float(norm)
         view, (pictures, *_) = next(iter(batch.views(FLAT).items()))
         pictures = pictures[batch.present[view][FLAT]]  # what is missing is made of zeros

@@ -15,12 +15,18 @@ from manyview.config.yaml_file import from_yaml
 from manyview.core.errors import UserError
 from manyview.encoders.towers import SHARED
 from manyview.features.preprocess import Preprocess
+from manyview.methods.method import VIEW
 from manyview.training import build
 from manyview.training.checkpoint import Checkpoints
+from manyview.views.view import view_named
 
 CONFIG, METRICS, ENCODER, CHECKPOINTS = "config.yaml", "metrics.jsonl", "encoder.safetensors", "checkpoints"
 REPORT = "report.html"
-ENCODERS = "encoder*.safetensors"  # the files of all views' encoders
+
+
+def encoder_files(folder: Path) -> list[Path]:
+    """The files of the encoders that a run has written at its end."""
+    return sorted(folder.glob("encoder*.safetensors"))
 
 
 def encoder_file(view: str) -> str:
@@ -75,16 +81,26 @@ def load(run: Run | str | Path, view: str | None = None) -> encoders.Encoder:
         hint = "; a file of weights is for manyview.encoders.load" if folder.is_file() else ""
         raise UserError("run", f"{folder} is no run's folder, it has no {CONFIG}{hint}")
     config = from_yaml(folder / CONFIG)
-    path = folder / ENCODER if view is None else folder / encoder_file(view)
-    encoder = encoders.load(path) if path.is_file() else _of_checkpoint(folder, config, view)
-    picture = build.picture(config)
-    encoder.preprocess = Preprocess(encoder.options["size"], encoder.options["channels"], picture)
+    path = _file(folder, view)
+    encoder = _of_checkpoint(folder, config, view) if path is None else encoders.load(path)
+    seen = view_named(view or next(iter(config.views or ()), VIEW), VIEW)
+    channels = 3 if seen.space is not None else encoder.options["channels"]
+    encoder.preprocess = Preprocess(encoder.options["size"], channels, build.picture(config), seen)
     return encoder.eval()
+
+
+def _file(folder: Path, view: str | None) -> Path | None:
+    """The file of a view's encoder, or of the one that all views share; None where a checkpoint must be asked."""
+    names = (ENCODER,) if view is None else (encoder_file(view), ENCODER)
+    return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
 def _of_checkpoint(folder: Path, config: Config, view: str | None) -> encoders.Encoder:
     found = Checkpoints(folder / CHECKPOINTS).latest()
     if found is None:
+        there = ", ".join(file.stem.removeprefix("encoder-") for file in encoder_files(folder))
+        if there:
+            raise UserError("view", f"{folder} has an encoder a view; give one of {there}, got {view!r}")
         raise UserError("run", f"{folder} has no encoder and no checkpoint yet; train it first")
     state, _ = found
     with torch.random.fork_rng():  # a method is drawn from its seed, which is no business of who loads one

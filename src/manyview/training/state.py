@@ -73,8 +73,12 @@ class RunState:
 
     @property
     def diverged(self) -> float | None:
-        """A loss that is no number, if there was any since the last line of metrics."""
-        return next((row[0] for row in self.losses if not math.isfinite(row[0])), None)
+        """A loss that is no number, if there was any since the last line of metrics.
+
+        Where nobody waits for a GPU, this process's own is known at once; of others, when losses are settled.
+        """
+        known = [*(row[0] for row in self.losses), *([] if self.loss is None else [self.loss])]
+        return next((loss for loss in known if not math.isfinite(loss)), None)
 
     def scored(self, scores: dict[str, float]) -> None:
         self.scores = self.fresh_scores = scores

@@ -50,10 +50,8 @@ def train(config: Config, own: Dataset | None = None) -> Run:
         with fail_together():  # the folder belongs to one run, and to one process at a time
             if distributed.rank() == 0:
                 stack.enter_context(folder.claimed())
-        with fail_together():
-            saved = folder.saved()
         stack.enter_context(naming_full_memory(config))
-        session = _session(fabric, config, data, folder, saved, stack)
+        session = _session(fabric, config, data, folder, stack)
         session.stop = stack.enter_context(signals.collected(quiet=config.quiet or distributed.rank() > 0))
         session.loop()
         with fail_together():
@@ -107,8 +105,9 @@ class Session:
         save = state.epoch_over or state.done or _save_due(config, state)
         if report or save:
             state.settle_losses()
-            self._check_losses(batch)
         with agreement.attempt():
+            self._check_losses(batch)
+            losses = state.mean_losses() if report else []
             if monitor is not None:
                 score = bool(monitor.evaluators) and _score_due(config, state)
                 if score or save:
@@ -117,7 +116,7 @@ class Session:
                     monitor.score()
                     monitor.clock.lap()  # scoring and saving are no part of the training's time
                 if report:
-                    monitor.report(measured, batch, norm, lr)
+                    monitor.report(losses, measured, batch, norm, lr)
                     state.seconds += monitor.clock.lap()
                 monitor.show()
                 if save:
@@ -162,7 +161,7 @@ class Session:
         return StepInput(views, batch.ids, batch.index, present, counts, self.state.step, done)
 
     def _check_losses(self, batch: Batch) -> None:
-        """Ends the run in all processes alike, where a loss was no number."""
+        """Ends the run where a loss was no number."""
         if (loss := self.state.diverged) is not None:
             method, path = self.trainer.method, self.folder.path
             raise diverged(f"the loss is {loss}", self.config, self.state.step, batch, method, path)
@@ -170,11 +169,13 @@ class Session:
     def _save(self, batch: Batch, agreement: Agreement) -> None:
         """Saves what was done before this step."""
         self.state.settle_losses()
-        self._check_losses(batch)
         with agreement.attempt():
+            self._check_losses(batch)
             if self.monitor is not None:
+                self.state.seconds += self.monitor.clock.lap()
                 self.monitor.check(batch)
                 self.monitor.save(self._networks())
+                self.monitor.clock.lap()
 
     def _interrupt(self, agreement: Agreement) -> None:
         agreement.settle()
@@ -188,11 +189,10 @@ class Session:
         return {**self.trainer.state_dict(), "world": distributed.world_size()}
 
 
-def _session(
-    fabric: Any, config: Config, data: build.RunData, folder: RunFolder, saved: dict[str, Any] | None, stack: ExitStack
-) -> Session:
+def _session(fabric: Any, config: Config, data: build.RunData, folder: RunFolder, stack: ExitStack) -> Session:
     """Networks, optimiser, images and log, as they were when the run was left."""
     rank, world = distributed.rank(), distributed.world_size()
+    saved = folder.saved()
     with fail_together():
         method = build.method(config, data.channels, len(data.train), begun=saved is not None)
         trainer = Trainer(fabric, config, method)

@@ -1,0 +1,110 @@
+"""The run on this machine: one process or several, precision, fast convolutions."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lightning_fabric.strategies.ddp import DDPStrategy
+
+from manyview.config.resolve import resolve
+from manyview.core.errors import UserError
+from manyview.encoders import dense_conv
+from manyview.training import build, engine
+from manyview.training.engine import Ddp, Trainer, _check_groups
+from manyview.training.step import StepInput
+from tests.tiny import pretrain
+
+
+def test_processes_that_torchrun_has_not_started_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert pretrain(tmp_path) == 2
+    assert "WORLD_SIZE: is 2, and torchrun has not started this process" in capsys.readouterr().err
+
+
+def test_double_precision_is_double_up_to_the_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[torch.dtype] = []
+    whole_batch = engine.whole_batch
+
+    def watched(*given: Any, **more: Any) -> Any:
+        stepped = whole_batch(*given, **more)
+        (term,) = stepped.objective.terms.values()
+        triple = term.triples[0]
+        found.extend([stepped.loss.dtype, triple.query.dtype, triple.positives.dtype])
+        return stepped
+
+    monkeypatch.setattr(engine, "whole_batch", watched)
+    assert pretrain(tmp_path, precision="fp64", max_steps=1) == 0
+    assert set(found) == {torch.float64}
+
+
+def test_in_training_convolutions_on_small_maps_are_dense_layers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maps: list[torch.Size] = []
+    dense = dense_conv._dense
+
+    def watched(x: torch.Tensor, *given: Any) -> torch.Tensor:
+        maps.append(x.shape[2:])
+        return dense(x, *given)
+
+    monkeypatch.setattr(dense_conv, "_dense", watched)
+    assert pretrain(tmp_path, augmentation__size=8, max_steps=1) == 0
+    assert set(maps) == {(2, 2)}  # of the second stage's second convolution
+
+
+def test_nothing_of_a_cluster_is_taken_for_a_wish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"SLURM_NTASKS": "4", "SLURM_JOB_NAME": "train", "SLURM_JOB_ID": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert pretrain(tmp_path, max_steps=1) == 0
+
+
+@pytest.mark.parametrize("micro_batch", [None, 4])
+def test_a_batch_that_does_not_fall_into_the_groups_of_batch_norm_is_refused(micro_batch: int | None) -> None:
+    """In one process the settings say so; only here it is known how many there are."""
+    settings = {"batch_size": 24, "method.name": "moco_v2", "method.bn_splits": 4, "micro_batch": micro_batch}
+    config = resolve({"data.name": "photos", "augmentation.size": 32, **settings}, {})
+    method = build.method(config, {"image": 3}, 40)
+    _check_groups(method, config, 2)
+    with pytest.raises(UserError, match=r"^method\.bn_splits: a batch of 6 a process does not fall into 4 equal group"):
+        _check_groups(method, config, 4)
+
+
+def test_a_trainer_steps_and_its_state_goes_on_in_another() -> None:
+    one, other = trainer(), trainer()
+    for step in range(2):
+        one.gradient(given(step))
+        assert one.step(0.1, measure=False) is None
+    other.load_state_dict(copy.deepcopy(one.state_dict()))
+    for each in (one, other):
+        each.gradient(given(2))
+        assert float(each.step(0.1, measure=True)) > 0
+    for key, value in one.method.state_dict().items():
+        assert torch.equal(other.method.state_dict()[key], value)
+
+
+def trainer() -> Trainer:
+    tiny = {"encoder.options": {"widths": [8, 16], "blocks": [1, 1]}, "device": "cpu", "augmentation.size": 32}
+    config = resolve({"data.name": "photos", "method.name": "simclr", "batch_size": 4, **tiny}, {})
+    return Trainer(engine.start_fabric(config), config, build.method(config, {"image": 3}, 40))
+
+
+def given(step: int) -> StepInput:
+    draw = torch.Generator().manual_seed(step)
+    copies = [torch.rand(4, 3, 32, 32, generator=draw) for _ in range(2)]
+    rows = torch.arange(4)
+    return StepInput(lambda part: {"image": [each[part] for each in copies]}, rows, rows, step=step)
+
+
+def test_only_where_a_method_leaves_parameters_out_they_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DDPStrategy, "setup_module", lambda self, module: self._ddp_kwargs)
+    config = resolve({"data.name": "photos", "augmentation.size": 32, "method.name": "simclr"}, {})
+    method = build.method(config, {"image": 3}, 40)
+    assert Ddp().setup_module(method) == {"find_unused_parameters": False}  # type: ignore[comparison-overlap]
+    method.slots = tuple(slot._replace(name="features") for slot in method.slots)  # the head has no part in these
+    assert Ddp().setup_module(method) == {"find_unused_parameters": True}  # type: ignore[comparison-overlap]

@@ -1,0 +1,137 @@
+"""What a run says of itself."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from manyview.config.resolve import resolve
+from manyview.data import Loader
+from manyview.diagnose.health import Health
+from manyview.training import messages
+from manyview.training.build import RunData
+from manyview.training.run import encoder_file
+from manyview.training.state import RunState
+from tests.patience import PATIENCE
+from tests.tiny import noise, pictures, pretrain
+from tests.training.kills import metrics
+from tests.training.whole_runs import at_step, stop_with
+
+
+@pytest.mark.parametrize(
+    ("settings", "leaks"),
+    [
+        ({"memory__size": 16}, True),
+        ({"memory__size": 16, "method__bn_splits": 2}, False),
+        ({"memory__name": "batch"}, False),
+        ({"memory__name": "batch", "micro_batch": 4}, True),
+        ({"memory__name": "batch", "micro_batch": 4, "method__bn_splits": 2}, False),
+    ],
+)
+def test_keys_that_share_statistics_with_their_queries_are_told(
+    settings: dict[str, Any], leaks: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert pretrain(tmp_path, method="moco_v2", max_steps=1, **settings) == 0
+    assert ("batch norm sees a key among the same images as its query" in capsys.readouterr().err) == leaks
+
+
+def test_without_labels_there_is_no_knn_and_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert pretrain(tmp_path / "run", data=pictures(tmp_path / "data", 32)) == 0
+    assert "32 images of" in (said := capsys.readouterr().out)
+    assert "no labels to score with: no kNN" in said
+    assert all("knn" not in line for line in metrics(tmp_path / "run"))
+
+
+def test_plain_lines_are_one_an_epoch_and_none_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("manyview.core.progress.LINE_SECONDS", PATIENCE)  # however long it takes here
+    assert pretrain(tmp_path) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(set(lines))
+    assert [line.split()[1] for line in lines if line.startswith("step ")] == ["1/12", "6/12", "12/12"]
+    told = "its folders are the classes, --data.labels false trains on all"
+    assert lines[0] == f"dcl on 49 images of {noise()}, scored on 5 held-out images; {told}"
+    assert lines[-1] == f"encoder {tmp_path / 'encoder.safetensors'}"
+
+
+def test_it_says_what_is_scored_on_and_why_not_the_test_split(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for split in ("train", "test"):
+        pictures(tmp_path / "data" / split, 40, classes=2)
+    assert pretrain(tmp_path / "one", data=tmp_path / "data", max_steps=1) == 0
+    said = capsys.readouterr()
+    assert "dcl on 40 images of " in said.out
+    assert ", scored on 32 images of its test split\n" in said.out  # of 40, as --knn-queries says
+    for number, folder in enumerate(sorted((tmp_path / "data" / "test").iterdir())):
+        folder.rename(folder.with_name(f"other{number}"))
+    assert pretrain(tmp_path / "two", data=tmp_path / "data", max_steps=1) == 0
+    said = capsys.readouterr()
+    assert ", scored on 4 held-out images; its folders are the classes" in said.out
+    assert said.err == "warning: the test split is not scored on: it has other classes than the training images\n"
+
+
+def test_quiet_prints_nothing_but_warnings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at_step(monkeypatch, 2, stop_with(signal.SIGTERM))
+    assert pretrain(tmp_path, "--quiet") == 143
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("warning: stopped after step 2")
+
+
+def test_it_says_what_somebody_may_not_have_meant(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = pictures(tmp_path / "photos", 60)
+    (folder / "0.png").write_bytes(b"no picture")
+    assert pretrain(tmp_path / "run", data=folder, method="moco_v2", epochs=1, max_unreadable=0.1) == 0
+    said = capsys.readouterr().err
+    assert "the queue of 65,536 keys is larger than the data" in said
+    assert "1 of 60 images cannot be read, others stand in for them: 0.png" in said
+    assert "1 of 60 images cannot be read" in (tmp_path / "run" / "train.log").read_text()
+
+
+def test_it_says_which_of_several_modalities_is_trained_on_and_that_a_batch_is_small(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for modality in ("rgb", "thermal"):
+        pictures(tmp_path / "both" / modality, 12)
+    assert pretrain(tmp_path / "run", data=tmp_path / "both", epochs=1, batch_size=4) == 0
+    said = capsys.readouterr().err
+    assert "of the modalities rgb, thermal only rgb is trained on" in said
+    assert "a batch of 4 is small: each image has 3 others" in said
+
+
+def test_a_gain_is_said_with_its_doubt_and_none_with_what_to_do(tmp_path: Path) -> None:
+    config = resolve({"data.name": "photos"}, {})
+    images = SimpleNamespace(test=range(100))
+    state = RunState(10, 5, Health(coupled=True), untrained_scores={"knn": 0.5, "knn/depth": 0.25})
+    state.scores = {"knn": 0.6, "knn/depth": 0.25}
+    for view in ("image", "depth"):
+        (tmp_path / encoder_file(view)).write_bytes(b"")
+    assert messages.conclusion(config, cast(RunData, images), state, tmp_path) == [
+        "kNN 60.0%, untrained 50.0% (+10.0 points, give or take 7.0 on 100 images)",
+        "kNN/depth 25.0%, untrained 25.0% (+0.0 points, give or take 6.1 on 100 images)",
+        "its neighbours are no better than before training: train longer, or with milder augmentation",
+        "too few steps to tell whether it is healthy",
+        f"encoders {tmp_path / 'encoder-depth.safetensors'}, {tmp_path / 'encoder-image.safetensors'}",
+    ]
+
+
+def test_of_many_unreadable_images_some_are_named() -> None:
+    loader = SimpleNamespace(unreadable=dict.fromkeys(range(5)), dataset=Named("abcdefgh"))
+    (said,) = messages.unreadable(cast(Loader, loader))
+    assert said == "5 of 8 images cannot be read, others stand in for them: a, b, c, ..."
+    assert messages.unreadable(cast(Loader, SimpleNamespace(unreadable={}))) == []
+
+
+class Named(str):
+    """As many images as letters, which are their names."""
+
+    def name(self, row: int) -> str:
+        return self[row]

@@ -1,0 +1,92 @@
+"""Where a run is: steps and epochs, losses that are known or pending, scores, and all of it over a checkpoint."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from manyview.diagnose.health import Health
+from manyview.training import state
+from manyview.training.state import RunState
+
+
+def begun(**options: int) -> RunState:
+    return RunState(12, 5, Health(coupled=True), **options)
+
+
+def losses(*values: float) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("step", "epochs", "epoch", "over", "done"),
+    [
+        (0, 0.0, 0, True, False),
+        (1, 0.2, 1, False, False),
+        (5, 1.0, 1, True, False),
+        (6, 1.2, 2, False, False),
+        (12, 2.4, 3, False, True),
+    ],
+)
+def test_epochs_are_counted_from_the_steps(step: int, epochs: float, epoch: int, over: bool, done: bool) -> None:
+    run = begun(step=step)
+    assert (run.epochs, run.epoch, run.epoch_over, run.done) == (epochs, epoch, over, done)
+
+
+def test_a_step_counts_and_its_own_loss_is_known_at_once_on_a_cpu() -> None:
+    run = begun()
+    run.stepped(losses(3.0, 1.0, 2.0))
+    assert (run.step, run.loss, run.losses) == (1, 3.0, [])
+
+
+def test_pending_losses_become_means_over_the_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, sent = begun(), []
+
+    def exchange(word: list[float]) -> list[list[float]]:
+        sent.append(word)
+        return [word, [value + 1 for value in word]]
+
+    monkeypatch.setattr(state, "exchange", exchange)
+    for value in (3.0, 5.0):
+        run.stepped(losses(value, value / 2))
+    run.settle_losses()
+    run.settle_losses()  # nothing is left to exchange
+    assert sent == [[3.0, 1.5, 5.0, 2.5]]
+    assert run.losses == [[3.5, 2.0], [5.5, 3.0]]
+    assert (run.loss, run.pending) == (5.5, [])
+    assert run.mean_losses() == [4.5, 2.5]
+    assert run.losses == []  # the next mean begins anew
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_loss_that_is_no_number_is_known_before_and_after_it_is_settled(bad: float) -> None:
+    run = begun()
+    run.stepped(losses(1.0))
+    assert run.diverged is None
+    run.stepped(losses(bad))
+    assert str(run.diverged) == str(bad)
+    run.stepped(losses(1.0))
+    run.settle_losses()
+    assert str(run.diverged) == str(bad)
+
+
+def test_the_first_scores_are_those_of_the_untrained_encoder() -> None:
+    run = begun()
+    run.scored({"knn": 0.25})
+    run.stepped(losses(1.0))
+    run.scored({"knn": 0.5})
+    assert (run.untrained_scores, run.scores, run.fresh_scores) == ({"knn": 0.25}, {"knn": 0.5}, {"knn": 0.5})
+
+
+def test_a_checkpoint_brings_everything_back() -> None:
+    run = begun()
+    run.scored({"knn": 0.25, "knn/depth": 0.1})
+    run.stepped(losses(2.0, 3.0))
+    run.settle_losses()
+    run.seconds = 1.5
+    run.health.update(1, {}, loss=2.0, gradient=1.0, unreadable=0.0, flat=0.0)
+    again = begun()
+    again.load_state_dict(run.state_dict())
+    assert again.state_dict() == run.state_dict()
+    assert (again.step, again.seconds, again.losses, again.loss) == (1, 1.5, [[2.0, 3.0]], 2.0)
+    assert again.untrained_scores == {"knn": 0.25, "knn/depth": 0.1}
