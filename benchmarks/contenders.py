@@ -1,4 +1,4 @@
-"""Who is compared in training: manyview as its settings say, lightly as its examples do, and the encoder alone.
+"""The contenders of the training benchmarks: manyview by its settings, lightly by its examples, the encoder alone.
 
 Each trains the same network on the same images in memory, for as long as it is told, and can go on after a pause.
 """
@@ -15,14 +15,15 @@ from PIL import Image
 from torch import Tensor, nn
 
 import manyview
-from manyview.config.config import Config, component
+from manyview.config.config import Config
 from manyview.config.resolve import resolve
 from manyview.config.sections import flat
+from manyview.core.sample import Views
 from manyview.data import Batch, Dataset, Loader
 from manyview.encoders import Encoder, create, dense_convolutions
 from manyview.training import build
-from manyview.training import optimizers as optim
-from manyview.training.step import Engine, whole_batch
+from manyview.training.engine import Trainer, start_fabric
+from manyview.training.step import StepInput
 
 WORKERS = 2  # lightly's examples say 8; more than there are cores only costs
 WARM = 2  # steps after a pause that are not counted, until workers have something ready
@@ -59,21 +60,17 @@ class Contender:
 class Ours(Contender):
     """manyview with some settings, by the parts that its training loop is made of."""
 
-    def __init__(self, data: Dataset, *, bf16: bool = False, **settings: Any) -> None:
+    def __init__(self, data: Dataset, **settings: Any) -> None:
         super().__init__()
         config = resolve({}, {"data.name": "scenes", **flat(settings)})
-        config = build.settled(
-            config, build.Images(data, None, 3, config.augmentation["size"] or 32, (0, 0), data.modalities)
-        )
-        self.config: Config = config
-        self.bf16 = bf16
-        self.method = build.method(config, 3)
-        self.method.to(memory_format=torch.channels_last)
-        dense_convolutions(self.method)
-        self.encoder = self.method.towers.encoder()
-        self.optimizer = component(config, "optimizer")(self.method.towers)
-        self.loader = Loader(data, build.stack(config, self.method.looks), config.batch_size, seed=config.seed)
-        self.engine = Engine(self.method, self.method)
+        views, side = build.views_of(config, data.modalities), config.augmentation["size"] or 32
+        found = build.RunData(data, None, views, dict.fromkeys(views, 3), side, (0, 0), data.modalities)
+        self.config: Config = build.settled(config, found)
+        self.method = build.method(self.config, found.channels, len(data))
+        self.encoder = self.method.encoder()
+        self.trainer = Trainer(start_fabric(self.config), self.config, self.method)
+        pipeline = build.pipeline(self.config, views, self.method.views)
+        self.loader = Loader(data, pipeline, self.config.batch_size, seed=self.config.seed)
         self.progress = 0.0
 
     def steps(self) -> Iterator[None]:
@@ -84,23 +81,19 @@ class Ours(Contender):
                 yield
 
     def _step(self, batch: Batch) -> None:
+        def views(rows: slice) -> Views:
+            made = batch.views(rows)
+            return {name: [channels_last(copy) for copy in copies] for name, copies in made.items()}
+
         epochs = self.config.epochs
-        share = component(self.config, "schedule")(self.progress * epochs, epochs)
-        optim.set_lr(self.optimizer, self.config.optimizer["lr"] * share)
-
-        def looks(rows: slice) -> list[Tensor]:
-            views = batch.views(rows)["image"]
-            return [view.contiguous(memory_format=torch.channels_last) for view in views]
-
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
-            stepped = whole_batch(self.engine, looks, batch.ids, step=self.done)
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-        self.method.update(stepped.seen, self.done, 1 << 30)
+        share = build.schedule(self.config)(self.progress * epochs, epochs)
+        output = self.trainer.gradient(StepInput(views, batch.ids, batch.index, step=self.done))
+        self.trainer.step(self.config.optimizer["lr"] * share, measure=False)
+        self.method.update(output.batch, self.done, 1 << 30)
 
 
 class Pretrain(Contender):
-    """`manyview.pretrain` as a person calls it, with its log and its looks at the run's health."""
+    """`manyview.pretrain` as a person calls it, with its log and its reports on the run's health."""
 
     def __init__(self, data: Dataset, *, bf16: bool = False, **settings: Any) -> None:
         super().__init__()
@@ -160,7 +153,7 @@ class Alone(Contender):
         super().__init__()
         self.encoder, self.bf16 = encoder.to(memory_format=torch.channels_last), bf16
         dense_convolutions(encoder)
-        self.views = views.contiguous(memory_format=torch.channels_last)
+        self.views = channels_last(views)
 
     def steps(self) -> Iterator[None]:
         while True:
@@ -187,3 +180,7 @@ class Pictures(torch.utils.data.Dataset[list[Tensor]]):
 def network(name: str, seed: int = 0) -> Encoder:
     torch.manual_seed(seed)
     return create(name, size=32)
+
+
+def channels_last(images: Tensor) -> Tensor:
+    return images.contiguous(memory_format=torch.channels_last)

@@ -112,7 +112,7 @@ def main() -> None:
         million(given.queries)
         return
     print("\n".join(machine_facts()))
-    print("\n20,000 x 256 features to learn from, 5,000 to test on, 10 classes\n")
+    print("\n20,000 x 256 training features, 5,000 test features, 10 classes\n")
     print("| | manyview top-1 | scikit-learn | difference | manyview s | scikit-learn s |")
     print("| --- | --- | --- | --- | --- | --- |")
     print("\n".join([*compare_knn(), *compare_logistic()]))

@@ -1,13 +1,15 @@
-"""What a run's looks at its own health cost, as a share of the training's time, as a markdown table.
+"""What the reports on a run's health cost, as a share of the training's time, as a markdown table.
 
     python benchmarks/health.py
+    python benchmarks/health.py --steps 5          # does it run?
 
-Runs of `manyview.pretrain` on generated scenes, a small network on small views: where steps are short, looks weigh
+Runs of `manyview.pretrain` on generated scenes, a small network on small views: where steps are short, reports weigh
 most.
 """
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Callable
 from tempfile import TemporaryDirectory
@@ -16,8 +18,7 @@ from typing import Any
 from measure import machine_facts
 
 import manyview
-from manyview.training import messages as tell
-from manyview.training import train
+from manyview.training.monitor import Monitor
 
 BAR = 0.02
 CASES: dict[str, dict[str, Any]] = {
@@ -28,7 +29,6 @@ CASES: dict[str, dict[str, Any]] = {
 }
 ALL: dict[str, Any] = {
     "epochs": 3,
-    "max_steps": 100,
     "augmentation": {"size": 16},
     "evaluate_every": 0,
     "report": False,
@@ -36,21 +36,23 @@ ALL: dict[str, Any] = {
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=100)
+    steps = parser.parse_args().steps
     print("\n".join(machine_facts()) + "\n")
-    print(f"| method | images a step | training | looks at health | share (bar {BAR:.0%}) |")
+    print(f"| method | images a step | training | reports on health | share (bar {BAR:.0%}) |")
     print("| --- | --- | --- | --- | --- |")
     spent: list[float] = []
-    for module, name in ((train, "measured_of"), (tell, "report")):
-        setattr(module, name, timed(getattr(module, name), spent))
+    for name in ("measures", "report"):
+        setattr(Monitor, name, timed(getattr(Monitor, name), spent))
     for name, case in CASES.items():
         spent.clear()
         with TemporaryDirectory() as folder:
-            settings = {"method": name, **ALL, **case, "out": folder, "quiet": True}
-            seconds = manyview.pretrain({"name": "scenes", "count": 4000}, **settings).metrics[-1]["seconds"]
-        looks = sum(spent)
-        print(
-            f"| {name} | {case['batch_size']} | {seconds:.1f} s | {looks:.2f} s | {looks / seconds:.1%} |", flush=True
-        )
+            settings = {"method": name, **ALL, **case, "max_steps": steps, "out": folder, "quiet": True}
+            trained = manyview.pretrain({"name": "scenes", "count": 4000}, **settings).metrics[-1]["seconds"]
+        reports = sum(spent)
+        cells = f"{case['batch_size']} | {trained:.1f} s | {reports:.2f} s | {reports / trained:.1%}"
+        print(f"| {name} | {cells} |", flush=True)
 
 
 def timed(function: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:

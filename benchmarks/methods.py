@@ -2,8 +2,9 @@
 
     python benchmarks/methods.py                                       # 20,000 generated scenes, 5 epochs
     python benchmarks/methods.py --data DIR --seeds 0 1 2 --methods simclr dcl moco_v2 jcl cacr hard_negative
+    python benchmarks/methods.py --epochs 1 --settings data.count=300 --out /tmp/methods        # does it run?
 
-The recipes are cifar10-cpu-METHOD; on scenes with the demo's views, which are of 16 px and leave no clue in colour.
+The recipes are cifar10-cpu-METHOD; on scenes with the demo's augmentation: views of 16 px, without a clue in colour.
 Each run is a whole `manyview.pretrain` in a folder of --out, and goes on where it was if started again.
 kNN (k = 20, T = 0.1) is that of all test images against all training images. Seconds are of training alone, without
 scoring; they depend on what else the machine does.
@@ -45,7 +46,8 @@ def main() -> None:
 def trained(data: str, method: str, seed: int, epochs: int, out: Path, more: dict[str, str]) -> Run:
     folder = out / f"{Path(data).name}-{method}-{seed}"
     if data == "scenes":
-        more = {key: value for key, value in recipes.read("demo").settings.items() if key.startswith("views.")} | more
+        demo = recipes.read("demo").settings
+        more = {key: value for key, value in demo.items() if key.startswith("augmentation.")} | more
     return manyview.pretrain(
         data, recipe=f"cifar10-cpu-{method}", seed=seed, epochs=epochs, out=str(folder), quiet=True, loggers=[],
         report=False, knn_bank=50_000, knn_queries=10_000, **more,
@@ -61,7 +63,7 @@ def row(method: str, runs: list[Run]) -> str:
 
 
 def spread(values: list[float] | tuple[float, ...], sign: str = "") -> str:
-    """Mean, and the deviation where there are several."""
+    """Mean, and the std where there are several."""
     more = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
     return f"{statistics.mean(values):{sign}.1f}{more}"
 

@@ -1,11 +1,13 @@
 """Does a refactoring change a number? Records the weights and metrics of short runs of all methods, and compares them.
 
-    python benchmarks/same_numbers.py record before.pt        # on the commit before
+    python benchmarks/same_numbers.py record before.pt        # on the commit before, with that commit's script
     python benchmarks/same_numbers.py compare before.pt       # after it, on the same machine
+    python benchmarks/same_numbers.py compare before.pt --only simclr
 
-Each method is trained from seed 0 for a few steps in one process, in two processes and in micro-batches. What a run's
+Each method is trained from seed 0 for a few steps in one process, in micro-batches and in two processes. What a run's
 last checkpoint holds of networks, memories and optimiser is compared tensor by tensor, whatever the tensors are called,
-and so is every number in metrics.jsonl but the time. Bits depend on the machine and on torch: compare on one machine.
+and so is every number in metrics.jsonl but the time; new metrics may be added. Names of cases stay, so that a file
+recorded before flags were renamed still serves. Bits depend on the machine and on torch: compare on one machine.
 """
 
 from __future__ import annotations
@@ -24,50 +26,50 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from manyview.config.resolve import resolve
 from manyview.methods import METHODS
 
-FLAGS = """--data scenes --data.count 640 --data.size 32 --augmentation.size 16 --batch-size 64 --epochs 2
---max-steps 12
---seed 0 --health-every 3 --knn-bank 200 --knn-queries 100 --workers 0 --report false --quiet --loggers []
---encoder.options {"widths":[16,32],"blocks":[1,1]}"""
-QUEUE = "--memory.size 256"
-TWO = "-m torch.distributed.run --standalone --nproc-per-node 2"
+COMMAND = "-m manyview pretrain"
+TWO_PROCESSES = "-m torch.distributed.run --standalone --nproc-per-node 2 "
+SETTINGS = """--data scenes --data.count 640 --data.size 32 --augmentation.size 16 --batch-size 64 --epochs 2
+--max-steps 12 --seed 0 --health-every 3 --knn-bank 200 --knn-queries 100 --workers 0 --report false --quiet
+--loggers [] --encoder.options {"widths":[16,32],"blocks":[1,1]}"""
+SMALL_QUEUE = " --memory.size 256"
 VARIANTS = {  # paths through the code that no method's defaults take
     "simclr, 3 views": "--method simclr --method.copies 3",
-    "moco_v2, symmetric, 4 splits": "--method moco_v2 --method.symmetric --method.bn-splits 4",
-    "jcl, ramp": "--method jcl --method.ramp",
-    "multikey, keys with gradient": "--method multikey --momentum null",
-    "dcl with a queue": "--method dcl --memory queue --memory.within_batch 1",
+    "moco_v2, symmetric, 4 splits": "--method moco_v2 --method.symmetric --method.bn-splits 4" + SMALL_QUEUE,
+    "jcl, ramp": "--method jcl --method.ramp" + SMALL_QUEUE,
+    "multikey, keys with gradient": "--method multikey --momentum null" + SMALL_QUEUE,
+    "dcl with a queue": "--method dcl --memory queue --memory.within-batch 1" + SMALL_QUEUE,
 }
-MODES = {"one process": (), "micro-batches": ("--micro-batch", "16"), "two processes": ("--precision", "fp64")}
 CLOSE = 1e-6
 
-
-def cases() -> Iterator[tuple[str, list[str], bool]]:
-    """Name, flags, and whether it takes two processes."""
-    methods = {name: f"--method {name}" for name in METHODS} | VARIANTS
-    for name, flags in methods.items():
-        for mode, more in MODES.items():
-            yield f"{name}, {mode}", [*flags.split(), *more], mode == "two processes"
+Recorded = dict[str, Any]
+"""The tensors of a checkpoint and the lines of metrics.jsonl."""
 
 
-def run(flags: list[str], two: bool) -> dict[str, Any]:
-    """Trains, and gives the tensors of the last checkpoint and the lines of metrics.jsonl."""
+def cases() -> Iterator[tuple[str, str]]:
+    """Name and command of every case."""
+    for name, flags in ({name: method(name) for name in METHODS} | VARIANTS).items():
+        yield f"{name}, one process", f"{COMMAND} {flags}"
+        yield f"{name}, micro-batches", f"{COMMAND} {flags} --micro-batch 16"
+        yield f"{name}, two processes", f"{TWO_PROCESSES}{COMMAND} {flags} --precision fp64"  # the order of sums may change
+
+
+def method(name: str) -> str:
+    """Flags of a method with its defaults, but a small queue where it has one."""
+    settings = resolve({}, {"data.name": "scenes", "method.name": name}).flat()
+    return f"--method {name}" + (SMALL_QUEUE if "memory.size" in settings else "")
+
+
+def run(command: str) -> Recorded:
     with tempfile.TemporaryDirectory() as folder:
-        arguments = [sys.executable, *TWO.split()[: 6 * two], "-m", "manyview", "pretrain", *FLAGS.split(), *flags]
-        if "queue" in flags or _has_queue(flags):
-            arguments += QUEUE.split()
-        subprocess.run([*arguments, "--out", f"{folder}/run"], check=True, stdout=subprocess.DEVNULL)
+        arguments = [sys.executable, *command.split(), *SETTINGS.split(), "--out", f"{folder}/run"]
+        subprocess.run(arguments, check=True, stdout=subprocess.DEVNULL)
         newest = max(Path(folder, "run", "checkpoints").glob("step-*.pt"))
         state = torch.load(newest, weights_only=True)
         lines = [json.loads(line) for line in Path(folder, "run", "metrics.jsonl").read_text().splitlines()]
     return {"tensors": [*tensors(state["method"]), *tensors(state["optimizer"])], "metrics": lines}
-
-
-def _has_queue(flags: list[str]) -> bool:
-    import inspect
-
-    return "size" in inspect.signature(METHODS[flags[1]]).parameters["memory"].default.keywords
 
 
 def tensors(state: Any) -> Iterator[Tensor]:
@@ -83,22 +85,28 @@ def digest(tensor: Tensor) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def numbers(lines: list[dict[str, Any]]) -> list[tuple[int, float]]:
-    """Every number of metrics.jsonl with its step, in order of size: names may change."""
+def numbers(recorded: Recorded) -> Counter[tuple[int, float]]:
+    """Every number of metrics.jsonl with its step, whatever it is called."""
     left_out = ("step", "epoch", "seconds")
-    found = [(line["step"], v) for line in lines for k, v in line.items() if k not in left_out]
-    return sorted((step, value) for step, value in found if isinstance(value, int | float))
+    found = (
+        (line["step"], value) for line in recorded["metrics"] for key, value in line.items() if key not in left_out
+    )
+    return Counter((step, value) for step, value in found if isinstance(value, int | float))
 
 
-def verdict(before: dict[str, Any], after: dict[str, Any]) -> str:
+def verdict(before: Recorded, after: Recorded) -> tuple[bool, str]:
+    """Whether all is the same to the bit, and how many tensors and numbers are not."""
     old, new = (Counter(map(digest, each["tensors"])) for each in (before, after))
-    metrics = Counter(numbers(before["metrics"])) - Counter(numbers(after["metrics"]))  # new ones may be added
-    if old == new and not metrics:
-        return "the same to the bit"
-    if old == new:
-        return f"weights the same to the bit, {sum(metrics.values())} metrics are not: {list(metrics)[:3]}"
-    far = furthest(before["tensors"], after["tensors"])
-    return f"{'CLOSE' if far <= CLOSE else 'DIFFERENT'}: {(old - new).total()} tensors, by {far:.1e}"
+    moved, missing = (old - new).total() + (new - old).total(), (numbers(before) - numbers(after)).total()
+    far = furthest(before["tensors"], after["tensors"]) if moved else 0.0
+    word = "the same" if not moved else "CLOSE" if far <= CLOSE else "DIFFERENT"
+    by = f" by {far:.1e}" if moved else ""
+    metrics = f"{missing} DIFFERENT" if missing else "the same"
+    return not moved and not missing, f"{size(before)}: weights {word + by}, metrics {metrics}"
+
+
+def size(recorded: Recorded) -> str:
+    return f"{len(recorded['tensors']):>4} tensors, {numbers(recorded).total():>4} numbers"
 
 
 def furthest(before: list[Tensor], after: list[Tensor]) -> float:
@@ -115,21 +123,23 @@ def main() -> int:
     parser.add_argument("file", type=Path)
     parser.add_argument("--only", default="", help="cases with this text in their name")
     given = parser.parse_args()
-    before = torch.load(given.file, weights_only=True) if given.action == "compare" else {}
-    found, failed = {}, 0
-    for name, flags, two in cases():
+    before: dict[str, Recorded] = {} if given.action == "record" else torch.load(given.file, weights_only=True)
+    found: dict[str, Recorded] = {}
+    unlike = 0
+    for name, command in cases():
         if given.only not in name:
             continue
-        found[name] = run(flags, two)
-        if given.action == "compare":
-            said = verdict(before[name], found[name])
-            failed += "to the bit" not in said
-            print(f"{name:<45} {said}", flush=True)
-        else:
-            print(f"{name:<45} {len(found[name]['tensors'])} tensors", flush=True)
+        found[name], line = run(command), "not recorded"
+        if name in before:
+            same, line = verdict(before[name], found[name])
+            unlike += not same
+        print(f"{name:<44} {line if before else size(found[name])}", flush=True)
     if given.action == "record":
         torch.save(found, given.file)
-    return int(failed > 0)
+    else:
+        compared = len(found.keys() & before.keys())
+        print(f"{compared - unlike} of {compared} cases are the same to the bit")
+    return int(unlike > 0)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 
 Same encoder, batch, images and augmentation, two cores or whatever there are; the three take turns in one process, and
 the medians of the turns are compared. Images are generated and in memory. manyview is `manyview.pretrain` itself, with
-a look at the run's health every --steps steps.
+a report on the run's health every --steps steps.
 """
 
 from __future__ import annotations
