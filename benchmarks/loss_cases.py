@@ -15,7 +15,9 @@ from torch import Tensor
 from manyview.core.negatives import Negatives
 from manyview.losses import cacr, info_nce, jcl, nce
 from manyview.memories import Memory
-from manyview.methods.topologies import Embeddings, contrast, each_copy, each_copy_against_keys, total
+from manyview.methods.contrast import contrast, total
+from manyview.methods.embeddings import Embeddings
+from manyview.methods.topologies import each_copy, each_copy_against_keys
 
 D = 128
 IN_BATCH_TEMPERATURE = 0.1

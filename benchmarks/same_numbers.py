@@ -49,11 +49,14 @@ Recorded = dict[str, Any]
 
 
 def cases() -> Iterator[tuple[str, str]]:
-    """Name and command of every case."""
+    """Name and command of every case; two processes in double precision, since the order of their sums may change."""
     for name, flags in ({name: method(name) for name in METHODS} | VARIANTS).items():
         yield f"{name}, one process", f"{COMMAND} {flags}"
         yield f"{name}, micro-batches", f"{COMMAND} {flags} --micro-batch 16"
-        yield f"{name}, two processes", f"{TWO_PROCESSES}{COMMAND} {flags} --precision fp64"  # the order of sums may change
+        yield (
+            f"{name}, two processes",
+            f"{TWO_PROCESSES}{COMMAND} {flags} --precision fp64",
+        )
 
 
 def method(name: str) -> str:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from manyview import data, diagnose, embeddings, encoders, evaluate, losses, memories, methods, report, views
     from manyview.comparison.compare import compare
     from manyview.core.negatives import Negatives, Triple
-    from manyview.methods.topologies import contrast
+    from manyview.methods.contrast import contrast
     from manyview.training.launch import pretrain
     from manyview.training.run import Run, load
 
@@ -43,7 +43,7 @@ _HOMES = {
     "Run": "manyview.training.run",
     "Triple": "manyview.core.negatives",
     "compare": "manyview.comparison.compare",
-    "contrast": "manyview.methods.topologies",
+    "contrast": "manyview.methods.contrast",
     "load": "manyview.training.run",
     "pretrain": "manyview.training.launch",
 }

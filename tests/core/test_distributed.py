@@ -28,9 +28,9 @@ from manyview.core.distributed import (
 )
 from manyview.core.negatives import Negatives, Triple
 from manyview.memories import BankMemory, Memory, MemoryBank, Queue, QueueMemory
+from manyview.methods.contrast import contrast, total
+from manyview.methods.embeddings import Embeddings
 from manyview.methods.topologies import (
-    Embeddings,
-    contrast,
     core_view,
     each_copy,
     each_copy_against_keys,
@@ -39,7 +39,6 @@ from manyview.methods.topologies import (
     full_graph,
     query_against_keys,
     query_against_keys_and_queries,
-    total,
     view_pairs,
     views_against_keys,
 )

@@ -10,7 +10,8 @@ from manyview.diagnose import couplings, measure
 from manyview.diagnose.vectors import draw_batches
 from manyview.losses import info_nce
 from manyview.memories import Memory
-from manyview.methods.topologies import Embeddings, every_copy
+from manyview.methods.embeddings import Embeddings
+from manyview.methods.topologies import every_copy
 from tests.golden import unit
 
 

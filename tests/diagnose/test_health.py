@@ -20,7 +20,9 @@ from manyview.encoders import create
 from manyview.evaluate import knn
 from manyview.losses import LOSSES, attraction, cacr, info_nce
 from manyview.memories import Memory, queue
-from manyview.methods.topologies import Embeddings, Topology, each_copy, every_copy, query_against_keys, total
+from manyview.methods.contrast import total
+from manyview.methods.embeddings import Embeddings
+from manyview.methods.topologies import Topology, each_copy, every_copy, query_against_keys
 from manyview.views import AUGMENTATIONS
 
 Reports = list[tuple[int, Verdict]]

@@ -14,7 +14,8 @@ from manyview.diagnose import flat_share, measure
 from manyview.diagnose.measures import KEYS, PER_QUERY, QUERIES
 from manyview.losses import alignment, info_nce, uniformity
 from manyview.memories import Memory
-from manyview.methods.topologies import Embeddings, every_copy, view_pairs
+from manyview.methods.embeddings import Embeddings
+from manyview.methods.topologies import every_copy, view_pairs
 from manyview.views import AUGMENTATIONS
 from tests.golden import DOUBLE, assert_value, entries, golden, parameter, unit
 

@@ -8,7 +8,9 @@ import torch
 from manyview.core.negatives import Negatives
 from manyview.losses import align_uniform, alignment, uniformity
 from manyview.memories import Memory, Queue, QueueMemory
-from manyview.methods.topologies import Embeddings, each_copy, each_copy_against_keys, total
+from manyview.methods.contrast import total
+from manyview.methods.embeddings import Embeddings
+from manyview.methods.topologies import each_copy, each_copy_against_keys
 from tests.golden import (
     Precision,
     assert_golden,

@@ -12,7 +12,9 @@ from manyview.core.negatives import Negatives
 from manyview.losses import attraction, cacr, repulsion, uniformity
 from manyview.losses.streaming import Stream
 from manyview.memories import Queue, QueueMemory
-from manyview.methods.topologies import Embeddings, each_copy_against_keys, total
+from manyview.methods.contrast import total
+from manyview.methods.embeddings import Embeddings
+from manyview.methods.topologies import each_copy_against_keys
 from tests.golden import (
     DOUBLE,
     SINGLE,

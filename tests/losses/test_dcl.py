@@ -9,7 +9,9 @@ from manyview.core.negatives import Negatives
 from manyview.losses import dcl
 from manyview.losses.streaming import Stream
 from manyview.memories import Memory
-from manyview.methods.topologies import Embeddings, every_copy, total
+from manyview.methods.contrast import total
+from manyview.methods.embeddings import Embeddings
+from manyview.methods.topologies import every_copy
 from tests.golden import (
     DOUBLE,
     Precision,

@@ -8,7 +8,9 @@ import torch
 from manyview.core.negatives import Negatives
 from manyview.losses import hard_negative, info_nce
 from manyview.memories import Memory
-from manyview.methods.topologies import Embeddings, every_copy, total
+from manyview.methods.contrast import total
+from manyview.methods.embeddings import Embeddings
+from manyview.methods.topologies import every_copy
 from tests.golden import Precision, assert_golden, golden, in_both_precisions, parameter, two_views, unit
 from tests.losses import oracle
 from tests.losses.layouts import (

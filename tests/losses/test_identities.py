@@ -13,7 +13,8 @@ from manyview.core.negatives import Negatives
 from manyview.losses import alignment, attraction, dcl, info_nce, jcl, repulsion
 from manyview.losses.streaming import Stream
 from manyview.memories import Memory
-from manyview.methods.topologies import Embeddings, every_copy
+from manyview.methods.embeddings import Embeddings
+from manyview.methods.topologies import every_copy
 from tests.losses.layouts import assert_close, normal
 
 

@@ -8,15 +8,9 @@ import torch
 from manyview.core.negatives import Negatives
 from manyview.losses import info_nce
 from manyview.memories import Memory
-from manyview.methods.topologies import (
-    Embeddings,
-    core_view,
-    every_copy,
-    full_graph,
-    total,
-    view_pairs,
-    views_against_keys,
-)
+from manyview.methods.contrast import total
+from manyview.methods.embeddings import Embeddings
+from manyview.methods.topologies import core_view, every_copy, full_graph, view_pairs, views_against_keys
 from tests.golden import (
     DOUBLE,
     Precision,

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from manyview.core.negatives import Negatives
 from manyview.losses import attraction, cacr, hard_negative, info_nce, jcl, repulsion
-from manyview.methods.topologies import Topology, contrast, each_copy, every_copy, view_pairs
+from manyview.methods.contrast import contrast
+from manyview.methods.topologies import Topology, each_copy, every_copy, view_pairs
 from tests.losses.every_loss import EVERY_LOSS, Loss, for_every_loss
 from tests.losses.layouts import Options, assert_close, gradients, normal
 

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from manyview import losses
 from manyview.methods import cacr, cacr_moco, uaur
+from manyview.methods.contrast import of_triple
 from manyview.methods.method import VIEW
-from manyview.methods.topologies import of_triple
 from tests.golden import DOUBLE, assert_golden, entries, golden, parameter, unit
 from tests.losses import oracle
 from tests.methods.small import (

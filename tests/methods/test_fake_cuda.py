@@ -18,10 +18,11 @@ from manyview import losses
 from manyview.encoders import Slot, Towers, create, heads, split_batch_norm
 from manyview.memories import BankMemory, Memory, Queue, QueueMemory, bank, queue
 from manyview.methods import METHODS, Alignment, BatchOutputs, Contrast, Method, Prediction
+from manyview.methods.contrast import total
+from manyview.methods.embeddings import Embeddings
 from manyview.methods.method import VIEW
 from manyview.methods.terms import keys, queries
 from manyview.methods.topologies import (
-    Embeddings,
     Topology,
     each_copy,
     each_copy_against_keys,
@@ -29,7 +30,6 @@ from manyview.methods.topologies import (
     every_copy,
     query_against_keys,
     query_against_keys_and_queries,
-    total,
     view_pairs,
     views_against_keys,
 )

@@ -18,8 +18,9 @@ from manyview.encoders import Slot, Towers, heads
 from manyview.losses import is_pooled
 from manyview.memories import BankMemory, Memory
 from manyview.methods import METHODS, Alignment, BatchOutputs, Contrast, Method, Prediction, Term
+from manyview.methods.contrast import total
 from manyview.methods.terms import TermOutput, keys, queries
-from manyview.methods.topologies import every_copy, query_against_keys, total, view_pairs, views_against_keys
+from manyview.methods.topologies import every_copy, query_against_keys, view_pairs, views_against_keys
 from tests.core.test_distributed import Counted
 from tests.losses import oracle
 from tests.methods.small import (

@@ -15,8 +15,9 @@ from torch import Tensor
 from manyview import contrast, losses
 from manyview.core.negatives import Negatives, Triple
 from manyview.memories import BankMemory, Memory, Queue, QueueMemory, queue
+from manyview.methods.contrast import total
+from manyview.methods.embeddings import Embeddings
 from manyview.methods.topologies import (
-    Embeddings,
     Topology,
     core_view,
     each_copy,
@@ -26,7 +27,6 @@ from manyview.methods.topologies import (
     full_graph,
     query_against_keys,
     query_against_keys_and_queries,
-    total,
     view_pairs,
     views_against_keys,
 )
@@ -331,20 +331,6 @@ def test_the_same_image_twice_in_a_batch_is_no_negative_of_itself() -> None:
     torch.testing.assert_close(contrast(z, ids=ids), torch.stack(expected).mean())
 
 
-def test_contrast_takes_a_list_or_a_tensor_a_function_or_a_name() -> None:
-    z = views(2)
-    raw = [3 * view for view in z]
-    expected = total(arranged(every_copy, z), losses.dcl, temperature=0.1)
-    torch.testing.assert_close(contrast(raw, loss="dcl", temperature=0.1), expected)
-    torch.testing.assert_close(contrast(torch.stack(raw), loss=losses.dcl, temperature=0.1), expected)
-    assert not torch.allclose(contrast(raw, loss="dcl", temperature=0.1, normalize=False), expected)
-
-
-def test_contrast_arranges_views_as_it_is_told() -> None:
-    z = views(3)
-    torch.testing.assert_close(contrast(z, loss="cacr", topology=each_copy), total(arranged(each_copy, z), losses.cacr))
-
-
 ONE_VIEW, PAIR = views(1), views(2)
 BAD: list[tuple[Any, str]] = [
     (lambda: contrast(ONE_VIEW), r"views: expected 2 or more .*got 1"),
@@ -416,23 +402,6 @@ def test_a_pooled_loss_pools_both_directions_of_an_edge() -> None:
     ]
     pooled = 2 * (torch.stack(logs).exp().mean()).log()
     torch.testing.assert_close(total(arranged(view_pairs, [a, b]), losses.repulsion, cost="rbf"), pooled)
-
-
-def test_contrast_makes_unit_length_in_float32() -> None:
-    half = [view.to(torch.float16) for view in views(2)]
-    half[0][0] = 0
-    assert contrast(half, temperature=0.1).isfinite()
-    wide = [view.float() for view in half]
-    torch.testing.assert_close(contrast(half, temperature=0.005), contrast(wide, temperature=0.005))
-
-
-def test_contrast_reads_nothing_of_an_absent_view() -> None:
-    z = leaves(2)
-    present = mask([1, 1, 1, 1, 0], [1, 1, 0, 1, 1])
-    both = present[0] & present[1]
-    value = contrast(torn(z, present), topology=view_pairs, present=present, temperature=0.1)
-    torch.testing.assert_close(value, two_view_loss(z[0][both], z[1][both], 0.1))
-    assert all(grad.isfinite().all() for grad in torch.autograd.grad(value, z))
 
 
 # One entry at a time: which images, of which branch and copy, each query meets, and with which weight.

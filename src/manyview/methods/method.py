@@ -14,8 +14,8 @@ from manyview.encoders import Encoder
 from manyview.encoders.momentum import Schedule as Momentum
 from manyview.encoders.towers import Head, Outputs, Slot, Towers
 from manyview.memories import Memory
+from manyview.methods.contrast import Loss
 from manyview.methods.terms import BatchOutputs, Contrast, Term, TermOutput
-from manyview.methods.topologies import Loss
 
 MakeMemory = Callable[[int], Memory]
 VIEW = "image"  # the view of a method that has only one

@@ -18,7 +18,9 @@ from manyview.encoders.towers import Outputs, Slot
 from manyview.losses import nce_partition
 from manyview.losses.about import is_coupled, is_pooled, option
 from manyview.memories import Memory
-from manyview.methods.topologies import Embeddings, Loss, Topology, of_triple, weighted_sum
+from manyview.methods.contrast import Loss, of_triple, weighted_sum
+from manyview.methods.embeddings import Embeddings
+from manyview.methods.topologies import Topology
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,86 +1,25 @@
 """Topologies: who is whose positive and negative.
 
 A topology turns the embedded copies of a batch into what losses take: a list of `Triple`. The objective is the sum of
-weight * loss over them (`total`). Negatives are the batch's other images, of all processes, and what a memory keeps.
+weight * loss over them. Negatives are the batch's other images, of all processes, and what a memory keeps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import combinations
-from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from manyview.core.distributed import Gather, no_gather
+from manyview.core.distributed import Gather
 from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives, Triple
-from manyview.losses import LOSSES, info_nce
 from manyview.memories import Memory
+from manyview.methods.embeddings import Embeddings, check_shapes
 
-Loss = Callable[..., Tensor]
 Edge = tuple[int, int]
-
-
-@dataclass(frozen=True, eq=False)
-class Embeddings:
-    """Embedded copies, or views, of the same N images in the same order.
-
-    queries        V tensors (N, d), or one (V, N, d)
-    ids            (N,) name the images; without them each row is an image of its own
-    keys           K tensors (N, d) of other copies or another tower, or maps (N, C, H, W), for a topology that takes
-                   these; none: the queries are each other's keys
-    index          (N,) the images' rows in the data, for a bank; without it the ids
-    present        V masks (N,): which queries exist; what stands in the place of a missing one is never read
-    keys_present   K masks (N,): which keys exist; with either of the two, the other is all of them if not given
-    gather         joins the rows of all processes (`manyview.core.distributed.gather`)
-    step           the number of the training step, which a bank's draws depend on
-    """
-
-    queries: Sequence[Tensor]
-    ids: Tensor = None  # type: ignore[assignment]
-    keys: Sequence[Tensor] = ()
-    index: Tensor = None  # type: ignore[assignment]
-    present: Sequence[Tensor] | None = None
-    keys_present: Sequence[Tensor] | None = None
-    gather: Gather = no_gather
-    step: int = 0
-
-    def __post_init__(self) -> None:
-        queries, keys = list(self.queries), list(self.keys)
-        _check_shapes("queries", queries)
-        if vectors := [key for key in keys if key.dim() <= 2]:
-            _check_shapes("keys", vectors, tuple(queries[0].shape))
-        ids = _checked_ids(self.ids, queries[0], self.gather)
-        _check_masks("present", self.present, len(queries), len(ids))
-        _check_masks("keys_present", self.keys_present, len(keys), len(ids))
-        settled = {"queries": queries, "keys": keys, "ids": ids, "index": ids if self.index is None else self.index}
-        if self.present is not None or self.keys_present is not None:
-            there = torch.ones_like(ids, dtype=torch.bool)
-            settled["present"] = [there] * len(queries) if self.present is None else list(self.present)
-            settled["keys_present"] = [there] * len(keys) if self.keys_present is None else list(self.keys_present)
-        for name, value in settled.items():
-            object.__setattr__(self, name, value)
-
-    @property
-    def alone(self) -> bool:
-        """Whether there is no other process, so that rows need not be looked for elsewhere."""
-        return self.gather(self.ids) is self.ids
-
-    def others(self, copies: Sequence[Tensor], number: int) -> Tensor:
-        """All copies but one, (N, V - 1, d)."""
-        return torch.stack([*copies[:number], *copies[number + 1 :]], 1)
-
-    def needs(self, copies: int) -> None:
-        _check_shapes("queries", self.queries, least=copies)
-
-    def needs_all(self) -> None:
-        if self.present is not None:
-            raise UserError("present", "needs all copies of all images; view_pairs and query_against_keys do without")
 
 
 Topology = Callable[[Embeddings, Memory], list[Triple]]
@@ -184,7 +123,7 @@ def each_copy_against_keys(embedded: Embeddings, memory: Memory) -> list[Triple]
     """
     embedded.needs(2)
     embedded.needs_all()
-    _check_shapes("keys", embedded.keys, tuple(embedded.queries[0].shape), count=len(embedded.queries))
+    check_shapes("keys", embedded.keys, tuple(embedded.queries[0].shape), count=len(embedded.queries))
     key_ids = embedded.gather(embedded.ids)
     return [
         Triple(
@@ -241,7 +180,7 @@ def views_against_keys(embedded: Embeddings, memory: Memory, *, edges: Iterable[
 
     The other images' keys of view j are the negatives. One triple of weight 1 per pair.
     """
-    _check_shapes("keys", embedded.keys, tuple(embedded.queries[0].shape), count=len(embedded.queries))
+    check_shapes("keys", embedded.keys, tuple(embedded.queries[0].shape), count=len(embedded.queries))
     _check_batch_alone(memory)
     triples = []
     for i, j in _check_edges(edges, len(embedded.queries)):
@@ -251,66 +190,6 @@ def views_against_keys(embedded: Embeddings, memory: Memory, *, edges: Iterable[
         if here is None or _two_images(key_ids):
             triples.append(Triple(query, key[:, None], Negatives(keys, key_ids, own), total=len(key_ids)))
     return triples
-
-
-def total(triples: Iterable[Triple], loss: Loss | str, *, gather: Gather = no_gather, **options: Any) -> Tensor:
-    """The sum of weight * loss over the triples; 0 if there are none. Vectors are taken as they are, of any length."""
-    if isinstance(loss, str):
-        if loss not in LOSSES:
-            raise UserError("loss", f"expected one of {', '.join(LOSSES)}, got {loss!r}")
-        loss = LOSSES[loss]
-    if options.get("reduction", "mean") != "mean":
-        raise UserError(
-            "reduction", f"expected 'mean', got {options['reduction']!r}; for one value per query call the loss itself"
-        )
-    more = options if gather is no_gather else {**options, "gather": gather}  # a loss of one's own may know no gather
-    return weighted_sum(triples, lambda triple: of_triple(loss, triple, **more))
-
-
-def of_triple(loss: Loss, triple: Triple, **options: Any) -> Tensor:
-    """The loss of one triple."""
-    more = options if triple.present is None else {**options, "present": triple.present}
-    return loss(triple.query, triple.positives, triple.negatives, **more)
-
-
-def weighted_sum(triples: Iterable[Triple], value: Callable[[Triple], Tensor]) -> Tensor:
-    """The sum of weight * value over the triples; 0, which has a gradient, if there are none."""
-    parts = [triple.weight * value(triple) for triple in triples]
-    return torch.stack(parts).sum() if parts else torch.zeros((), requires_grad=True)
-
-
-def contrast(
-    views: Tensor | Sequence[Tensor],
-    *,
-    loss: Loss | str = info_nce,
-    ids: Tensor | None = None,
-    topology: Topology = every_copy,
-    present: Tensor | Sequence[Tensor] | None = None,
-    gather: Gather = no_gather,
-    normalize: bool = True,
-    **options: Any,
-) -> Tensor:
-    """A contrastive loss in one call, for your own training loop.
-
-    views: a list of V embeddings (N, d) of the same N images, or a tensor (V, N, d), not (N, V, d); made unit length
-    unless normalize=False. loss: a function of `manyview.losses` or its name, with its own arguments as `options`. ids
-    (N,): the images' numbers in the data set; without them each row is an image of its own. topology: who is whose
-    positive and negative; `every_copy` is SimCLR's and DCL's, `each_copy` CACR's, `view_pairs` CMC's. present (V, N):
-    which views exist, for `view_pairs`. gather: `manyview.core.distributed.gather` in several processes.
-
-    >>> contrast([z1, z2], loss="dcl", temperature=0.1)
-    >>> contrast([z1, z2, z3], loss="cacr", topology=each_copy, t_neg=0.9)
-    """
-    views = list(views)
-    _check_shapes("views", views, least=2)
-    if present is not None:
-        if topology in (every_copy, each_copy):
-            raise UserError("present", "every_copy and each_copy need all views; give topology=view_pairs")
-        Embeddings(views, ids, present=present, gather=gather)  # type: ignore[arg-type]
-        views = [view.masked_fill(~here[:, None], 0) for view, here in zip(views, present, strict=True)]
-    views = [F.normalize(_wide(view), dim=-1) for view in views] if normalize else views
-    embedded = Embeddings(views, ids, present=present, gather=gather)  # type: ignore[arg-type]
-    return total(topology(embedded, Memory()), loss, gather=gather, **options)
 
 
 def _negatives(memory: Memory, ids: Tensor, index: Tensor, step: int, batch: Callable[..., Negatives]) -> Negatives:
@@ -381,51 +260,6 @@ def _stacked(here: list[Tensor], everywhere: list[Tensor]) -> tuple[Tensor, Tens
     joined = torch.cat(here)
     alike = all(far is near for far, near in zip(everywhere, here, strict=True))
     return joined, joined if alike else torch.cat(everywhere)
-
-
-def _wide(view: Tensor) -> Tensor:
-    """In float32 at least: half precision would round lengths, and lose the guard against a zero vector."""
-    return view.to(torch.promote_types(view.dtype, torch.float32))
-
-
-def _check_tensors(name: str, *given: object) -> None:
-    for each in given:
-        if not isinstance(each, Tensor):
-            raise UserError(name, f"expected tensors, got {type(each).__name__}")
-
-
-def _check_shapes(
-    name: str,
-    given: Sequence[Tensor],
-    shape: tuple[int, ...] | None = None,
-    *,
-    least: int = 1,
-    count: int | None = None,
-) -> None:
-    _check_tensors(name, *given)
-    shapes = [tuple(each.shape) for each in given]
-    alike = len(set(shapes)) == 1 and len(shapes[0]) == 2 and (shape is None or shapes[0] == shape)
-    if not alike or len(given) < least or (count is not None and len(given) != count):
-        got = ", ".join(str(each) for each in shapes[:3]) + (", ..." if len(shapes) > 3 else "")
-        wanted = f"{least} or more" if count is None else count
-        raise UserError(name, f"expected {wanted} of one shape {shape or '(N, d)'}, got {len(given)} of shapes {got}")
-
-
-def _checked_ids(ids: Tensor | None, like: Tensor, gather: Gather) -> Tensor:
-    if ids is None:
-        ids = torch.arange(len(like), device=like.device)
-        if gather is not no_gather and gather(ids) is not ids:
-            raise UserError("ids", "needed with several processes, whose rows would otherwise pass for the same images")
-    _check_tensors("ids", ids)
-    if ids.shape != (len(like),):
-        raise UserError("ids", f"expected ({len(like)},) for embeddings {tuple(like.shape)}, got {tuple(ids.shape)}")
-    return ids
-
-
-def _check_masks(name: str, masks: Sequence[Tensor] | None, count: int, images: int) -> None:
-    shapes = [] if masks is None else [(each.dtype, tuple(each.shape)) for each in masks]
-    if masks is not None and shapes != [(torch.bool, (images,))] * count:
-        raise UserError(name, f"expected {count} masks of bool ({images},), got {shapes}")
 
 
 def _check_batch_alone(memory: Memory) -> None:

@@ -12,9 +12,9 @@ from manyview import losses
 from manyview.core.negatives import Negatives, Triple
 from manyview.encoders import Encoder, Slot, Towers, heads
 from manyview.memories import Memory
+from manyview.methods.embeddings import Embeddings
 from manyview.methods.method import Head, Loss, Method
 from manyview.methods.terms import Contrast, queries
-from manyview.methods.topologies import Embeddings
 
 
 def against_positions(embedded: Embeddings, memory: Memory) -> list[Triple]:
