@@ -20,16 +20,17 @@ import pytest
 
 from manyview.core import lock
 from manyview.core.lock import InUse, locked
+from tests.patience import PATIENCE
 
 FORK = multiprocessing.get_context("fork")  # real processes that need not import torch again, and must not compute
 
 
 def hold(folder: Path, told: Connection) -> None:
     with locked(folder):
-        worker = FORK.Process(target=time.sleep, args=(60,))
+        worker = FORK.Process(target=time.sleep, args=(PATIENCE,))
         worker.start()
         told.send(worker.pid)
-        time.sleep(60)
+        time.sleep(PATIENCE)
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def holder(tmp_path: Path) -> Iterator[tuple[ForkProcess, int]]:
     ours, theirs = FORK.Pipe()
     process = FORK.Process(target=hold, args=(tmp_path / "run", theirs))
     process.start()
-    assert ours.poll(60)
+    assert ours.poll(PATIENCE)
     worker = int(ours.recv())
     yield process, worker
     process.kill()

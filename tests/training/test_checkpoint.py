@@ -1,20 +1,14 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import multiprocessing
 import os
 import re
 import resource
 import shutil
 import signal
-import socket
-import time
 import zipfile
-from collections.abc import Iterator
-from contextlib import suppress
 from multiprocessing.connection import Connection
-from multiprocessing.context import ForkProcess
 from pathlib import Path, PosixPath
 from typing import Any
 
@@ -23,11 +17,11 @@ import pytest
 import torch
 from torch import nn
 
+from manyview.core.disk import DiskFull
 from manyview.training import checkpoint
-from manyview.training.checkpoint import Checkpoints, DiskFull, InUse, locked
+from manyview.training.checkpoint import Checkpoints
 from tests.patience import PATIENCE
 
-FORK = multiprocessing.get_context("fork")  # real processes that need not import torch again, and must not compute
 SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -313,55 +307,3 @@ def test_a_real_limit_in_the_midst_of_a_file_is_told_in_one_line(tmp_path: Path)
     assert f"the last checkpoint {last} is whole" in line
     assert names(tmp_path) == [last.name]
     assert latest_step(Checkpoints(tmp_path)) == 1
-
-
-def hold(folder: Path, told: Connection) -> None:
-    with locked(folder):
-        worker = FORK.Process(target=time.sleep, args=(PATIENCE,))
-        worker.start()
-        told.send(worker.pid)
-        time.sleep(PATIENCE)
-
-
-@pytest.fixture
-def holder(tmp_path: Path) -> Iterator[tuple[ForkProcess, int]]:
-    """A process that holds the lock and has a forked worker."""
-    ours, theirs = FORK.Pipe()
-    process = FORK.Process(target=hold, args=(tmp_path / "run", theirs))
-    process.start()
-    assert ours.poll(PATIENCE)
-    worker = int(ours.recv())
-    yield process, worker
-    process.kill()
-    with suppress(ProcessLookupError):
-        os.kill(worker, signal.SIGKILL)
-
-
-def test_a_second_process_is_told_who_trains_and_a_killed_one_holds_nothing(
-    tmp_path: Path, holder: tuple[ForkProcess, int]
-) -> None:
-    process, worker = holder
-    who = f"process {process.pid} on {re.escape(socket.gethostname())}"
-    with pytest.raises(InUse, match=rf"/run is being trained by {who}; .*another --out"), locked(tmp_path / "run"):
-        pass
-    process.kill()
-    process.join()
-    os.kill(worker, 0)  # the worker lives on
-    with locked(tmp_path / "run"):
-        assert (tmp_path / "run" / "lock").read_text() == f"{os.getpid()} {socket.gethostname()}"
-
-
-def test_a_lock_is_given_back_and_not_given_twice(tmp_path: Path) -> None:
-    for _ in range(2):
-        with locked(tmp_path), pytest.raises(InUse), locked(tmp_path):
-            pass
-    assert not checkpoint._held
-
-
-def test_a_file_system_without_locks_does_not_stop_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(handle: int, kind: int) -> None:
-        raise OSError(errno.ENOSYS, "Function not implemented")
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
-    with locked(tmp_path):
-        pass

@@ -21,8 +21,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from manyview.core.lock import locked
 from manyview.core.sample import Sample
-from manyview.training.checkpoint import locked
 from tests.patience import PATIENCE
 from tests.tiny import flags, pictures, pretrain
 
