@@ -29,7 +29,7 @@ def blank(side: int) -> TorchDataset:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return made(tmp_path_factory.mktemp("runs") / "one", stack="simclr-cifar", seed=7)
+    return made(tmp_path_factory.mktemp("runs") / "one", augmentation="simclr-cifar", seed=7)
 
 
 def test_a_run_is_named_by_its_folder_or_its_encoder_and_sees_as_it_was_trained(run: Run) -> None:
@@ -37,15 +37,15 @@ def test_a_run_is_named_by_its_folder_or_its_encoder_and_sees_as_it_was_trained(
         found = open_model(what)
         assert found.run == run
         assert found.picture == build.picture(run.config) != PICTURE
-        assert found.pipeline().looks == build.plain_stack(run.config).looks
+        assert found.pipeline().augmentations == build.test_pipeline(run.config, {}).augmentations
         assert found.trained
 
 
 def test_an_encoder_sees_as_it_was_trained_wherever_it_is(run: Run, tmp_path: Path) -> None:
     trained = build.picture(run.config)
-    looking, away = load(run), tmp_path / "away.safetensors"
-    assert open_model(looking).picture == trained
-    save(looking, away)
+    network, away = load(run), tmp_path / "away.safetensors"
+    assert open_model(network).picture == trained
+    save(network, away)
     assert open_model(away).picture == trained
     assert open_model(encoders.load(away)).picture == trained
     other = tmp_path / "resnet.safetensors"
@@ -61,7 +61,7 @@ def test_only_pictures_of_three_channels_are_normalised_as_pictures() -> None:
 
 
 def test_untrained_is_the_run_as_it_began(run: Run) -> None:
-    began = build.method(run.config, 3).towers.encoder().network.state_dict()
+    began = build.method(run.config, {"image": 3}, 49).encoder().network.state_dict()
     fresh = open_model(run).untrained()
     for name, value in fresh.encoder.network.state_dict().items():
         assert torch.equal(value, began[name]), name

@@ -1,4 +1,4 @@
-"""Runs and encoders, looked at as the figures look at them."""
+"""Copies of images, embedded by runs and encoders as the figures want them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from manyview import encoders
 from manyview.config.config import Config
-from manyview.core.sample import Sample
+from manyview.core.sample import Batch, Sample
 from manyview.data import Dataset, Scenes, Unreadable
 from manyview.diagnose.validation import validation
 from manyview.embeddings import view_embeddings
@@ -20,7 +20,7 @@ from manyview.embeddings.view_embeddings import ViewEmbeddings
 from manyview.training import build
 from manyview.training.checkpoint import Checkpoints
 from manyview.training.run import Run, load
-from manyview.views import AUGMENTATIONS, Modality
+from manyview.views import AUGMENTATIONS, Modality, ViewPipeline
 from tests.tiny import pictures, pretrain
 
 
@@ -29,12 +29,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Twelve steps an epoch, a queue, snapshots after the first and the second of three epochs."""
     folder = tmp_path_factory.mktemp("runs") / "run"
     more = {
-        "negatives__size": 32,
+        "memory__size": 32,
         "method__keys": 2,
         "snapshots": "[1, 2]",
         "epochs": 3,
         "batch_size": 4,
-        "knn_every": 0,
+        "evaluate_every": 0,
     }
     assert pretrain(folder, "--quiet", method="jcl", **more) == 0
     return Run(folder)
@@ -51,8 +51,8 @@ def state_of(run: Run, epoch: int) -> dict[str, torch.Tensor]:
     return found
 
 
-def test_a_run_is_looked_at_by_images_kept_aside_through_its_head(run: Run, seen: ViewEmbeddings) -> None:
-    found = build.images(run.config)
+def test_a_run_embeds_held_out_images_through_its_head(run: Run, seen: ViewEmbeddings) -> None:
+    found = build.data(run.config)
     assert found.test is not None
     assert seen.held_out
     assert seen.vectors.shape == (len(found.test), 4, 128)
@@ -66,7 +66,7 @@ def test_ids_labels_and_rows_belong_to_the_vectors(run: Run, seen: ViewEmbedding
     assert torch.equal(seen.labels, seen.data.labels[seen.index])
 
 
-def test_a_vector_is_what_the_query_tower_says_of_the_look_in_eval_mode(run: Run, seen: ViewEmbeddings) -> None:
+def test_a_vector_is_what_the_query_tower_says_of_the_copy_in_eval_mode(run: Run, seen: ViewEmbeddings) -> None:
     method = view_embeddings.method_of(run)
     sample = seen.data[int(seen.index[2])]
     raw = {name: view[None] for name, view in sample.modalities.items()}
@@ -74,7 +74,7 @@ def test_a_vector_is_what_the_query_tower_says_of_the_look_in_eval_mode(run: Run
     torch.testing.assert_close(method.towers.queries(made)[0], seen.vectors[2, 3], atol=1e-5, rtol=1e-4)
 
 
-def test_looks_at_an_image_differ_and_are_alike_the_second_time(run: Run, seen: ViewEmbeddings) -> None:
+def test_copies_of_an_image_differ_and_are_alike_the_second_time(run: Run, seen: ViewEmbeddings) -> None:
     assert not torch.equal(seen.vectors[:, 0], seen.vectors[:, 1])
     again = view_embeddings.embed_run(run, copies=4)
     assert torch.equal(seen.vectors, again.vectors)
@@ -91,12 +91,15 @@ def test_a_copy_can_be_shown_as_a_picture(run: Run, seen: ViewEmbeddings) -> Non
     assert float(vector @ seen.vectors[2, 3]) > 0.99
 
 
-def test_every_nth_look_is_of_the_kind_that_training_has_there(run: Run) -> None:
-    """MoCo v3's two looks are unlike; more of them take turns."""
-    views = {"stack": "moco-v3", "size": 32, "smallest": 0.2}
-    config = Config(**{**vars(run.config), "views": views})
-    stack = view_embeddings._training_pipeline(config, view_embeddings.method_of(run), 5)
-    assert [look.blur for look in stack.looks] == [1.0, 0.1, 1.0, 1.0, 0.1]  # the method has three
+def test_every_nth_copy_is_augmented_as_training_does_it_there(run: Run) -> None:
+    """MoCo v3's two augmentations are unlike; more of them take turns."""
+    augmentation = {"name": "moco-v3", "size": 32, "smallest": 0.2}
+    config = Config(**{**vars(run.config), "augmentation": augmentation})
+    method = view_embeddings.method_of(run)
+    loader = view_embeddings._run_loader(config, build.data(config), method, {"image": 5}, 4, 0, "cpu", 0)
+    assert isinstance(loader.pipeline, ViewPipeline)
+    blurs = [each.blur for each in loader.pipeline.augmentations]
+    assert blurs == [1.0, 0.1, 1.0, 1.0, 0.1]  # the method has three
 
 
 def test_the_epochs_are_the_beginning_the_snapshots_and_the_end(run: Run) -> None:
@@ -121,7 +124,7 @@ def test_before_the_first_epoch_the_method_is_as_its_seed_draws_it(run: Run) -> 
     method = view_embeddings.method_of(run, 0)
     assert torch.equal(random, torch.get_rng_state())
     with torch.random.fork_rng():
-        fresh = build.method(run.config, 3)
+        fresh = build.method(run.config, {"image": 3}, 49)
     assert all(torch.equal(value, fresh.state_dict()[key]) for key, value in method.state_dict().items())
 
 
@@ -147,33 +150,35 @@ def test_a_damaged_snapshot_is_one_line(run: Run, tmp_path: Path) -> None:
         view_embeddings.method_of(Run(tmp_path), 1)
 
 
-def test_moments_are_a_run_by_epoch_with_the_same_looks(run: Run) -> None:
+def test_snapshots_are_a_run_by_epoch_with_the_same_copies(run: Run) -> None:
     found = list(view_embeddings.snapshots(run, copies=2))
-    assert [moment.epoch for moment in found] == [0, 1, 2, 3]
-    for moment in found:
-        alone = view_embeddings.embed_run(run, epoch=moment.epoch, copies=2)
-        torch.testing.assert_close(moment.embeddings.vectors, alone.vectors, atol=1e-5, rtol=1e-4)
-        assert torch.equal(moment.embeddings.ids, found[0].embeddings.ids)
-    assert len({moment.measures["uniformity"] for moment in found}) == 4
+    assert [snapshot.epoch for snapshot in found] == [0, 1, 2, 3]
+    for snapshot in found:
+        alone = view_embeddings.embed_run(run, epoch=snapshot.epoch, copies=2)
+        torch.testing.assert_close(snapshot.embeddings.vectors, alone.vectors, atol=1e-5, rtol=1e-4)
+        assert torch.equal(snapshot.embeddings.ids, found[0].embeddings.ids)
+    assert len({snapshot.measures["uniformity"] for snapshot in found}) == 4
 
 
-def test_measures_of_a_moment_are_validations_of_full_batches(run: Run) -> None:
+def test_measures_of_a_snapshot_are_validations_of_full_batches(run: Run) -> None:
     """Four of the five images make the one batch."""
-    moment = list(view_embeddings.snapshots(run, copies=1))[-1]
-    method, held = view_embeddings.method_of(run), moment.embeddings
+    snapshot = list(view_embeddings.snapshots(run, copies=1))[-1]
+    method, held = view_embeddings.method_of(run), snapshot.embeddings
     assert len(held.ids) == 5
     samples = [held.data[int(row)] for row in held.index[:4]]
     raw = {"image": torch.stack([sample.modalities["image"] for sample in samples])}
-    stack = build.stack(run.config, method.looks)
-    expected = validation(method, stack(raw, held.ids[:4])["image"], held.ids[:4])
-    assert {f"validation_{name}" for name in moment.measures} == set(expected)
-    for name, value in moment.measures.items():
+    views = build.pipeline(run.config, build.data(run.config).views, method.views)(raw, held.ids[:4])
+    there = {"image": torch.ones(4, dtype=torch.bool)}
+    batch = Batch(held.ids[:4], held.index[:4], held.labels[:4], there, lambda rows: views)
+    expected = validation(method, views, batch)
+    assert {f"validation_{name}" for name in snapshot.measures} == set(expected)
+    for name, value in snapshot.measures.items():
         assert value == pytest.approx(expected[f"validation_{name}"], rel=1e-3, abs=1e-4), name
-    assert moment.measures["negatives"] == 32
-    assert moment.measures["batch_entropy_limit"] == pytest.approx(math.log(3))
+    assert snapshot.measures["negatives"] == 32
+    assert snapshot.measures["batch_entropy_limit"] == pytest.approx(math.log(3))
 
 
-def test_without_labels_training_images_are_looked_at(tmp_path: Path) -> None:
+def test_without_labels_training_images_are_embedded(tmp_path: Path) -> None:
     data = pictures(tmp_path / "plain", 12)
     assert pretrain(tmp_path / "run", "--quiet", data=data, epochs=1, batch_size=4) == 0
     seen = view_embeddings.embed_run(Run(tmp_path / "run"), copies=2, images=7)
@@ -197,13 +202,13 @@ def small(size: int = 16) -> encoders.Encoder:
     return encoders.create("patchnet", size=size, widths=(4, 8), blocks=(1, 1))
 
 
-def test_any_encoder_is_looked_at_without_a_head() -> None:
+def test_any_encoder_embeds_without_a_head() -> None:
     encoder = small().train()
-    subject = ModelSource("mine", {"": encoder}, Modality((0.5,) * 3, (0.25,) * 3, colour=True))
-    seen = view_embeddings.embed_model(subject, Scenes(40, size=16), images=9, copies=3)
+    model = ModelSource("mine", {"": encoder}, Modality((0.5,) * 3, (0.25,) * 3, colour=True))
+    seen = view_embeddings.embed_model(model, Scenes(40, size=16), images=9, copies=3)
     assert seen.vectors.shape == (9, 3, encoder.dim)
     assert encoder.training  # as it was
-    assert seen.pipeline.picture == subject.picture
+    assert seen.pipeline.picture == model.picture
     raw = {name: view[None] for name, view in seen.data[int(seen.index[4])].modalities.items()}
     made = seen.pipeline(raw, seen.ids[4:5], seed=0)["image"][1]
     expected = F.normalize(encoder.eval()(made), dim=1)[0]
@@ -211,10 +216,10 @@ def test_any_encoder_is_looked_at_without_a_head() -> None:
 
 
 def test_the_encoder_of_a_run_is_shown_what_its_training_was_shown(run: Run) -> None:
-    subject = ModelSource("run", {"": load(run)}, build.picture(run.config), run=run)
-    data = build.images(run.config).train
-    seen = view_embeddings.embed_model(subject, data, images=5, copies=2, held_out=False)
-    assert seen.pipeline.looks == build.stack(run.config, 2).looks
+    model = ModelSource("run", {"": load(run)}, build.picture(run.config), run=run)
+    data = build.data(run.config).train
+    seen = view_embeddings.embed_model(model, data, images=5, copies=2, held_out=False)
+    assert list(seen.pipeline.augmentations) == list(build.pipeline(run.config, {}, {"image": 2}).augmentations)
     assert seen.vectors.shape[2] == load(run).dim
     assert not seen.held_out
 
@@ -225,7 +230,7 @@ def test_a_view_that_the_data_has_not_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("images", "count"), [(1, 2), (5, 0)])
-def test_too_little_to_look_at_is_refused(run: Run, images: int, count: int) -> None:
+def test_too_few_images_or_copies_are_refused(run: Run, images: int, count: int) -> None:
     with pytest.raises(ValueError, match=f"images and copies: expected at least 2 and 1, got {images} and {count}"):
         view_embeddings.embed_run(run, images=images, copies=count)
 

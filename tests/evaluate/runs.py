@@ -17,11 +17,12 @@ from tests import tiny
 
 
 def made(folder: Path, **settings: object) -> Run:
-    """Of `tiny.flags`; its encoder's weights are no longer those that it began with."""
+    """Makes a run of `tiny.flags`; its encoder's weights are no longer those that it began with."""
     config = resolve({}, flat(read_flags(tiny.flags(out=folder, **settings))))
-    config = build.settled(config, build.images(config))
+    data = build.data(config)
+    config = build.settled(config, data)
     with torch.random.fork_rng([]):
-        encoder = build.method(config, 3).towers.encoder()
+        encoder = build.method(config, data.channels, len(data.train)).encoder()
         encoder(torch.randn(64, 3, config.augmentation["size"], config.augmentation["size"]))
         with torch.no_grad():
             for parameter in encoder.parameters():

@@ -24,6 +24,7 @@ from manyview.evaluate.task import Score
 from manyview.features.feature_cache import FeatureCache
 from manyview.training.optimizers import adam, lars
 from tests.evaluate.pictures import task
+from tests.patience import PATIENCE
 
 CLASSES = len(task().classes)
 RECIPE = ClassifierRecipe("here", lr=0.5, batch_size=16, epochs=5, milestones=(3,), factor=0.2, weight_decay=0.01)
@@ -162,7 +163,8 @@ def test_interrupted_training_goes_on_and_ends_the_same(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_training_of_seconds_writes_nothing(tmp_path: Path) -> None:
+def test_a_training_of_seconds_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe_checkpoint, "SECONDS", PATIENCE)  # however long it takes here
     fitted(head(), cache=FeatureCache(tmp_path))
     assert not list(tmp_path.iterdir())
 

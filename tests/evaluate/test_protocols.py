@@ -205,7 +205,7 @@ def test_features_are_computed_once_for_all_protocols(tmp_path: Path) -> None:
         (
             {},
             ["transfer"],
-            "protocols: transfer is any of the others on data that is not the run's: give --transfer-to DATA",
+            "protocols: transfer is any other on other data than the run's: give --transfer-to DATA",
         ),
         ({"knn": {"kk": 3}}, ["knn"], "knn.kk: there is no such setting; "),
         ({"knn": {"k": "many"}}, ["knn"], "knn.k: expected a whole number, got 'many'"),

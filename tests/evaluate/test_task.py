@@ -190,7 +190,7 @@ def test_fingerprints_tell_ids_labels_and_pixels_apart() -> None:
 def test_a_runs_own_data_is_divided_as_in_training(tmp_path: Path) -> None:
     runs.made(tmp_path / "run")
     made = prepare(tmp_path / "run")
-    found = build.images(made.model.run.config)  # type: ignore[union-attr]
+    found = build.data(made.model.run.config)  # type: ignore[union-attr]
     assert found.test is not None
     assert torch.equal(made.train.ids, found.train.ids)
     assert torch.equal(made.test.ids, found.test.ids)

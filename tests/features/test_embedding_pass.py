@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from manyview.core.sample import Views
 from manyview.data import Loader, Scenes
 from manyview.encoders import Encoder, create
 from manyview.evaluate import knn
@@ -118,10 +119,11 @@ def test_images_take_the_dtype_of_the_weights_and_embeddings_are_float32(dtype: 
 def test_a_pass_reads_several_outputs_of_several_copies_at_once() -> None:
     network, copies = encoder(), [torch.randn(4, 3, 16, 16) for _ in range(2)]
 
-    def read(network: Encoder, *copies: Tensor) -> list[Tensor]:
+    def read(network: Encoder, views: Views) -> list[Tensor]:
+        (copies,) = views.values()
         return [network.layers(copies[0])["stage1"], *(embedding(network, copy) for copy in copies)]
 
-    layer, first, second = forward(network, *copies, read=read)
+    layer, first, second = forward(network, {"image": copies}, read=read)
     assert torch.equal(first, forward(network, copies[0], read=embedding))
     assert torch.equal(second, forward(network, copies[1], read=embedding))
     assert layer.shape == (4, 8, 8, 8)

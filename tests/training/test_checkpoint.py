@@ -22,7 +22,6 @@ from manyview.training import checkpoint
 from manyview.training.checkpoint import Checkpoints
 from tests.patience import PATIENCE
 
-FORK = multiprocessing.get_context("fork")  # real processes that need not import torch again, and must not compute
 SPAWN = multiprocessing.get_context("spawn")
 
 

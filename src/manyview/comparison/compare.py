@@ -30,7 +30,6 @@ from manyview.config.sections import flat
 from manyview.core.atomic import atomic_write
 from manyview.core.errors import UserError
 from manyview.core.text import reason
-from manyview.data.fingerprint import few_samples, fingerprint
 from manyview.evaluate.protocols import evaluate, known
 from manyview.features.feature_cache import FeatureCache
 from manyview.training import build
@@ -154,8 +153,7 @@ def _warn_of_fewer_images(an_epoch: Mapping[str, int], images: int, say: Say) ->
 
 def _read_plan(folder: Path, images: build.RunData) -> dict[str, Any]:
     """Reads the plan of the comparison in this folder, which must be on these images; else begins a new one."""
-    train = images.train
-    training_images = list(fingerprint(train, few_samples(train), labels=train.labels, classes=train.classes))
+    training_images = list(images.fingerprint)
     path = folder / PLAN
     begun = path.is_file()
     plan: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if begun else {"images": training_images}

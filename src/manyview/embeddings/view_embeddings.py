@@ -224,7 +224,7 @@ def _run_loader(
     """Held-out images of a run, with so many copies of some views: training's augmentations over and over."""
     training = build.pipeline(config, data.views, method.views)
     repeated = [training.augmentations[number % len(training)] for number in range(max(copies.values()))]
-    pipeline = replace(training, augmentations=repeated).of(copies, views=data.views)
+    pipeline = replace(training, augmentations=repeated, copies={}).of(copies, views=data.views)
     chosen = _some(data.train if data.test is None else data.test, images, seed)
     return _loader(chosen, pipeline, seed, device, workers)
 
