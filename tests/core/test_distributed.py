@@ -268,7 +268,11 @@ def work(rank: int) -> Found:
     found["single"] = [one, other]
     found["words"] = exchange([rank, 2.5, -1.0])
     agreement = Agreement()
-    found["agreed"] = [list(agreement.settle(stop=rank == 1, rows=3 + rank)), list(agreement.settle(rows=7))]
+    found["agreed"] = [
+        list(agreement.settle(stop=rank == 1, rows=3 + rank)),
+        list(agreement.settle(save=rank == 0, rows=7)),
+        list(agreement.settle()),
+    ]
     found["average"] = average(1.0 + rank)
     return found | failures()
 
@@ -323,7 +327,7 @@ def test_one_row_of_two_processes_is_gathered(two: list[Found]) -> None:
 def test_a_status_word_says_what_every_process_says(two: list[Found]) -> None:
     for found in two:
         assert found["words"] == [[0.0, 2.5, -1.0], [1.0, 2.5, -1.0]]
-        assert found["agreed"] == [[True, [3, 4]], [False, [7, 7]]]
+        assert found["agreed"] == [[True, False, [3, 4]], [False, True, [7, 7]], [False, False, [0, 0]]]
         assert found["average"] == 1.5
 
 
@@ -359,6 +363,6 @@ def test_in_one_process_errors_pass_as_they_come() -> None:
         raise OSError("full")
     with pytest.raises(OSError, match="full"), fail_together():
         raise OSError("full")
-    assert tuple(agreement.settle(stop=True, rows=4)) == (True, [4])
+    assert tuple(agreement.settle(stop=True, rows=4)) == (True, False, [4])
     assert exchange([1, 2]) == [[1, 2]]
     assert average(3.0) == 3.0
