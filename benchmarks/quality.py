@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from manyview.config import recipes
 from manyview.config.sections import SECTIONS
 from manyview.data import Dataset, Loader, open_data
-from manyview.evaluate.knn import knn
 from manyview.features.embedding_pass import embed
+from manyview.features.knn import knn
 from manyview.views import AUGMENTATIONS
 
 BAR = 6.0

@@ -11,7 +11,7 @@ from sklearn.metrics import average_precision_score
 
 from manyview.evaluate.retrieval import average_precision, retrieval, score_retrieval
 from tests.evaluate.pictures import easy, pair
-from tests.evaluate.test_knn import drawn
+from tests.features.test_knn import drawn
 
 
 @pytest.mark.parametrize("entries", [1 << 24, 200, 1])

@@ -35,7 +35,8 @@ class Batch:
     """N samples of one process; all tensors are on the loader's device.
 
     ids, index, labels  (N,) int64; a label is -1 where there is none
-    present             (N,) bool per view: False where a sample lacks its modality, and the view is made of zeros
+    present             (N,) bool per view: False where a sample lacks its modality, and the view is made of zeros;
+                        empty where all views are of one modality, which no sample in a batch lacks
     """
 
     ids: Tensor

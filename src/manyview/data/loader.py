@@ -143,7 +143,9 @@ class Loader:
         return self._batch(ids, collated.rows, collated.present, make)
 
     def _batch(self, ids: Tensor, index: Tensor, present: dict[str, Tensor], make: Callable[[slice], Views]) -> Batch:
-        there = {view: present[name].to(self.device) for view, name in self.pipeline.sources(present).items()}
+        sources = self.pipeline.sources(present)
+        several = len(set(sources.values())) > 1  # else a sample without the only one is not in the batch
+        there = {view: present[name].to(self.device) for view, name in sources.items()} if several else {}
         return Batch(ids.to(self.device), index.to(self.device), self.labels[index].to(self.device), there, make)
 
     def _note(self, unreadable: dict[int, str]) -> None:

@@ -24,10 +24,9 @@ def validation(method: Method, views: Views, batch: Batch, *, progress: float = 
     """
     if len(batch.ids.unique()) < 2:
         return {}
-    present = batch.present if len(batch.present) > 1 else {}
 
     def measures(method: Method, views: Views) -> dict[str, float]:
-        found = BatchOutputs(method(views), batch.ids, batch.index, present, progress=progress)
+        found = BatchOutputs(method(views), batch.ids, batch.index, batch.present, progress=progress)
         return batch_measures(method, found)
 
     return {PREFIX + name: value for name, value in forward(method, views, read=measures).items()}

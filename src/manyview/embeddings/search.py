@@ -18,12 +18,12 @@ from manyview.data import Dataset, Unreadable
 from manyview.data.factory import open_data
 from manyview.data.image import decode
 from manyview.embeddings import Embeddings, read
+from manyview.embeddings.contact_sheet import Tile, contact_sheet
 from manyview.embeddings.embed import one_encoder
 from manyview.embeddings.model_source import ModelSource, OneModel, weights_checksum
 from manyview.features.embedding_pass import embedding, forward
 from manyview.features.neighbours import neighbours
 from manyview.features.preprocess import Picture, Preprocess
-from manyview.report.contact_sheet import Tile, contact_sheet
 
 ALIKE = 1 - 1e-5  # cosine of what is the same picture but for rounding
 

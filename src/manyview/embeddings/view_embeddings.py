@@ -296,7 +296,7 @@ def _snapshot(epoch: int, method: Method, loader: Loader, copies: int, batch: in
     for rows in torch.arange(len(index)).split(min(batch, len(index))):
         if len(rows) == min(batch, len(index)):  # a smaller batch has other measures
             here = rows.to(loader.device)
-            masks = {name: mask[here] for name, mask in present.items()} if len(present) > 1 else {}
+            masks = {name: mask[here] for name, mask in present.items()}
             part = {slot: each[here] for slot, each in outputs.items()}
             batch_ids, batch_index = ids[rows].to(loader.device), index[rows].to(loader.device)
             measures.append(batch_measures(method, BatchOutputs(part, batch_ids, batch_index, masks)))

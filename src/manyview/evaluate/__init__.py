@@ -1,12 +1,12 @@
 """HOW GOOD: what an encoder's embeddings are worth, by labels that training never saw."""
 
 from manyview.embeddings.model_source import ModelSource, open_model
-from manyview.evaluate.knn import knn, knn_predict, knn_votes
 from manyview.evaluate.protocols import PROTOCOLS, evaluate
 from manyview.evaluate.results import Result
 from manyview.evaluate.task import Task, prepare
 from manyview.features.embedding_pass import embed, features
 from manyview.features.feature_cache import FeatureCache
+from manyview.features.knn import knn, knn_predict, knn_votes
 
 __all__ = [
     "PROTOCOLS",

@@ -14,8 +14,8 @@ from manyview.data import Loader
 from manyview.data.holdout import some
 from manyview.encoders import Encoder
 from manyview.encoders.towers import SHARED
-from manyview.evaluate.knn import knn
 from manyview.features.embedding_pass import embed
+from manyview.features.knn import knn
 from manyview.training import build
 
 NEIGHBOURS = 20

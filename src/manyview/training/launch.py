@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from manyview.config import recipes
 from manyview.config.config import RUNTIME_KEYS, Config, differences
 from manyview.config.keys import Flat
@@ -61,7 +63,10 @@ def pretrain(
 def configured(recipe: str | os.PathLike[str] | None, given: Flat, *, smoke: bool = False) -> Config:
     """The settings of a run; with `smoke`, of one that takes seconds."""
     found = recipes.Recipe("", {}, {}) if recipe is None else recipes.read(os.fspath(recipe))
-    return resolve(found.settings, recipes.smoke(found, given) if smoke else given)
+    if not smoke:
+        return resolve(found.settings, given)
+    _check_parameters(found)
+    return resolve(found.settings, recipes.smoke(found, given))
 
 
 def resumed(folder: Path, given: Flat) -> Config:
@@ -90,3 +95,19 @@ def start(config: Config, own: Dataset | None = None) -> Run:
     from manyview.training.train import train  # the engine takes a second to import
 
     return train(config, own)
+
+
+def encoder_parameters(config: Config, channels: int = 3) -> int:
+    """How many parameters the encoder has at its real size, counted without making it."""
+    with torch.device("meta"):
+        return sum(each.numel() for each in build.encoder(config, channels).parameters())
+
+
+def _check_parameters(recipe: recipes.Recipe) -> None:
+    """Refuses a recipe whose encoder is not as large as it says."""
+    expected = recipe.about.get("parameters")
+    if expected is None:
+        return
+    found = encoder_parameters(resolve(recipe.settings, {"data.name": recipes.SMOKE["data.name"]}))
+    if found != expected:
+        raise UserError(recipe.name, f"its encoder has {found:,} parameters, the recipe says {expected:,}")

@@ -75,7 +75,8 @@ class Monitor:
         loss, *terms = losses
         gradient = 0.0 if norm is None else float(norm)
         view, (pictures, *_) = next(iter(batch.views(FLAT).items()))
-        pictures = pictures[batch.present[view][FLAT]]  # what is missing is made of zeros
+        if batch.present:
+            pictures = pictures[batch.present[view][FLAT]]  # what is missing is made of zeros
         before = health.verdict().word
         health.update(
             state.step, measured, loss=loss, gradient=gradient,

@@ -155,10 +155,9 @@ class Session:
         def views(rows: slice) -> Views:
             return {name: [_channels_last(each) for each in copies] for name, copies in batch.views(rows).items()}
 
-        present = batch.present if len(batch.present) > 1 else {}  # an image without its only view is not trained on
         counts = agreed.counts if distributed.world_size() > 1 else ()
         done = progress(self.config, self.state)
-        return StepInput(views, batch.ids, batch.index, present, counts, self.state.step, done)
+        return StepInput(views, batch.ids, batch.index, batch.present, counts, self.state.step, done)
 
     def _check_losses(self, batch: Batch) -> None:
         """Ends the run where a loss was no number."""

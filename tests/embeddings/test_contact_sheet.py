@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from manyview.report.contact_sheet import GAP, SIDE, Tile, _font, contact_sheet, shortened
+from manyview.embeddings.contact_sheet import GAP, SIDE, Tile, _font, contact_sheet, shortened
 
 
 def test_a_long_name_keeps_its_end_and_fits() -> None:

@@ -1,0 +1,78 @@
+"""Weighted nearest neighbours: how good an embedding is before anything is trained on top of it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from manyview.core.errors import UserError
+from manyview.features.neighbours import neighbours
+
+
+def knn(
+    bank: Tensor,
+    bank_labels: Tensor,
+    queries: Tensor,
+    query_labels: Tensor,
+    *,
+    k: int = 20,
+    temperature: float = 0.1,
+) -> float:
+    """The share of queries (n, d) whose class the k nearest of the bank (m, d) vote for, as `knn_votes` counts them.
+
+    >>> knn(*features(encoder, train), *features(encoder, test))
+    """
+    _check_labels("query_labels", query_labels, queries)
+    predicted = knn_predict(bank, bank_labels, queries, k=k, temperature=temperature)
+    return float((predicted == query_labels.to(predicted.device)).double().mean())
+
+
+def knn_predict(bank: Tensor, bank_labels: Tensor, queries: Tensor, *, k: int = 20, temperature: float = 0.1) -> Tensor:
+    """(n,) the class with most of the votes."""
+    return knn_votes(bank, bank_labels, queries, k=k, temperature=temperature).argmax(1)
+
+
+@torch.no_grad()
+def knn_votes(bank: Tensor, bank_labels: Tensor, queries: Tensor, *, k: int = 20, temperature: float = 0.1) -> Tensor:
+    """(n, classes) each class's share of the votes of the k bank vectors nearest by cosine.
+
+    A neighbour votes for its class with weight exp(cosine / temperature) (Wu et al., CVPR 2018, section 3.4). Exact,
+    and in pieces: beside the inputs it takes about 150 MB, however many they are.
+    """
+    _check(bank, bank_labels, queries, k, temperature)
+    _check_labels("bank_labels", bank_labels, bank)
+    near, rows = neighbours(bank, queries, k)
+    return weighted_votes(near, bank_labels.to(rows.device)[rows], temperature, int(bank_labels.max()) + 1)
+
+
+def weighted_votes(near: Tensor, voters: Tensor, temperature: float, classes: int) -> Tensor:
+    weights = (near / temperature).softmax(1)  # shares, so that no temperature is too low for exp
+    return weights.new_zeros(len(near), classes).scatter_add_(1, voters, weights)
+
+
+def _check(bank: Tensor, bank_labels: Tensor, queries: Tensor, k: int, temperature: float) -> None:
+    if bank.dim() != 2 or queries.dim() != 2 or bank.shape[1] != queries.shape[1] or not len(queries):
+        got = f"{tuple(bank.shape)} and {tuple(queries.shape)}"
+        raise UserError("bank and queries", f"expected (m, d) and (n, d) with n >= 1, got {got}")
+    check_votes(k, temperature, len(bank))
+    for name, vectors in (("bank", bank), ("queries", queries)):
+        if not torch.isfinite(vectors.sum(dtype=torch.float64)):  # a sum of half precision soon is not finite
+            raise UserError(name, "holds NaN or infinite numbers; the encoder that made it has diverged")
+    if len(bank_labels) == len(bank) and len(bank_labels.unique()) == 1 and int(bank_labels[0]) >= 0:
+        raise UserError("bank_labels", f"all are of class {int(bank_labels[0])}; neighbours need two classes or more")
+
+
+def check_votes(k: int, temperature: float, count: int) -> None:
+    if not 1 <= k <= count:
+        remedy = "give a smaller k or more data" if k > count else "give a larger k"
+        raise UserError("k", f"expected 1 to the {count} vectors of the bank, got {k}; {remedy}")
+    if not temperature > 0:
+        raise UserError("temperature", f"expected a positive number, got {temperature}")
+
+
+def _check_labels(name: str, labels: Tensor, vectors: Tensor) -> None:
+    if labels.shape != (len(vectors),) or labels.dtype != torch.long:
+        raise UserError(name, f"expected int64 ({len(vectors)},), got {labels.dtype} {tuple(labels.shape)}")
+    missing = int((labels < 0).sum())
+    if missing:
+        raise UserError(name, f"{missing} of {len(labels)} have no label (-1); leave them out, or name another set")
