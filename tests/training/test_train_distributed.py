@@ -92,9 +92,8 @@ class Noise:
         return f"noise {index}"
 
 
-def work(rank: int, world: int, cases: dict[str, dict[str, Any]], folder: str, port: int) -> None:
-    """Trains in one of `world` processes and leaves what the networks and the queue were after each step."""
-    take_place(rank, world, port)
+def trained(cases: dict[str, dict[str, Any]], folder: str, world: int) -> dict[str, Steps]:
+    """Trains in this process, which may be one of several: what networks and memories were after each step."""
     from manyview.config.resolve import resolve
     from manyview.methods import Method
     from manyview.training.train import train
@@ -112,7 +111,14 @@ def work(rank: int, world: int, cases: dict[str, dict[str, Any]], folder: str, p
         run = train(resolve({**ALL, **case, "out": f"{folder}/{world}-{name}"}, {}), Noise())
         losses = [line["loss"] for line in run.metrics if "loss" in line]
         found[name] = [{**state, "loss": torch.tensor(loss)} for state, loss in zip(steps, losses, strict=True)]
-    leave(lambda path: torch.save(found, path), f"{folder}/{world}-{{}}.pt", rank, world)
+    Method.update = update  # type: ignore[method-assign]
+    return found
+
+
+def train_slow(rank: int, folder: str, port: int) -> None:
+    take_place(rank, 2, port)
+    found = trained(SLOW, folder, 2)
+    leave(lambda path: torch.save(found, path), f"{folder}/steps-{{}}.pt", rank, 2)
 
 
 def take_place(rank: int, world: int, port: int) -> None:
@@ -132,13 +138,6 @@ def leave(write: Callable[[str], object], name: str, rank: int, world: int) -> N
     while not all(os.path.exists(name.format(other)) for other in range(world)):
         time.sleep(0.05)
     os._exit(0)  # destroying the group can deadlock in PyTorch 2.4, and leaving it to the interpreter can abort
-
-
-def ran(cases: dict[str, dict[str, Any]], folder: Path) -> list[dict[str, Steps]]:
-    """What one process found, and what each of two did."""
-    port, places = free_port(), [(0, 1), (0, 2), (1, 2)]
-    run_all(work, [(*place, cases, str(folder), port) for place in places])
-    return [torch.load(folder / f"{world}-{rank}.pt", weights_only=True) for rank, world in places]
 
 
 def free_port() -> int:
@@ -163,8 +162,10 @@ def run_all(target: Callable[..., None], arguments: list[tuple[Any, ...]]) -> No
     assert [process.exitcode for process in processes] == [0] * len(processes)
 
 
-def assert_two_are_one(cases: dict[str, dict[str, Any]], folder: Path) -> None:
-    one, *two = ran(cases, folder)
+def assert_two_are_one(cases: dict[str, dict[str, Any]], folder: Path, one_folder: Path) -> None:
+    """Compares what two processes left in a folder with one process, this one."""
+    one = trained(cases, str(one_folder), 1)
+    two = [torch.load(folder / f"steps-{rank}.pt", weights_only=True) for rank in range(2)]
     for name in cases:
         assert len(one[name]) == STEPS
         moved = [key for key, value in one[name][0].items() if not torch.equal(value, one[name][-1][key])]
@@ -176,15 +177,6 @@ def assert_two_are_one(cases: dict[str, dict[str, Any]], folder: Path) -> None:
                 for key, value in expected.items():
                     where = f"{name}, step {step}, {key}: {{}}"
                     torch.testing.assert_close(found[key], value, rtol=1e-9, atol=1e-9, msg=where.format)
-
-
-def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
-    assert_two_are_one(CASES, tmp_path)
-
-
-@pytest.mark.slow
-def test_two_processes_train_as_one_does_in_every_kind_of_method_and_in_micro_batches(tmp_path: Path) -> None:
-    assert_two_are_one(SLOW, tmp_path)
 
 
 Told = list[tuple[int, str]]  # exit codes, and what was said on stderr
@@ -203,6 +195,7 @@ def commanded(**settings: Any) -> tuple[int, str]:
 def in_two(rank: int, folder: str, port: int) -> None:
     """All that two processes are asked to do, in one start of them; leaves what this one has found."""
     take_place(rank, 2, port)
+    torch.save(trained(CASES, folder, 2), f"{folder}/steps-{rank}.pt")
     parts = {"refused": refused, "diverging": diverging, "stopped": stopped, "counting": counting}
     found = {name: part(rank, folder) for name, part in parts.items()}
     leave(lambda path: Path(path).write_text(json.dumps(found)), f"{folder}/found-{{}}.json", rank, 2)
@@ -327,6 +320,17 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, 
 
 
 Two = tuple[Path, list[dict[str, Any]]]
+
+
+def test_two_processes_train_as_one_does(tmp_path: Path, two: Two) -> None:
+    assert_two_are_one(CASES, two[0], tmp_path)
+
+
+@pytest.mark.slow
+def test_two_processes_train_as_one_does_in_every_kind_of_method_and_in_micro_batches(tmp_path: Path) -> None:
+    port = free_port()
+    run_all(train_slow, [(rank, str(tmp_path), port) for rank in range(2)])
+    assert_two_are_one(SLOW, tmp_path, tmp_path)
 
 
 def test_a_step_has_one_status_word_one_gather_of_all_outputs_and_one_reduction_of_its_gradient(two: Two) -> None:
