@@ -9,11 +9,15 @@ import json
 import multiprocessing
 import os
 import random
+import shutil
+import signal
 import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +29,7 @@ from manyview.core.lock import locked
 from manyview.core.sample import Sample
 from tests.patience import PATIENCE
 from tests.tiny import flags, pictures, pretrain
+from tests.training.kills import metrics
 
 STEPS = 3
 ALL = {
@@ -87,9 +92,8 @@ class Noise:
         return f"noise {index}"
 
 
-def work(rank: int, world: int, cases: dict[str, dict[str, Any]], folder: str, port: int) -> None:
-    """Trains in one of `world` processes and leaves what the networks and the queue were after each step."""
-    take_place(rank, world, port)
+def trained(cases: dict[str, dict[str, Any]], folder: str, world: int) -> dict[str, Steps]:
+    """Trains in this process, which may be one of several: what networks and memories were after each step."""
     from manyview.config.resolve import resolve
     from manyview.methods import Method
     from manyview.training.train import train
@@ -107,7 +111,14 @@ def work(rank: int, world: int, cases: dict[str, dict[str, Any]], folder: str, p
         run = train(resolve({**ALL, **case, "out": f"{folder}/{world}-{name}"}, {}), Noise())
         losses = [line["loss"] for line in run.metrics if "loss" in line]
         found[name] = [{**state, "loss": torch.tensor(loss)} for state, loss in zip(steps, losses, strict=True)]
-    leave(lambda path: torch.save(found, path), f"{folder}/{world}-{{}}.pt", rank, world)
+    Method.update = update  # type: ignore[method-assign]
+    return found
+
+
+def train_slow(rank: int, folder: str, port: int) -> None:
+    take_place(rank, 2, port)
+    found = trained(SLOW, folder, 2)
+    leave(lambda path: torch.save(found, path), f"{folder}/steps-{{}}.pt", rank, 2)
 
 
 def take_place(rank: int, world: int, port: int) -> None:
@@ -127,13 +138,6 @@ def leave(write: Callable[[str], object], name: str, rank: int, world: int) -> N
     while not all(os.path.exists(name.format(other)) for other in range(world)):
         time.sleep(0.05)
     os._exit(0)  # destroying the group can deadlock in PyTorch 2.4, and leaving it to the interpreter can abort
-
-
-def ran(cases: dict[str, dict[str, Any]], folder: Path) -> list[dict[str, Steps]]:
-    """What one process found, and what each of two did."""
-    port, places = free_port(), [(0, 1), (0, 2), (1, 2)]
-    run_all(work, [(*place, cases, str(folder), port) for place in places])
-    return [torch.load(folder / f"{world}-{rank}.pt", weights_only=True) for rank, world in places]
 
 
 def free_port() -> int:
@@ -158,8 +162,10 @@ def run_all(target: Callable[..., None], arguments: list[tuple[Any, ...]]) -> No
     assert [process.exitcode for process in processes] == [0] * len(processes)
 
 
-def assert_two_are_one(cases: dict[str, dict[str, Any]], folder: Path) -> None:
-    one, *two = ran(cases, folder)
+def assert_two_are_one(cases: dict[str, dict[str, Any]], folder: Path, one_folder: Path) -> None:
+    """Compares what two processes left in a folder with one process, this one."""
+    one = trained(cases, str(one_folder), 1)
+    two = [torch.load(folder / f"steps-{rank}.pt", weights_only=True) for rank in range(2)]
     for name in cases:
         assert len(one[name]) == STEPS
         moved = [key for key, value in one[name][0].items() if not torch.equal(value, one[name][-1][key])]
@@ -173,34 +179,202 @@ def assert_two_are_one(cases: dict[str, dict[str, Any]], folder: Path) -> None:
                     torch.testing.assert_close(found[key], value, rtol=1e-9, atol=1e-9, msg=where.format)
 
 
-def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
-    assert_two_are_one(CASES, tmp_path)
+Told = list[tuple[int, str]]  # exit codes, and what was said on stderr
 
 
-@pytest.mark.slow
-def test_two_processes_train_as_one_does_in_every_kind_of_method_and_in_micro_batches(tmp_path: Path) -> None:
-    assert_two_are_one(SLOW, tmp_path)
-
-
-def refused(rank: int, folder: str, port: int) -> None:
-    """What one of two processes says, and with which code it ends, when the first cannot go on."""
-    take_place(rank, 2, port)
+def commanded(**settings: Any) -> tuple[int, str]:
+    """`manyview pretrain`, in this process: its exit code, and what it said on stderr."""
     from manyview.cli.main import main
 
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        code = main(["pretrain", *flags(**settings), "--quiet"])
+    return code, said.getvalue()
+
+
+def in_two(rank: int, folder: str, port: int) -> None:
+    """All that two processes are asked to do, in one start of them; leaves what this one has found."""
+    take_place(rank, 2, port)
+    torch.save(trained(CASES, folder, 2), f"{folder}/steps-{rank}.pt")
+    parts = {"refused": refused, "diverging": diverging, "stopped": stopped, "counting": counting}
+    found = {name: part(rank, folder) for name, part in parts.items()}
+    leave(lambda path: Path(path).write_text(json.dumps(found)), f"{folder}/found-{{}}.json", rank, 2)
+
+
+def refused(rank: int, folder: str) -> Told:
+    """What one of two processes says, and with which code it ends, when the first cannot go on."""
     at_once, told = torch.save, []
 
     def full(state: Any, file: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    for case in ("whole", "locked", "apart", "full"):
-        out = f"{folder}/{case}-{rank}" if case == "apart" else f"{folder}/{case}"
+    for case in ("whole", "locked", "apart", "damaged", "full"):
+        out = f"{folder}/{case}-{rank}" if case in ("apart", "damaged") else f"{folder}/{case}"
         torch.save = full if case == "full" else at_once  # type: ignore[assignment]
-        said = io.StringIO()
-        with contextlib.redirect_stderr(said):
-            code = main(["pretrain", *flags(data=f"{folder}/data", out=out, max_steps=1, evaluate_every=0), "--quiet"])
-        told.append((code, said.getvalue()))
+        told.append(commanded(data=f"{folder}/data", out=out, max_steps=1, evaluate_every=0))
     torch.save = at_once
-    leave(lambda path: Path(path).write_text(json.dumps(told)), f"{folder}/told-{{}}.json", rank, 2)
+    return told
+
+
+DIVERGING = {"in a step": 3, "in a step that saves": 4, "in the last step": 5, "infinite": 3}  # in which
+
+
+def diverging(rank: int, folder: str) -> Told:
+    """Trains with a loss that is no number in the second process alone, after so many steps."""
+    from manyview.methods import Method
+
+    objective, told = Method.objective, []
+
+    def broken(self: Method, batch: Any) -> Any:
+        found = objective(self, batch)
+        bad = float("inf") if case == "infinite" else float("nan")
+        return found._replace(loss=found.loss * bad) if rank == 1 and batch.step == DIVERGING[case] - 1 else found
+
+    Method.objective = broken  # type: ignore[method-assign]
+    for case in DIVERGING:
+        settings = {"health_every": 100, "checkpoint_steps": 2, "max_steps": 5, "evaluate_every": 0}
+        told.append(commanded(data=f"{folder}/data", out=f"{folder}/{case}", **settings))
+    Method.objective = objective  # type: ignore[method-assign]
+    return told
+
+
+STOPPED_RUN = {"method": "moco_v2", "memory__size": 16, "health_every": 3, "evaluate_every": 0}
+STOPS = {"SIGTERM to the second": (signal.SIGTERM, 1), "SIGINT to the first": (signal.SIGINT, 0)}
+
+
+def stopped(rank: int, folder: str) -> Told:
+    """Stops a run by a signal to one of two processes, goes on with it, and runs it undisturbed too."""
+    from manyview.training.state import RunState
+
+    stepped, told = RunState.stepped, []
+
+    def stepped_and_stopped(self: RunState, losses: Tensor) -> None:
+        stepped(self, losses)
+        if self.step == 4 and rank == STOPS[case][1]:
+            os.kill(os.getpid(), STOPS[case][0])
+
+    told.append(commanded(data=f"{folder}/data", out=f"{folder}/undisturbed", **STOPPED_RUN))
+    for case in STOPS:
+        RunState.stepped = stepped_and_stopped  # type: ignore[method-assign]
+        told.append(commanded(data=f"{folder}/data", out=f"{folder}/{case}", **STOPPED_RUN))
+        RunState.stepped = stepped  # type: ignore[method-assign]
+        told.append(commanded(data=f"{folder}/data", out=f"{folder}/{case}", **STOPPED_RUN))
+    return told
+
+
+COLLECTIVES = (
+    "all_gather", "all_gather_into_tensor", "all_gather_object", "all_gather_coalesced", "all_reduce",
+    "all_reduce_coalesced", "all_to_all", "all_to_all_single", "barrier", "monitored_barrier", "broadcast",
+    "broadcast_object_list", "gather", "gather_object", "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter",
+    "scatter_object_list", "send", "recv", "isend", "irecv", "batch_isend_irecv",
+)  # fmt: skip
+
+
+def counting(rank: int, folder: str) -> dict[str, list[dict[str, int]]]:
+    """Counts the collectives from the end of each step's update to that of the next; nothing is as before after it."""
+    import torch.distributed as dist
+
+    from manyview.config.resolve import resolve
+    from manyview.training.state import RunState
+    from manyview.training.train import train
+
+    counts: Counter[str] = Counter()
+    after: list[Counter[str]] = []
+    stepped = RunState.stepped
+
+    def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*given: Any, **more: Any) -> Any:
+            counts[name] += 1
+            return function(*given, **more)
+
+        return called
+
+    def noted(self: RunState, losses: Tensor) -> None:
+        stepped(self, losses)
+        after.append(counts.copy())
+
+    for name in COLLECTIVES:
+        setattr(dist, name, counted(name, getattr(dist, name)))
+    RunState.stepped = noted  # type: ignore[method-assign]
+    found = {}
+    for name, case in CASES.items():
+        after.clear()
+        plain = {"health_every": 100, "max_steps": 5, "evaluators": (), "epochs": 2, "batch_size": 8}
+        train(resolve({**ALL, **case, **plain, "out": f"{folder}/{name}"}, {}), Noise())
+        found[name] = [dict(second - first) for first, second in pairwise(after)]
+    return found
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
+    """The folder that two processes have worked in, and what each has found."""
+    folder, port = tmp_path_factory.mktemp("two"), free_port()
+    data = pictures(folder / "data", 48)
+    assert pretrain(folder / "apart-0", "--quiet", data=data, max_steps=1, evaluate_every=0) == 0
+    (folder / "apart-0" / "encoder.safetensors").unlink()  # so that it is not complete
+    shutil.copytree(folder / "apart-0", folder / "damaged-0")
+    (folder / "damaged-0" / "checkpoints" / "step-000000001.pt").write_text("cut off")
+    with locked(folder / "locked"):
+        run_all(in_two, [(rank, str(folder), port) for rank in range(2)])
+    return folder, [json.loads((folder / f"found-{rank}.json").read_text()) for rank in range(2)]
+
+
+Two = tuple[Path, list[dict[str, Any]]]
+
+
+def test_two_processes_train_as_one_does(tmp_path: Path, two: Two) -> None:
+    assert_two_are_one(CASES, two[0], tmp_path)
+
+
+@pytest.mark.slow
+def test_two_processes_train_as_one_does_in_every_kind_of_method_and_in_micro_batches(tmp_path: Path) -> None:
+    port = free_port()
+    run_all(train_slow, [(rank, str(tmp_path), port) for rank in range(2)])
+    assert_two_are_one(SLOW, tmp_path, tmp_path)
+
+
+def test_a_step_has_one_status_word_one_gather_of_all_outputs_and_one_reduction_of_its_gradient(two: Two) -> None:
+    """Besides the gradients of the parameters, which DistributedDataParallel's reducer sums by itself."""
+    for found in (each["counting"] for each in two[1]):
+        gather = {"simclr": {"all_gather": 2, "all_reduce": 1}, "moco_v2": {"all_gather": 2}}  # keys have no gradient
+        for name, step in gather.items():
+            reported = {**step, "all_gather": 3}  # the first step's losses
+            assert found[name] == [reported, step, step, step], name
+
+
+def test_a_loss_that_is_no_number_in_one_process_ends_both_in_one_line_and_is_not_saved(two: Two) -> None:
+    for number, (case, step) in enumerate(DIVERGING.items()):
+        codes, said = ([each["diverging"][number][place] for each in two[1]] for place in (0, 1))
+        assert codes == [1, 1], case
+        (line,) = "".join(said).splitlines()
+        assert f"after step {step}: the loss is {'inf' if case == 'infinite' else 'nan'}; likely the " in line
+        assert bool(said[1]) == (case in ("in a step", "infinite"))  # which nobody else knows yet
+        out = two[0] / case
+        assert line.endswith(str(next(path for path in out.glob("failed-after-step-*.pt") if str(path) in line)))
+        assert not (out / "encoder.safetensors").exists()
+        names = [path.name for path in (out / "checkpoints").glob("*.pt")]
+        assert names == [f"step-{2 if step < 5 else 4:09d}.pt"] or (step == 5 and len(names) == 2)
+        for name in names:
+            state = torch.load(out / "checkpoints" / name, weights_only=True)["method"]
+            assert all(torch.isfinite(value).all() for value in state.values())
+
+
+def test_a_signal_to_one_process_saves_and_ends_both_and_the_run_goes_on_to_the_same_end(two: Two) -> None:
+    first, second = (each["stopped"] for each in two[1])
+    assert first[0][0] == second[0][0] == 0
+    whole = two[0] / "undisturbed"
+    for number, (case, (signalled, receiver)) in enumerate(STOPS.items()):
+        stop, again = 1 + 2 * number, 2 + 2 * number
+        codes = [each[stop][0] for each in (first, second)]
+        assert codes[receiver] == 128 + signalled
+        assert codes[1 - receiver] == 128 + signal.SIGTERM  # it does not know which
+        (line,) = first[stop][1].splitlines()[-1:]
+        assert line.startswith("warning: stopped after step 4 of 12 and saved. To go on: torchrun --nproc-per-node 2 ")
+        assert second[stop][1] == ""
+        assert first[again][0] == second[again][0] == 0
+        assert (two[0] / case / "encoder.safetensors").read_bytes() == (whole / "encoder.safetensors").read_bytes()
+        assert metrics(two[0] / case) == metrics(whole)
+        assert [line["step"] for line in metrics(whole)] == [1, 3, 6, 9, 12]
 
 
 STOPPED = """
@@ -210,7 +384,7 @@ from manyview.training.run_log import RunLog
 
 def write_and_stop(self, step, *given, **named):
     write(self, step, *given, **named)
-    if step == 2:
+    if step == 3:
         os.kill(os.getpid(), signal.SIGTERM)  # only the first process writes; torchrun tells the other
 
 write, RunLog.write = RunLog.write, write_and_stop
@@ -225,36 +399,30 @@ def torchrun(*program: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-def test_torchrun_is_stopped_by_a_signal_to_one_process_and_goes_on_to_the_same_end(tmp_path: Path) -> None:
+def test_torchrun_is_stopped_by_a_signal_to_one_process_and_goes_on_to_the_same_end(tmp_path: Path, two: Two) -> None:
     out, stopped = tmp_path / "run", tmp_path / "stopped.py"
     stopped.write_text(STOPPED)
-    settings = flags(data=pictures(tmp_path / "data", 48), evaluate_every=0, health_every=1)
+    settings = flags(data=two[0] / "data", **STOPPED_RUN)
     _, said = torchrun(str(stopped), "pretrain", *settings, "--out", str(out))
     assert "and saved. To go on: torchrun --nproc-per-node 2 -m manyview pretrain --resume" in said
     assert not (out / "encoder.safetensors").exists()
     code, said = torchrun("-m", "manyview", "pretrain", "--resume", str(out))
     assert code == 0, said
-    code, said = torchrun("-m", "manyview", "pretrain", *settings, "--out", str(tmp_path / "whole"))
-    assert code == 0, said
-    ends = [folder / "encoder.safetensors" for folder in (out, tmp_path / "whole")]
+    ends = [folder / "encoder.safetensors" for folder in (out, two[0] / "undisturbed")]
     assert ends[0].read_bytes() == ends[1].read_bytes()
+    assert metrics(out) == metrics(two[0] / "undisturbed")
 
 
-def test_of_what_the_first_process_refuses_the_others_say_nothing(tmp_path: Path) -> None:
-    data = pictures(tmp_path / "data", 32)
-    assert pretrain(tmp_path / "apart-0", "--quiet", data=data, max_steps=1, evaluate_every=0) == 0
-    (tmp_path / "apart-0" / "encoder.safetensors").unlink()  # so that it is not complete
-    port = free_port()
-    with locked(tmp_path / "locked"):
-        run_all(refused, [(rank, str(tmp_path), port) for rank in range(2)])
-    first, second = (json.loads((tmp_path / f"told-{rank}.json").read_text()) for rank in range(2))
+def test_of_what_the_first_process_refuses_the_others_say_nothing(two: Two) -> None:
+    first, second = (each["refused"] for each in two[1])
     assert first[0][0] == second[0][0] == 0  # the engine says something when it is started
-    assert second[1:] == [[1, ""]] * 3
-    assert [code for code, _ in first[1:]] == [2, 2, 1]
-    assert [said.count("\n") for _, said in first[1:]] == [1, 1, 1]
+    assert second[1:] == [[1, ""]] * 4
+    assert [code for code, _ in first[1:]] == [2, 2, 2, 1]
+    assert [said.count("\n") for _, said in first[1:]] == [1, 1, 1, 1]
     assert "is being trained by process" in first[1][1]
     assert "processes see different checkpoints" in first[2][1]
     assert "(step 1, none); give a folder that all machines share" in first[2][1]
-    assert "the disk is full" in first[3][1]
-    state = torch.load(tmp_path / "whole" / "checkpoints" / "step-000000001.pt", weights_only=True)
+    assert "damaged-0/checkpoints/step-000000001.pt" in first[3][1]
+    assert "the disk is full" in first[4][1]
+    state = torch.load(two[0] / "whole" / "checkpoints" / "step-000000001.pt", weights_only=True)
     assert state["world"] == 2
