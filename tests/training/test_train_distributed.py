@@ -5,18 +5,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
-import json
-import multiprocessing
 import os
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,6 +26,7 @@ from manyview.core.sample import Sample
 from tests.patience import PATIENCE
 from tests.tiny import flags, pictures, pretrain
 from tests.training.kills import metrics
+from tests.two_processes import Found, in_two_processes
 
 STEPS = 3
 ALL = {
@@ -115,57 +112,13 @@ def trained(cases: dict[str, dict[str, Any]], folder: str, world: int) -> dict[s
     return found
 
 
-def train_slow(rank: int, folder: str, port: int) -> None:
-    take_place(rank, 2, port)
-    found = trained(SLOW, folder, 2)
-    leave(lambda path: torch.save(found, path), f"{folder}/steps-{{}}.pt", rank, 2)
+def train_slow(rank: int, folder: str) -> dict[str, Any]:
+    return trained(SLOW, folder, 2)
 
 
-def take_place(rank: int, world: int, port: int) -> None:
-    """Among `world` processes, as torchrun does it."""
-    torch.set_num_threads(1)
-    if world > 1:
-        place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world, "MASTER_PORT": port}
-        os.environ.update({name: str(value) for name, value in place.items()}, MASTER_ADDR="127.0.0.1")
-        os.environ["TORCHELASTIC_RUN_ID"] = "test"
-
-
-def leave(write: Callable[[str], object], name: str, rank: int, world: int) -> None:
-    """Ends the process when all have written their file."""
-    path = name.format(rank)
-    write(f"{path}.part")
-    os.replace(f"{path}.part", path)
-    while not all(os.path.exists(name.format(other)) for other in range(world)):
-        time.sleep(0.05)
-    os._exit(0)  # destroying the group can deadlock in PyTorch 2.4, and leaving it to the interpreter can abort
-
-
-def free_port() -> int:
-    """Below those that the system hands out, so that nobody gets it before it is used."""
-    while True:
-        with contextlib.suppress(OSError), socket.socket() as free:
-            free.bind(("127.0.0.1", port := random.randint(20_000, 30_000)))
-            return port
-
-
-def run_all(target: Callable[..., None], arguments: list[tuple[Any, ...]]) -> None:
-    """Each in a process of its own."""
-    spawn = multiprocessing.get_context("spawn")
-    processes = [spawn.Process(target=target, args=each) for each in arguments]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(timeout=PATIENCE)
-    for process in processes:
-        if process.exitcode is None:
-            process.kill()
-    assert [process.exitcode for process in processes] == [0] * len(processes)
-
-
-def assert_two_are_one(cases: dict[str, dict[str, Any]], folder: Path, one_folder: Path) -> None:
-    """Compares what two processes left in a folder with one process, this one."""
-    one = trained(cases, str(one_folder), 1)
-    two = [torch.load(folder / f"steps-{rank}.pt", weights_only=True) for rank in range(2)]
+def assert_two_are_one(cases: dict[str, dict[str, Any]], two: list[dict[str, Steps]], folder: Path) -> None:
+    """Compares what two processes found with one process, this one."""
+    one = trained(cases, str(folder), 1)
     for name in cases:
         assert len(one[name]) == STEPS
         moved = [key for key, value in one[name][0].items() if not torch.equal(value, one[name][-1][key])]
@@ -180,6 +133,7 @@ def assert_two_are_one(cases: dict[str, dict[str, Any]], folder: Path, one_folde
 
 
 Told = list[tuple[int, str]]  # exit codes, and what was said on stderr
+Two = tuple[Path, list[Found]]  # the folder that two processes have worked in, and what each has found
 
 
 def commanded(**settings: Any) -> tuple[int, str]:
@@ -192,13 +146,10 @@ def commanded(**settings: Any) -> tuple[int, str]:
     return code, said.getvalue()
 
 
-def in_two(rank: int, folder: str, port: int) -> None:
-    """All that two processes are asked to do, in one start of them; leaves what this one has found."""
-    take_place(rank, 2, port)
-    torch.save(trained(CASES, folder, 2), f"{folder}/steps-{rank}.pt")
+def in_two(rank: int, folder: str) -> Found:
+    """All that two processes are asked to do, in one start of them."""
     parts = {"refused": refused, "diverging": diverging, "stopped": stopped, "counting": counting}
-    found = {name: part(rank, folder) for name, part in parts.items()}
-    leave(lambda path: Path(path).write_text(json.dumps(found)), f"{folder}/found-{{}}.json", rank, 2)
+    return {"trained": trained(CASES, folder, 2), **{name: part(rank, folder) for name, part in parts.items()}}
 
 
 def refused(rank: int, folder: str) -> Told:
@@ -306,31 +257,25 @@ def counting(rank: int, folder: str) -> dict[str, list[dict[str, int]]]:
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
+def two(tmp_path_factory: pytest.TempPathFactory) -> Two:
     """The folder that two processes have worked in, and what each has found."""
-    folder, port = tmp_path_factory.mktemp("two"), free_port()
+    folder = tmp_path_factory.mktemp("two")
     data = pictures(folder / "data", 48)
     assert pretrain(folder / "apart-0", "--quiet", data=data, max_steps=1, evaluate_every=0) == 0
     (folder / "apart-0" / "encoder.safetensors").unlink()  # so that it is not complete
     shutil.copytree(folder / "apart-0", folder / "damaged-0")
     (folder / "damaged-0" / "checkpoints" / "step-000000001.pt").write_text("cut off")
     with locked(folder / "locked"):
-        run_all(in_two, [(rank, str(folder), port) for rank in range(2)])
-    return folder, [json.loads((folder / f"found-{rank}.json").read_text()) for rank in range(2)]
-
-
-Two = tuple[Path, list[dict[str, Any]]]
+        return folder, in_two_processes(partial(in_two, folder=str(folder)), folder)
 
 
 def test_two_processes_train_as_one_does(tmp_path: Path, two: Two) -> None:
-    assert_two_are_one(CASES, two[0], tmp_path)
+    assert_two_are_one(CASES, [each["trained"] for each in two[1]], tmp_path)
 
 
 @pytest.mark.slow
 def test_two_processes_train_as_one_does_in_every_kind_of_method_and_in_micro_batches(tmp_path: Path) -> None:
-    port = free_port()
-    run_all(train_slow, [(rank, str(tmp_path), port) for rank in range(2)])
-    assert_two_are_one(SLOW, tmp_path, tmp_path)
+    assert_two_are_one(SLOW, in_two_processes(partial(train_slow, folder=str(tmp_path)), tmp_path), tmp_path)
 
 
 def test_a_step_has_one_status_word_one_gather_of_all_outputs_and_one_reduction_of_its_gradient(two: Two) -> None:
@@ -415,8 +360,8 @@ def test_torchrun_is_stopped_by_a_signal_to_one_process_and_goes_on_to_the_same_
 
 def test_of_what_the_first_process_refuses_the_others_say_nothing(two: Two) -> None:
     first, second = (each["refused"] for each in two[1])
-    assert first[0][0] == second[0][0] == 0  # the engine says something when it is started
-    assert second[1:] == [[1, ""]] * 4
+    assert first[0][0] == second[0][0] == 0
+    assert second[1:] == [(1, "")] * 4
     assert [code for code, _ in first[1:]] == [2, 2, 2, 1]
     assert [said.count("\n") for _, said in first[1:]] == [1, 1, 1, 1]
     assert "is being trained by process" in first[1][1]
