@@ -29,7 +29,7 @@ from measure import MB, Run, interleaved, machine_facts, matmul_gflops, peak_ext
 RTOL = 1e-4
 LONG = 16384  # images from which a warm-up at full size is a waste
 SCALING_NOTE = (
-    "`info_nce` over both views together, `cacr` with `each_copy` of two copies. Limit: a float32 2048^3 matrix "
+    "`info_nce` over both copies together, `cacr` with `each_copy` of two copies. Limit: a float32 2048^3 matrix "
     "multiply, measured beside each row. Fraction: the multiplies that are needed, per second, over the limit; needed "
     f"are 2 * (2N)^2 * 2d flop for `info_nce` and 2 * 2N^2 * 2d for `cacr`, d = {D}."
 )
