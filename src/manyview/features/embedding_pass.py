@@ -122,9 +122,9 @@ class ImageBatch:
     unreadable: dict[int, str] = field(default_factory=dict)
 
 
-def loader_batches(loader: Loader, rows: Tensor) -> Iterator[ImageBatch]:
-    """The batches of a loader whose samples are these rows of the data set, in this order."""
-    view, start = loader.dataset.modalities[0], 0
+def loader_batches(loader: Loader, rows: Tensor, view: str) -> Iterator[ImageBatch]:
+    """The batches of a view from a loader whose samples are these rows of the data set, in this order."""
+    start = 0
     for batch in loader.epoch(0):
         expected = torch.arange(start, start + len(batch))
         itself = batch.index.cpu() == expected
