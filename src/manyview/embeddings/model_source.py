@@ -1,4 +1,4 @@
-"""Which model is meant: the encoder of a run, one of timm or torchvision by name, one from a file, or one per view."""
+"""The model that a person means: the encoder of a run, one by name, one from a file, or one per view."""
 
 from __future__ import annotations
 
@@ -61,18 +61,18 @@ class ModelSource:
 
     @property
     def size(self) -> int:
-        """Of the pictures that it sees, in pixels."""
+        """The size of the pictures that it sees, in pixels."""
         size: int = self.encoder.options["size"]
         return size
 
     @cached_property
     def checksums(self) -> dict[str, str]:
-        """By view, of each encoder: which network it is, and every weight of it."""
+        """A check sum of each encoder, by view: which network it is, and every weight of it."""
         return {view: weights_checksum(each) for view, each in self.encoders.items()}
 
     @property
     def checksum(self) -> str:
-        """Of all that a score depends on: networks, weights, size and normalisation."""
+        """A check sum of all that a score depends on: networks, weights, size and normalisation."""
         return digest([self.checksums, repr(self.picture), repr(sorted(self.modalities.items()))])
 
     def pipeline(self, reference: str, augmentation: str = "probe-test", *, view: str | None = None) -> ViewPipeline:

@@ -69,7 +69,7 @@ def grid_means(output: Tensor, dims: int) -> Tensor:
 
 
 def layer_outputs(encoder: Encoder) -> dict[str, Tensor]:
-    """The output of each layer for one blank image, by name: what its layers are is known only from looking."""
+    """The output of each layer for one blank image, by name; only running it shows which there are."""
     channels, size = encoder.options["channels"], encoder.options["size"]
     return forward(encoder, torch.zeros(1, channels, size, size), read=Encoder.layers)
 

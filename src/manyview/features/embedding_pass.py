@@ -68,7 +68,7 @@ def on_device(network: nn.Module, device: torch.device) -> Iterator[None]:
 
 
 def embedding(encoder: nn.Module, x: Tensor) -> Tensor:
-    """(n, dim), float32."""
+    """The embeddings (n, dim) of images, float32."""
     embedded: Tensor = encoder(x)
     return embedded.float()
 
@@ -143,7 +143,7 @@ def embed_pieces(
     """Each piece's vectors, (m, d) float32 on the CPU, from batches that end where a piece ends.
 
     pieces   the rows of each
-    advance  is told how many rows are done
+    advance  is called with how many rows are done
     """
     waiting = iter(batches)
     for piece in pieces:
