@@ -37,7 +37,7 @@ def test_a_run_is_named_by_its_folder_or_its_encoder_and_sees_as_it_was_trained(
         found = open_model(what)
         assert found.run == run
         assert found.picture == build.picture(run.config) != PICTURE
-        assert found.pipeline().augmentations == build.test_pipeline(run.config, {}).augmentations
+        assert found.pipeline("image").augmentations == build.test_pipeline(run.config, {}).augmentations
         assert found.trained
 
 
@@ -57,7 +57,7 @@ def test_an_encoder_sees_as_it_was_trained_wherever_it_is(run: Run, tmp_path: Pa
 def test_only_pictures_of_three_channels_are_normalised_as_pictures() -> None:
     deep = create("patchnet", channels=1, size=32)
     found = open_model({"rgb": "timm/vit_tiny_patch16_224", "depth": deep}, size=32)
-    assert found.pipeline().modality("depth", torch.zeros(1, 1, 1, dtype=torch.uint8)) == Modality()
+    assert found.pipeline("rgb").modality("depth", torch.zeros(1, 1, 1, dtype=torch.uint8)) == Modality()
 
 
 def test_untrained_is_the_run_as_it_began(run: Run) -> None:
@@ -137,14 +137,35 @@ def test_an_encoder_per_view_is_made_for_its_views_channels() -> None:
 
 def test_an_encoder_with_another_normalisation_keeps_it() -> None:
     found = open_model({"rgb": "torchvision/resnet18", "thermal": "timm/vit_tiny_patch16_224"}, size=32)
-    stack = found.pipeline()
+    stack = found.pipeline("rgb")
     picture = torch.zeros(3, 1, 1, dtype=torch.uint8)
     assert stack.modality("rgb", picture).mean == (0.485, 0.456, 0.406)
     assert stack.modality("thermal", picture).mean == (0.5, 0.5, 0.5)
-    assert list(found.pipeline(view="rgb").modalities) == []
+    assert list(found.pipeline("rgb", view="rgb").modalities) == []
 
 
-def test_the_mark_tells_weights_size_and_normalisation_apart() -> None:
+def test_a_run_with_an_encoder_a_view_is_all_of_them_or_one_by_its_name(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "both"
+    folder.mkdir()
+    (folder / "config.yaml").write_text((run.folder / "config.yaml").read_text())
+    for view, seed in (("rgb", 1), ("thermal", 2)):
+        save(encoder(seed, size=32), folder / f"encoder-{view}.safetensors")
+    both = open_model(folder)
+    assert both.checksums == {
+        "rgb": weights_checksum(encoder(1, size=32)),
+        "thermal": weights_checksum(encoder(2, size=32)),
+    }
+    assert open_model({"thermal": folder}).checksums == {"thermal": both.checksums["thermal"]}
+
+
+def test_an_encoder_may_be_for_a_derived_view() -> None:
+    found = open_model("L=patchnet,ab=patchnet", like=blank(32))
+    assert [each.options["channels"] for each in found.encoders.values()] == [1, 2]
+    views = found.pipeline("image")({"image": torch.zeros(2, 3, 40, 40, dtype=torch.uint8)}, torch.arange(2))
+    assert {name: copies[0].shape for name, copies in views.items()} == {"L": (2, 1, 32, 32), "ab": (2, 2, 32, 32)}
+
+
+def test_the_checksum_tells_weights_size_and_normalisation_apart() -> None:
     one = encoder()
     assert open_model(one).checksum == open_model(one).checksum
     moved = encoder()

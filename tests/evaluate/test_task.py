@@ -15,7 +15,7 @@ from manyview.core.sample import Sample
 from manyview.data import Dataset, TorchDataset, Unreadable, subset
 from manyview.data.holdout import divided
 from manyview.embeddings.model_source import open_model
-from manyview.encoders import Encoder
+from manyview.encoders import Encoder, create
 from manyview.evaluate import FeatureCache, Task, prepare
 from manyview.features.embedding_pass import features
 from manyview.training import build
@@ -24,6 +24,8 @@ from tests import tiny
 from tests.data.fakes import Memory
 from tests.evaluate import runs
 from tests.evaluate.pictures import depths, encoder, pair, scenes, task
+
+VIEWS = (("L", 1), ("ab", 2))  # and their channels
 
 
 def test_features_are_the_encoders_in_the_datas_order() -> None:
@@ -275,7 +277,9 @@ def test_of_several_views_only_samples_with_all_of_them_count(tmp_path: Path) ->
 
 def test_a_loader_gives_pixels_of_every_view() -> None:
     both = pair()
-    batch = next(both.loader(both.train, both.model.pipeline("probe-train"), shuffle=True, batch_size=8).epoch(0))
+    batch = next(
+        both.loader(both.train, both.model.pipeline("rgb", "probe-train"), shuffle=True, batch_size=8).epoch(0)
+    )
     assert {name: tuple(look[0].shape) for name, look in batch.views().items()} == {
         "rgb": (8, 3, 16, 16), "depth": (8, 1, 16, 16),
     }  # fmt: skip
@@ -287,3 +291,16 @@ def test_the_bar_is_silent_where_there_is_no_terminal(capsys: pytest.CaptureFixt
         advance()
         advance(2)
     assert capsys.readouterr() == ("", "")
+
+
+def test_encoders_of_derived_views_are_scored_like_any() -> None:
+    with torch.random.fork_rng([]):
+        torch.manual_seed(0)
+        parts = {
+            name: create("patchnet", channels=count, size=16, widths=(8, 8), blocks=(1, 1)) for name, count in VIEWS
+        }
+    made = prepare(parts, (scenes(40, "train"), scenes(20, "test")))
+    assert made.parts == ["L", "ab", "all"]
+    (bright, _), (colour, _), (both, labels) = (made.features("train", part) for part in made.parts)
+    assert torch.equal(both, torch.cat([bright, colour], 1))
+    assert len(labels) == len(both) == 40

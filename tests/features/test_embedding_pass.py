@@ -168,6 +168,6 @@ def test_pieces_leave_out_what_only_stands_in_for_an_unreadable_image() -> None:
 def test_a_loaders_batches_say_which_rows_of_the_data_they_are() -> None:
     loader = Loader(scenes(), AUGMENTATIONS["probe-test"](16), 20, shuffle=False, drop_last=False)
     rows = torch.arange(100, 150)
-    batches = list(loader_batches(loader, rows))
+    batches = list(loader_batches(loader, rows, "image"))
     assert [batch.count for batch in batches] == [20, 20, 10]
     assert torch.cat([batch.rows for batch in batches]).tolist() == rows.tolist()

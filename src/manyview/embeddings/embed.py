@@ -124,7 +124,7 @@ def _fill(
     done = len(dataset) - sum(map(len, pieces))
     if workers is None and device.type == "cpu":
         workers = max(1, usual_workers() // 2)  # the encoder wants cores as well
-    reader = ImageReader(dataset, source.pipeline(view=about.view))
+    reader = ImageReader(dataset, source.pipeline(about.view))
     batches = read_images(reader, [rows for piece in pieces for rows in piece.split(about.batch_size)], workers)
     progress = progress_bar(len(dataset), "embedding", start=done, shown=shown, lines=True)
     with closing(batches), on_device(encoder, device), progress as advance:

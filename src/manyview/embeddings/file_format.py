@@ -29,7 +29,7 @@ ROWS = 8192  # of Parquet, read at a time
 
 Array = np.ndarray[Any, Any]
 Columns = Mapping[str, Array]
-"""By name: path (n,) bytes, id (n,), label (n,), vector (n, d)."""
+"""Columns by name: path (n,) bytes, id (n,), label (n,), vector (n, d)."""
 Pieces = Callable[..., Iterator[Columns]]
 """Called with the names of the columns that are wanted, gives them piece by piece."""
 
@@ -124,7 +124,7 @@ class Embeddings:
         return printable(os.fsdecode(bytes(self.paths[row])))
 
     def file(self, row: int) -> str | None:
-        """Where the image is, or was when it was embedded."""
+        """The place where the image is, or was when it was embedded."""
         root = self.about.root
         return None if root is None else os.path.join(root, os.fsdecode(bytes(self.paths[row])))
 
@@ -318,7 +318,7 @@ def _read_parquet(path: Path) -> tuple[dict[str, Array], About]:
 
 
 def _room(file: Any) -> Array:
-    """For all vectors of a Parquet file."""
+    """Makes room for all vectors of a Parquet file."""
     import pyarrow as pa
 
     kind = file.schema_arrow.field("vector").type

@@ -1,4 +1,4 @@
-"""Which images are embedded: all of a folder or a split, their labels, their files."""
+"""The images that are embedded: all of a folder or a split, with their labels and files."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class ImageSource:
 
     @property
     def fingerprint(self) -> str:
-        """Of which images there are, their labels, and the pixels of a few."""
+        """Identifies the images by their ids, their labels, and the pixels of a few."""
         data = self.dataset
         count, total = fingerprint(data, few_samples(data), labels=self.labels, classes=self.classes)
         return f"{count}-{total:08x}"
 
     def path(self, row: int) -> bytes:
-        """Relative to the root, as the file system has it; of what is no file, its name."""
+        """The path relative to the root, as the file system has it; of what is no file, its name."""
         dataset, row = _origin(self.dataset, row)
         if isinstance(dataset, Folder):
             return os.fsencode(os.path.relpath(dataset.path(row), self.root))

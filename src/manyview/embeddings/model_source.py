@@ -1,4 +1,4 @@
-"""Which model is meant: the encoder of a run, one of timm or torchvision by name, one from a file, or one per view."""
+"""The model that a person means: the encoder of a run, one by name, one from a file, or one per view."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from manyview.encoders import Encoder
 from manyview.encoders.encoder import FAMILIES, Stem, nearest_names
 from manyview.encoders.weights import UnknownNetwork, normalisation
 from manyview.training import build
-from manyview.training.run import CONFIG, ENCODER, Run, load
+from manyview.training.run import CONFIG, ENCODER, Run, encoder_file, load
 from manyview.views import AUGMENTATIONS, PICTURE, Modality, ViewPipeline
 from manyview.views.defaults import usual_size
+from manyview.views.view import view_named
 
 REFERENCE = ""  # stands for the data's reference view, whatever that is called
 ALL = "all"  # the encoders of several views together
@@ -60,27 +61,31 @@ class ModelSource:
 
     @property
     def size(self) -> int:
-        """Of the pictures that it sees, in pixels."""
+        """The size of the pictures that it sees, in pixels."""
         size: int = self.encoder.options["size"]
         return size
 
     @cached_property
     def checksums(self) -> dict[str, str]:
-        """By view, of each encoder: which network it is, and every weight of it."""
+        """A check sum of each encoder, by view: which network it is, and every weight of it."""
         return {view: weights_checksum(each) for view, each in self.encoders.items()}
 
     @property
     def checksum(self) -> str:
-        """Of all that a score depends on: networks, weights, size and normalisation."""
+        """A check sum of all that a score depends on: networks, weights, size and normalisation."""
         return digest([self.checksums, repr(self.picture), repr(sorted(self.modalities.items()))])
 
-    def pipeline(self, augmentation: str = "probe-test", *, view: str | None = None) -> ViewPipeline:
-        """What it sees: "probe-test" is the middle of a picture, "probe-train" a crop and a flip.
+    def pipeline(self, reference: str, augmentation: str = "probe-test", *, view: str | None = None) -> ViewPipeline:
+        """What it sees of data whose first modality is `reference`, one copy of each view.
 
-        view: for data of this view alone.
+        "probe-test" is the middle of a picture, "probe-train" a crop and a flip.
+
+        view: that of one encoder alone.
         """
-        modalities = {name: each for name, each in self.modalities.items() if view in (None, name)}
-        return ViewPipeline(AUGMENTATIONS[augmentation](self.size).augmentations, modalities, picture=self.picture)
+        names = [name or reference for name in self.encoders if view in (None, name)]
+        modalities = {name: each for name, each in self.modalities.items() if name in names}
+        made = ViewPipeline(AUGMENTATIONS[augmentation](self.size).augmentations, modalities, picture=self.picture)
+        return made.of(dict.fromkeys(names, 1), reference=reference)
 
     def untrained(self) -> ModelSource:
         """The same networks as they are before any training: those of a run as it began, those of a seed again.
@@ -202,9 +207,16 @@ def _open(model: OneModel, view: str, options: Options) -> ModelSource:
 
 
 def _from_run(run: Run, view: str, options: Options) -> ModelSource:
-    config, encoder = run.config, load(run)
-    _refuse(options, encoder, f"{run.folder} is a run")
-    return ModelSource(str(run.folder), {view: encoder}, build.picture(config), config.seed, run)
+    config = run.config
+    stored = [file.stem.removeprefix("encoder-") for file in sorted(run.folder.glob(encoder_file("*")))]
+    views = [each for each in config.views or stored if each in stored]
+    if view != REFERENCE or not views:
+        made = {view: load(run, view if view in views else None)}
+    else:
+        made = {each: load(run, each) for each in views}
+    for encoder in made.values():
+        _refuse(options, encoder, f"{run.folder} is a run")
+    return ModelSource(str(run.folder), made, build.picture(config), config.seed, run)
 
 
 def _from_file(path: Path, view: str, options: Options) -> ModelSource:
@@ -323,7 +335,9 @@ def _shape(data: Dataset | None, view: str) -> tuple[int, int | None]:
     if data is None:
         return 3, None
     name = view or data.modalities[0]
-    if name not in data.modalities:
+    seen = view_named(name, data.modalities[0])
+    if seen.modality not in data.modalities:
         only = "only the view" if len(data.modalities) == 1 else "the views"
         raise UserError("data", f"there is no view {name!r} in it; it has {only} {', '.join(data.modalities)}")
-    return usual_shape(few_samples(data), name)
+    channels, side = usual_shape(few_samples(data), seen.modality)
+    return seen.width(channels), side

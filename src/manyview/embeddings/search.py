@@ -131,7 +131,7 @@ def same_file(image: Picture, file: str | None) -> bool:
 
 
 def _pictures(found: Sequence[Neighbour], embeddings: Embeddings) -> list[Image.Image | None]:
-    """From their files, or from the data set that they are of; None where neither is there."""
+    """The pictures, from their files or from the data set that they are of; None where neither is there."""
     about = embeddings.about
     if about.root is not None:
         return [None if each.file is None else _shown(each.file) for each in found]

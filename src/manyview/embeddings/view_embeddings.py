@@ -245,7 +245,7 @@ def _loader(
 
 
 def _batch_size(images: int, pipeline: ViewPipeline) -> int:
-    """So many images that all their copies fit into memory."""
+    """How many images are embedded at a time, so that all their copies fit into memory."""
     numbers = sum(3 * each.size**2 for each in pipeline.augmentations)
     return max(1, min(images, PICTURES, NUMBERS // numbers))
 
@@ -283,7 +283,7 @@ def _view_embeddings(loader: Loader, vectors: list[Tensor], index: Tensor, held_
 
 
 def _snapshot(epoch: int, method: Method, loader: Loader, copies: int, batch: int, held_out: bool) -> Snapshot:
-    """In one pass: what the terms would be given, and the copies of the first view through the query tower."""
+    """Reads in one pass what the terms would be given, and the first view's copies through the query tower."""
     view = next(iter(method.views))
 
     def read(method: Method, views: Views) -> list[Tensor]:

@@ -69,7 +69,7 @@ def grid_means(output: Tensor, dims: int) -> Tensor:
 
 
 def layer_outputs(encoder: Encoder) -> dict[str, Tensor]:
-    """The output of each layer for one blank image, by name: what its layers are is known only from looking."""
+    """The output of each layer for one blank image, by name; only running it shows which there are."""
     channels, size = encoder.options["channels"], encoder.options["size"]
     return forward(encoder, torch.zeros(1, channels, size, size), read=Encoder.layers)
 
@@ -106,7 +106,7 @@ def check_unchanged(backbone: ViewBackbone, task: Task, part: str) -> None:
 
 def _encoders(task: Task, part: str) -> dict[str, Encoder]:
     """The encoders of a part of the task, by the view that each is for."""
-    by_view = {view or task.train.modalities[0]: encoder for view, encoder in task.model.encoders.items()}
+    by_view = {view or task.reference: encoder for view, encoder in task.model.encoders.items()}
     return {part: by_view[part]} if part in by_view else by_view
 
 
@@ -124,7 +124,7 @@ def choose_layer(model: ModelSource, asked: str | None, usual: str | None) -> st
 
 def augmented_batches(task: Task, batch_size: int, read: Callable[[Views], Any], *, drop_last: bool) -> Batches:
     """What is read of the training images, which are cropped and flipped anew each epoch."""
-    views = task.model.pipeline("probe-train")
+    views = task.model.pipeline(task.reference, "probe-train")
     loader = task.loader(task.train, views, batch_size=batch_size, shuffle=True, drop_last=drop_last)
 
     def epoch(number: int) -> Iterator[tuple[Any, Tensor]]:
@@ -136,7 +136,7 @@ def augmented_batches(task: Task, batch_size: int, read: Callable[[Views], Any],
 
 def plain_test_batches(task: Task) -> Batches:
     """The views of the test images, in order; one that cannot be read is left out, and so is its stand-in."""
-    loader = task.loader(task.test, task.model.pipeline())
+    loader = task.loader(task.test, task.model.pipeline(task.reference))
 
     def epoch(number: int) -> Iterator[tuple[Views, Tensor]]:
         start = 0

@@ -58,7 +58,7 @@ def _layer(task: Task, split: Split, part: str, dims: int, columns: Tensor) -> t
 
 
 def _columns(widths: list[list[int]], number: int) -> Tensor:
-    """Where one layer of each view is, in the outputs of all views and layers side by side."""
+    """The columns of one layer of each view, in the outputs of all views and layers side by side."""
     found, start = [], 0
     for view in widths:
         first = start + sum(view[:number])

@@ -72,10 +72,10 @@ def score_logistic(
 ) -> list[Score]:
     """The scores of logistic regression with the C that a held-out part of the training images chooses."""
     classes = len(task.classes)
-    aside = torch.zeros(len(x), dtype=torch.bool)
-    aside[order(key(HELD_OUT, task.seed, torch.arange(len(x))))[: round(held_out * len(x))]] = True
+    held = torch.zeros(len(x), dtype=torch.bool)
+    held[order(key(HELD_OUT, task.seed, torch.arange(len(x))))[: round(held_out * len(x))]] = True
     x, labels, test = (each.to(task.device) for each in (x, labels, test))
-    C, start = choose(x[~aside], labels[~aside], x[aside], labels[aside], classes, cs, steps)
+    C, start = choose(x[~held], labels[~held], x[held], labels[held], classes, cs, steps)
     weights = fit(x, labels, classes, C, start=start, steps=steps)
     return [*tops(logits(weights, test), right, classes), ("chosen C", C)]
 

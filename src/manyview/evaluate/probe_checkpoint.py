@@ -1,4 +1,4 @@
-"""Where the training of a classifier was interrupted, in a file of the feature cache."""
+"""A checkpoint of a classifier's training, in a file of the feature cache, so that it goes on after an interruption."""
 
 from __future__ import annotations
 

@@ -32,6 +32,7 @@ from manyview.features.pieces import Piece
 from manyview.training.build import OWN
 from manyview.training.run import Run
 from manyview.views import ViewPipeline
+from manyview.views.view import view_named
 
 Split = Literal["train", "test"]
 Score = tuple[str, float]
@@ -71,6 +72,11 @@ class Task:
     @property
     def classes(self) -> tuple[str, ...]:
         return self.train.classes
+
+    @property
+    def reference(self) -> str:
+        """The data's first modality."""
+        return self.train.modalities[0]
 
     @property
     def parts(self) -> list[str]:
@@ -170,12 +176,12 @@ class Task:
     def _of_view(self, split: Split, view: str, name: str, read: Read) -> Piece:
         """Rows of the data and what is read of them: from memory, from disk, or from the pictures."""
         if (split, view, name) not in self._outputs:
-            data = only_modalities(self.split(split), (view or self.train.modalities[0],))
+            data = only_modalities(self.split(split), (view_named(view or self.reference, self.reference).modality,))
             make = self._maker(split, view, data, read)
             if self.cache is None:
                 found = without_cache(len(data), make)
             else:
-                key = self._key(split, view, data, name)
+                key = self._key(split, view, name)
                 found = self.cache.features(key, len(data), make, partial(_readable, data))
             if not torch.isfinite(found.vectors).all():
                 raise UserError("encoder", f"{self.model.name} gives NaN or infinite numbers; it has diverged")
@@ -189,20 +195,20 @@ class Task:
             rows = torch.cat(pieces)
             text = f"{self.model.name}: {split} images"
             with self.progress(len(rows), text) as advance, on_device(encoder, self.device):
-                batches = loader_batches(self._in_order(split, view, data, rows), rows)
+                batches = loader_batches(self._in_order(split, view, data, rows), rows, view or self.reference)
                 yield from embed_pieces(encoder, batches, pieces, read=read, advance=advance)
 
         return make
 
-    def _key(self, split: Split, view: str, data: Dataset, name: str) -> str:
-        views = self.model.pipeline(view=data.modalities[0])
-        seen = [repr(views.augmentations), repr(views.picture), repr(views.modalities), data.modalities[0]]
+    def _key(self, split: Split, view: str, name: str) -> str:
+        views = self.model.pipeline(self.reference, view=view)
+        seen = [repr(views.augmentations), repr(views.picture), repr(views.modalities), repr(views.views)]
         return digest([__version__, self.fingerprints[split], seen, self.model.checksums[view], name])
 
     def _in_order(self, split: Split, view: str, data: Dataset, rows: Tensor) -> Loader:
         """A loader of these rows. One of all of them is kept, so that another model need not decode anew."""
         size = min(PIECE, 1 << (max(1, self.batch_size).bit_length() - 1))  # a divisor of PIECE
-        views = self.model.pipeline(view=data.modalities[0])
+        views = self.model.pipeline(self.reference, view=view)
         if len(rows) < len(data):
             return self.loader(subset(data, rows), views, batch_size=size)
         if (split, view) not in self._loaders:
@@ -241,8 +247,9 @@ def prepare(
     if found.test is None:
         _check_labels(found.train, name)
         raise UserError("data", f"{name} has too few labelled images to hold out a tenth; give more, or a test split")
-    views = [view or found.train.modalities[0] for view in source.encoders]
-    train, test = (_usable(each, views, name) for each in (found.train, found.test))
+    first = found.train.modalities[0]
+    modalities = list(dict.fromkeys(view_named(view or first, first).modality for view in source.encoders))
+    train, test = (_usable(each, modalities, name) for each in (found.train, found.test))
     return Task(
         source, train, test, name, seed, place, workers, batch_size, cache, show_bar, found.held_out, found.test_unused
     )
@@ -291,20 +298,20 @@ def _numbered_apart(train: Dataset, test: Dataset) -> tuple[Dataset, Dataset]:
     return train, test
 
 
-def _usable(data: Dataset, views: list[str], name: str) -> Dataset:
-    """The labelled samples that have all of the views."""
-    unknown = [view for view in views if view not in data.modalities]
+def _usable(data: Dataset, modalities: list[str], name: str) -> Dataset:
+    """The labelled samples that have all of the modalities."""
+    unknown = [modality for modality in modalities if modality not in data.modalities]
     if unknown:
         raise UserError("data", f"{name} has no view {unknown[0]!r}; it has {', '.join(data.modalities)}")
     usable = torch.ones(len(data), dtype=torch.bool) if data.labels is None else data.labels >= 0
-    narrow = [only_modalities(data, (view,)) for view in views]
+    narrow = [only_modalities(data, (each,)) for each in modalities]
     for each in narrow:
         usable &= torch.isin(data.ids, each.ids)
     if not usable.any():
-        raise UserError("data", f"{name} has no labelled image with {' and '.join(views)}")
-    only = narrow[0] if len(views) == 1 and len(narrow[0]) == len(data) else data
+        raise UserError("data", f"{name} has no labelled image with {' and '.join(modalities)}")
+    only = narrow[0] if len(modalities) == 1 and len(narrow[0]) == len(data) else data
     chosen = only if usable.all() else subset(only, usable)
-    return only_modalities(chosen, views) if len(views) == 1 else chosen
+    return only_modalities(chosen, modalities) if len(modalities) == 1 else chosen
 
 
 def _check_labels(data: Dataset, what: str) -> None:

@@ -6,7 +6,7 @@ from manyview.core.errors import UserError
 
 
 def check_amounts(*, batch_size: int, workers: int | None = None, seed: int = 0) -> None:
-    """Images at a time, processes that read them (None: chosen by the cores), and what weights are drawn with."""
+    """Checks how many images are embedded at a time, how many processes read them, and the seed of weights."""
     if batch_size < 1:
         raise UserError("batch_size", f"expected 1 or more images, got {batch_size}")
     if workers is not None and workers < 0:

@@ -68,7 +68,7 @@ def on_device(network: nn.Module, device: torch.device) -> Iterator[None]:
 
 
 def embedding(encoder: nn.Module, x: Tensor) -> Tensor:
-    """(n, dim), float32."""
+    """The embeddings (n, dim) of images, float32."""
     embedded: Tensor = encoder(x)
     return embedded.float()
 
@@ -122,9 +122,9 @@ class ImageBatch:
     unreadable: dict[int, str] = field(default_factory=dict)
 
 
-def loader_batches(loader: Loader, rows: Tensor) -> Iterator[ImageBatch]:
-    """The batches of a loader whose samples are these rows of the data set, in this order."""
-    view, start = loader.dataset.modalities[0], 0
+def loader_batches(loader: Loader, rows: Tensor, view: str) -> Iterator[ImageBatch]:
+    """The batches of a view from a loader whose samples are these rows of the data set, in this order."""
+    start = 0
     for batch in loader.epoch(0):
         expected = torch.arange(start, start + len(batch))
         itself = batch.index.cpu() == expected
@@ -143,7 +143,7 @@ def embed_pieces(
     """Each piece's vectors, (m, d) float32 on the CPU, from batches that end where a piece ends.
 
     pieces   the rows of each
-    advance  is told how many rows are done
+    advance  is called with how many rows are done
     """
     waiting = iter(batches)
     for piece in pieces:

@@ -25,7 +25,7 @@ OURS = re.compile(rf"[0-9a-f]{{32}}({re.escape(PROBE_CHECKPOINT)})?")
 FILE = re.compile(r"\d{6}\.safetensors|\..+\.part")
 
 Make = Callable[[list[Tensor]], Iterator[Piece]]
-"""From the rows of some pieces to each of these pieces, in order."""
+"""Makes the pieces of which it is given the rows, in order."""
 Readable = Callable[[Tensor], Tensor]
 """Those of some rows that can be read now."""
 
@@ -50,7 +50,7 @@ class FeatureCache:
     def features(self, key: str, count: int, make: Make, readable: Readable = lambda rows: rows) -> Piece:
         """The features called `key` of `count` images; pieces that are missing are made, and kept as they come.
 
-        Rows that a piece lacks are embedded if they have become readable: a disk may have been away for a moment.
+        Rows that a piece lacks are embedded if they have become readable: a disk may have been away for a while.
         """
         store = PieceStore(self.folder / key, count, PIECE)
         pieces = {number: piece for number in range(len(store)) if (piece := store.read(number)) is not None}

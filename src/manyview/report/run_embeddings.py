@@ -130,7 +130,7 @@ class RunEmbeddings:
         return float(next((value for value in values if value is not None), default))
 
     def _features(self, source: ModelSource) -> Tensor:
-        encoder, pipeline = _encoder(source), self.source.pipeline()
+        encoder, pipeline = _encoder(source), self.source.pipeline(self.images.dataset.modalities[0])
         return features(encoder, self.images.dataset, pipeline, device=resolve_device(), workers=0)[0]
 
     def _spread(self, source: ModelSource) -> Spread:
