@@ -20,9 +20,10 @@ def validation(method: Method, views: Views, batch: Batch, *, progress: float = 
     views  {name: [copy, ...]}, as many copies as the method takes, made as training makes them
 
     Embedded in eval mode and without gradient: weights, running statistics, the momentum tower, the memories and all
-    random numbers stay what they are, and so does the mode. Nothing is said of fewer than two images.
+    random numbers stay what they are, and so does the mode. Nothing is said of fewer than two images, nor where a
+    memory holds something for each training image and nothing for these.
     """
-    if len(batch.ids.unique()) < 2:
+    if len(batch.ids.unique()) < 2 or any(memory.per_image for memory in method.memories.values()):
         return {}
 
     def measures(method: Method, views: Views) -> dict[str, float]:

@@ -144,6 +144,8 @@ class BankMemory(Memory):
     The bank has a vector for each image of the data: `start` makes it.
     """
 
+    per_image = True
+
     def __init__(
         self,
         dim: int,

@@ -25,6 +25,8 @@ class Memory(nn.Module):
             raise UserError("within_batch", f"expected a weight of at least 0, got {within_batch}")
         self.within_batch = within_batch
 
+    per_image = False  # whether it holds something for each training image, and so knows no others
+
     @property
     def size(self) -> int | None:
         """How many keys it holds; None where it holds none, or one for each image of the data."""

@@ -78,7 +78,7 @@ def data(config: Config, own: Dataset | None = None) -> RunData:
         views,
         channels,
         next(iter(shapes.values()))[1],
-        fingerprint(train, few if own is not None else ()),
+        fingerprint(train, few),
         found.train.modalities,
         found.held_out,
         found.test_unused,

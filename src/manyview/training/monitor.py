@@ -26,6 +26,7 @@ from manyview.training.run_log import RunLog
 from manyview.training.state import RunState
 
 FLAT = slice(0, 64)  # pictures of a batch that are looked at for flat ones
+BETWEEN = 0.1  # seconds that pass before something is shown again, at least
 VALIDATED = 256  # held-out images that the loss is asked about, at most
 
 
@@ -39,7 +40,7 @@ class Monitor:
         self.method, self.loader, self.state = method, loader, state
         self.evaluators = evaluators(data, self.config, loader.device)
         self._validate = _validation(data, self.config, method, loader) if self.evaluators else _nothing
-        self.clock = Clock()
+        self.clock, self._shown = Clock(), -BETWEEN
 
     def begin(self, cautions: list[str]) -> None:
         """Says what is about to happen, and scores the untrained encoders."""
@@ -98,13 +99,16 @@ class Monitor:
         self._write({**self.state.scores, **self._validate(progress=progress(self.config, self.state))})
 
     def show(self) -> None:
-        """Shows where the run is, for who watches it."""
-        state = self.state
+        """Shows where the run is, now and then, for who watches it."""
+        state, over = self.state, self.state.epoch_over or self.state.done
+        if not over and time.monotonic() - self._shown < BETWEEN:
+            return
+        self._shown = time.monotonic()
         speed = self.config.batch_size * state.step / state.seconds if state.seconds else None
         health = state.health.verdict().word if state.health.measured else None
         self.log.show(
             state.step, epoch=state.epoch, loss=state.loss, speed=speed, knn=state.scores.get("knn"), health=health,
-            epoch_over=state.epoch_over or state.done,
+            epoch_over=over,
         )  # fmt: skip
 
     def check(self, batch: Batch) -> None:

@@ -25,6 +25,7 @@ from manyview.training.engine import Trainer, start_fabric
 from manyview.training.failures import Interrupted, diverged, naming_full_memory
 from manyview.training.folder import ANEW, RunFolder, resume_command
 from manyview.training.monitor import Monitor, new_state, progress
+from manyview.training.optimizers import Schedule
 from manyview.training.run import CONFIG, REPORT, Run, encoder_file
 from manyview.training.run_log import RunLog
 from manyview.training.state import RunState
@@ -66,6 +67,7 @@ class Session:
 
     config: Config
     trainer: Trainer
+    schedule: Schedule
     loader: Loader
     state: RunState
     folder: RunFolder
@@ -91,7 +93,7 @@ class Session:
         """One step: gradient, optimiser, memories and momentum towers; then what is due beside it."""
         config, state, monitor = self.config, self.state, self.monitor
         torch.manual_seed(int(key(config.seed, state.step, distributed.rank())))  # for encoders that draw: dropout
-        report, lr = _report_due(config, state), _rate(config, state)
+        report, lr = _report_due(config, state), _rate(config, state, self.schedule)
         try:
             output = self.trainer.gradient(self._given(batch, agreed))
         except NotFinite as error:
@@ -217,7 +219,7 @@ def _session(fabric: Any, config: Config, data: build.RunData, folder: RunFolder
             monitor = Monitor(folder, data, method, loader, state, log)
             damaged = [f"passed over a checkpoint: {line}" for line in folder.checkpoints.damaged]
             monitor.begin([*damaged, *changed, *messages.cautions(config, data, loader, method, world)])
-    return Session(config, trainer, loader, state, folder, monitor, [])
+    return Session(config, trainer, build.schedule(config), loader, state, folder, monitor, [])
 
 
 def _data(config: Config, own: Dataset | None) -> build.RunData:
@@ -251,12 +253,12 @@ def _channels_last(view: torch.Tensor) -> torch.Tensor:
     return view.contiguous(memory_format=torch.channels_last)
 
 
-def _rate(config: Config, state: RunState) -> float:
+def _rate(config: Config, state: RunState, schedule: Schedule) -> float:
     """The learning rate of the step that is being done."""
     warmup, epochs = config.schedule["warmup"], state.epochs
     if config.schedule["per"] == "epoch" and epochs >= warmup:  # a warm-up rises with every step
         epochs = max(state.step // state.per_epoch, warmup)
-    rate: float = config.optimizer["lr"] * build.schedule(config)(epochs, config.epochs)
+    rate: float = config.optimizer["lr"] * schedule(epochs, config.epochs)
     return rate
 
 
