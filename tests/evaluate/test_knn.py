@@ -61,20 +61,6 @@ def test_a_sweep_chooses_by_the_training_images_none_of_which_votes_for_itself()
     assert dict(sweep(judged, ks=(1, 51), temperatures=(0.5,)))["chosen k"] == 51  # type: ignore[arg-type]
 
 
-class Fixed:
-    """A task of given features, the same to train on and to test on."""
-
-    parts, seed = ("",), 0
-
-    def __init__(self, task: Task, vectors: Tensor, labels: Tensor) -> None:
-        self.classes, self.train, self.found = task.classes, vectors, (vectors, labels)
-
-    def check(self) -> None: ...
-
-    def features(self, split: str, part: str) -> tuple[Tensor, Tensor]:
-        return self.found
-
-
 def test_a_class_without_a_vote_is_not_among_the_top_five() -> None:
     judged = pictures.task()
     (bank, labels), (queries, right) = judged.features("train"), judged.features("test")
