@@ -11,10 +11,13 @@ from safetensors.torch import save_file
 from torch.utils.data import TensorDataset
 
 from manyview import encoders
-from manyview.data import TorchDataset
+from manyview.data import Folder, TorchDataset
+from manyview.embeddings import embed
 from manyview.embeddings.model_source import open_model, run_of, weights_checksum
+from manyview.embeddings.search import search
+from manyview.embeddings.view_embeddings import embed_model
 from manyview.encoders import create, save
-from manyview.evaluate import ModelSource
+from manyview.evaluate import ModelSource, evaluate
 from manyview.training import build
 from manyview.training.run import Run, load
 from manyview.views import PICTURE, Modality
@@ -201,3 +204,21 @@ def test_wrong_names_and_options_are_one_line(run: Run, tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=message) as refused:
             call()
         assert "\n" not in str(refused.value)
+
+
+def test_a_run_on_a_derived_view_is_evaluated_embedded_and_searched_as_it_was_trained(tmp_path: Path) -> None:
+    grey = made(tmp_path / "run", views="L")
+    found = open_model(grey)
+    assert list(found.encoders) == ["L"]
+    assert found.encoder.options["channels"] == 1
+    data = Path(grey.config.data["name"])
+    (result,) = evaluate(grey, None, ["knn"], settings={"knn": {"k": 3}}, untrained=False, workers=0, device="cpu")
+    assert 0 <= result.score <= 1
+    file = embed(grey.folder, data, tmp_path / "e.npz", workers=0, device="cpu")
+    encoder = load(grey)
+    assert encoder.preprocess is not None
+    with torch.no_grad():
+        alone = encoder(encoder.preprocess(str(file.file(0))))[0]
+    torch.testing.assert_close(file.vectors[0], alone, rtol=1e-4, atol=1e-5)
+    assert search(grey.folder, torch.zeros(3, 40, 40, dtype=torch.uint8), file, 2)
+    assert embed_model(found, Folder(data), images=4, copies=2, workers=0).vectors.shape == (4, 2, encoder.dim)

@@ -23,7 +23,8 @@ def made(folder: Path, **settings: object) -> Run:
     config = build.settled(config, data)
     with torch.random.fork_rng([]):
         encoder = build.method(config, data.channels, len(data.train)).encoder()
-        encoder(torch.randn(64, 3, config.augmentation["size"], config.augmentation["size"]))
+        size = config.augmentation["size"]
+        encoder(torch.randn(64, encoder.options["channels"], size, size))
         with torch.no_grad():
             for parameter in encoder.parameters():
                 parameter.add_(0.1 * torch.randn_like(parameter))

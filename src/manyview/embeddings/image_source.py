@@ -17,8 +17,8 @@ from manyview.data.factory import SCENES, open_data
 from manyview.data.fingerprint import few_samples, fingerprint
 from manyview.data.selection import Subset, only_modalities
 from manyview.data.splits import Labels, find_splits
-from manyview.embeddings.model_source import REFERENCE
 from manyview.training.build import OWN
+from manyview.views.view import view_named
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,10 +83,11 @@ def open_images(
 
 def one_view(found: ImageSource, view: str) -> ImageSource:
     """The images of one view, the first if `view` is REFERENCE; without the samples that lack it."""
-    dataset = found.dataset
-    if view != REFERENCE and view not in dataset.modalities:
+    dataset, first = found.dataset, found.dataset.modalities[0]
+    modality = view_named(view or first, first).modality
+    if modality not in dataset.modalities:
         raise UserError("view", f"the data has no {view!r}; it has {', '.join(dataset.modalities)}")
-    chosen = only_modalities(dataset, (view or dataset.modalities[0],))
+    chosen = only_modalities(dataset, (modality,))
     return replace(found, dataset=chosen, labels=found.labels[torch.isin(dataset.ids, chosen.ids)])
 
 

@@ -210,10 +210,10 @@ def _from_run(run: Run, view: str, options: Options) -> ModelSource:
     config = run.config
     stored = [file.stem.removeprefix("encoder-") for file in sorted(run.folder.glob(encoder_file("*")))]
     views = [each for each in config.views or stored if each in stored]
-    if view != REFERENCE or not views:
-        made = {view: load(run, view if view in views else None)}
+    if view in views or (view == REFERENCE and views):
+        made = {each: load(run, each) for each in views if view in (each, REFERENCE)}
     else:
-        made = {each: load(run, each) for each in views}
+        made = {view or next(iter(config.views or ()), REFERENCE): load(run)}
     for encoder in made.values():
         _refuse(options, encoder, f"{run.folder} is a run")
     return ModelSource(str(run.folder), made, build.picture(config), config.seed, run)

@@ -24,6 +24,7 @@ from manyview.embeddings.model_source import ModelSource, OneModel, weights_chec
 from manyview.features.embedding_pass import embedding, forward
 from manyview.features.neighbours import neighbours
 from manyview.features.preprocess import Picture, Preprocess
+from manyview.views.view import view_named
 
 ALIKE = 1 - 1e-5  # cosine of what is the same picture but for rounding
 
@@ -115,7 +116,9 @@ def _maker(model: OneModel, found: Embeddings, options: dict[str, Any]) -> Model
 def _vector(source: ModelSource, image: Picture, found: Embeddings) -> Tensor:
     """(1, d), seen as the embedded images were."""
     modality = replace(source.picture, mean=found.about.mean, std=found.about.std)
-    preprocess = Preprocess(source.size, source.encoder.options["channels"], modality)
+    seen = view_named(next(iter(source.encoders)) or "image", "image")
+    channels = source.encoder.options["channels"] if seen.space is None else 3
+    preprocess = Preprocess(source.size, channels, modality, seen)
     return forward(source.encoder, preprocess(image), read=embedding).cpu()
 
 

@@ -31,6 +31,7 @@ from manyview.training.checkpoint import EPOCH, Checkpoints, State, read
 from manyview.training.run import CHECKPOINTS, Run
 from manyview.views import AUGMENTATIONS, ViewPipeline
 from manyview.views.defaults import usual_augmentation
+from manyview.views.view import view_named
 
 if TYPE_CHECKING:
     from manyview.embeddings.model_source import ModelSource
@@ -128,11 +129,14 @@ def embed_model(
     encoders the first is taken, with the view that it is for.
     """
     _check(images, copies)
-    view = next(iter(model.encoders)) or data.modalities[0]
-    if view not in data.modalities:
+    first = data.modalities[0]
+    view = next(iter(model.encoders)) or first
+    modality = view_named(view, first).modality
+    if modality not in data.modalities:
         raise UserError("data", f"has no view {view!r}, which {model.name} is for; it has {', '.join(data.modalities)}")
-    data = _some(only_modalities(data, (view,)), images, seed)
-    loader = _loader(data, _usual_pipeline(model, copies), seed, device, workers)
+    data = _some(only_modalities(data, (modality,)), images, seed)
+    pipeline = _usual_pipeline(model, copies).of({view: copies}, reference=first)
+    loader = _loader(data, pipeline, seed, device, workers)
     vectors, index, _ = _embed(loader, model.encoder.to(device), _unit_embeddings)
     return _view_embeddings(loader, vectors, index, held_out)
 

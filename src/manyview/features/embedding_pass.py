@@ -98,11 +98,11 @@ def features(
 
 
 def embed(encoder: nn.Module, loader: Loader, view: str | None = None) -> tuple[Tensor, Tensor]:
-    """`features` of what a loader gives: the first copy of a view, without its name that of the data's reference."""
-    view = view or loader.dataset.modalities[0]
+    """`features` of what a loader gives: the first copy of a view, of the first view if it is not named."""
     embedded, labels = [], []
     for batch in loader.epoch(0):
-        embedded.append(forward(encoder, batch.views()[view][0], read=embedding).cpu())
+        views = batch.views()
+        embedded.append(forward(encoder, views[view or next(iter(views))][0], read=embedding).cpu())
         labels.append(batch.labels.cpu())
     return torch.cat(embedded), torch.cat(labels)
 

@@ -23,19 +23,19 @@ class ImageReader(torch.utils.data.Dataset[ImageBatch]):
     """What a worker does with the rows of a batch: reads them, and leaves out what cannot be read."""
 
     def __init__(self, dataset: Dataset, pipeline: ViewPipeline) -> None:
-        self.dataset, self.pipeline, self.view = dataset, pipeline, dataset.modalities[0]
+        self.dataset, self.pipeline, self.modality = dataset, pipeline, dataset.modalities[0]
 
     def __getitem__(self, rows: Tensor) -> ImageBatch:
         if isinstance(self.dataset, Batched):
-            raw = list(cast(Batched, self.dataset).batch(rows)[self.view])
-            return ImageBatch(len(rows), rows, as_seen(self.pipeline, raw, self.view))
+            raw = list(cast(Batched, self.dataset).batch(rows)[self.modality])
+            return ImageBatch(len(rows), rows, as_seen(self.pipeline, raw, self.modality))
         kept, unreadable = {}, {}
         for row in rows.tolist():
             try:
-                kept[row] = self.dataset[row].modalities[self.view]
+                kept[row] = self.dataset[row].modalities[self.modality]
             except (Unreadable, KeyError) as error:
-                unreadable[row] = f"it has no {self.view}" if isinstance(error, KeyError) else str(error)
-        images = as_seen(self.pipeline, list(kept.values()), self.view)
+                unreadable[row] = f"it has no {self.modality}" if isinstance(error, KeyError) else str(error)
+        images = as_seen(self.pipeline, list(kept.values()), self.modality)
         return ImageBatch(len(rows), torch.tensor(list(kept), dtype=torch.long), images, unreadable)
 
 

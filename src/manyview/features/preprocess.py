@@ -68,17 +68,19 @@ class Preprocess:
             raise UserError("picture", f"{picture} cannot be read: {error}") from None
 
 
-def as_seen(pipeline: ViewPipeline, pictures: Sequence[Tensor], view: str = "image") -> Tensor:
-    """(n, C, size, size) of pictures (C, H, W) of a view; those of one size at once.
+def as_seen(pipeline: ViewPipeline, pictures: Sequence[Tensor], modality: str = "image") -> Tensor:
+    """The one view (n, C, size, size) that a pipeline makes of pictures (C, H, W); those of one size at once.
 
     They are made as the loader makes them, which rounds large ones to 8 bits on the way.
     """
     if len({(each.shape, each.dtype) for each in pictures}) > 1:
-        return torch.cat([as_seen(pipeline, [each], view) for each in pictures])
+        return torch.cat([as_seen(pipeline, [each], modality) for each in pictures])
     if not pictures:
         return torch.empty(0)
     ids = torch.zeros(len(pictures), dtype=torch.long)
     if pipeline.at_once(pictures[0][None]):
-        return pipeline({view: torch.stack(list(pictures))}, ids)[view][0]
-    crops = [pipeline.prepare({view: each}, 0)[view][0] for each in pictures]
-    return pipeline.finish({view: [torch.stack(crops)]}, ids)[view][0]
+        (copies,) = pipeline({modality: torch.stack(list(pictures))}, ids).values()
+    else:
+        crops = [pipeline.prepare({modality: each}, 0)[modality][0] for each in pictures]
+        (copies,) = pipeline.finish({modality: [torch.stack(crops)]}, ids).values()
+    return copies[0]
