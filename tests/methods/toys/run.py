@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from manyview.core.sample import Sample
 from manyview.methods import METHODS, Method
@@ -34,7 +35,9 @@ OPTIONS: dict[str, dict[str, Any]] = {  # the vision transformer's last block, a
 class Pairs:
     """Pictures with a depth, made of noise; every fifth lacks its depth, and every seventh its picture."""
 
-    modalities, classes, labels = ("image", "depth"), (), None
+    modalities: tuple[str, ...] = ("image", "depth")
+    classes: tuple[str, ...] = ()
+    labels: Tensor | None = None
     ids = torch.arange(COUNT) * 3 + 1
 
     def __init__(self, *, whole: bool) -> None:
