@@ -63,11 +63,8 @@ class Pairs:
 def train(toy: str, folder: str, **settings: Any) -> None:
     METHODS[toy] = TOYS[toy]
     try:
-        pretrain(
-            Pairs(whole=toy != "two_banks"),
-            out=folder,
-            **{"method": toy, **SETTINGS, **OPTIONS.get(toy, {}), **settings},
-        )
+        given = {"method": toy, **SETTINGS, **OPTIONS.get(toy, {}), **settings}
+        pretrain(Pairs(whole=toy != "two_banks"), out=folder, **given)
     finally:
         del METHODS[toy]
 
