@@ -6,32 +6,22 @@ A toy is one file of under 60 lines in tests/methods/toys, and nothing else in t
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from tests.methods.toys.run import TOYS
+from tests.methods.toys.run import TOYS, train, train_in_two
+from tests.patience import PATIENCE
+from tests.two_processes import in_two_processes
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-TWO = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-OPTIONS: dict[str, dict[str, Any]] = {  # the vision transformer's last block, as wide as the embeddings
-    "against_maps": {"method": {"name": "against_maps", "layer": "blocks.0"}, "head": {"dim_out": 64}}
-}
-
-
-def run(toy: str, folder: Path, *, start: tuple[str, ...] = (), **settings: Any) -> int:
-    given = json.dumps({**OPTIONS.get(toy, {}), **settings})
-    command = [sys.executable, *start, "-m", "tests.methods.toys.run", toy, str(folder), given]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, cwd=ROOT, env=environment, timeout=600, capture_output=True, check=False).returncode
 
 
 def end(folder: Path) -> dict[str, Tensor]:
@@ -46,12 +36,38 @@ def losses(folder: Path) -> list[float]:
     return [json.loads(line)["loss"] for line in lines]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture(scope="module", params=TOYS)
 def toy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """A toy, and the folder of its run in one process."""
     folder = tmp_path_factory.mktemp(request.param) / "one"
-    assert run(request.param, folder) == 0
+    train(request.param, str(folder))
     return request.param, folder
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the run of each toy in two processes."""
+    folder = tmp_path_factory.mktemp("two")
+    in_two_processes(partial(train_in_two, folder=str(folder)), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the run of each toy, killed in the middle."""
+    folder = tmp_path_factory.mktemp("killed")
+    command = [sys.executable, "-m", "tests.methods.toys.run", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, timeout=PATIENCE, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder
 
 
 def assert_same(folder: Path, expected: Path, *, exactly: bool = False) -> None:
@@ -68,34 +84,38 @@ def test_a_toy_trains_and_all_its_encoders_move(toy: tuple[str, Path]) -> None:
     name, folder = toy
     assert all(torch.isfinite(torch.tensor(losses(folder))))
     still = folder.parent / "still"
-    assert run(name, still, optimizer={"name": "sgd", "lr": 1e-30}) == 0
+    train(name, str(still), optimizer={"name": "sgd", "lr": 1e-30}, max_steps=1)
     before, after = end(still), end(folder)
     first = [key for key in after if key.endswith("patch_embed.proj.weight")]
     assert first
     assert all(not torch.equal(before[key], after[key]) for key in first)
 
 
-def test_two_processes_go_where_one_goes(toy: tuple[str, Path], tmp_path: Path) -> None:
-    assert run(toy[0], tmp_path / "two", start=TWO) == 0
-    assert_same(tmp_path / "two", toy[1])
+def test_two_processes_go_where_one_goes(toy: tuple[str, Path], two: Path) -> None:
+    assert_same(two / toy[0], toy[1])
 
 
 def test_micro_batches_go_where_whole_batches_go(toy: tuple[str, Path], tmp_path: Path) -> None:
-    assert run(toy[0], tmp_path / "micro", micro_batch=3) == 0
+    train(toy[0], str(tmp_path / "micro"), micro_batch=3)
     assert_same(tmp_path / "micro", toy[1])
 
 
-def test_a_killed_run_goes_on_to_the_same_end(toy: tuple[str, Path], tmp_path: Path) -> None:
-    assert run(toy[0], tmp_path / "killed", kill_after=3) == -signal.SIGKILL
-    assert run(toy[0], tmp_path / "killed") == 0
-    assert_same(tmp_path / "killed", toy[1], exactly=True)
+def test_a_killed_run_goes_on_to_the_same_end(toy: tuple[str, Path], killed: Path) -> None:
+    folder = killed / toy[0]
+    assert [path.name for path in (folder / "checkpoints").glob("*.pt")] == ["step-000000002.pt"]
+    train(toy[0], str(folder))
+    assert_same(folder, toy[1], exactly=True)
 
 
-def test_two_terms_are_logged_by_name(tmp_path: Path) -> None:
-    assert run("two_banks", tmp_path / "run", max_steps=1) == 0
-    line = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[0])
-    parts = [line["loss/image to depth"], line["loss/depth to image"]]
-    assert line["loss"] == pytest.approx(sum(parts))
+def test_two_terms_are_logged_by_name(toy: tuple[str, Path]) -> None:
+    name, folder = toy
+    for line in map(json.loads, (folder / "metrics.jsonl").read_text().splitlines()):
+        parts = {key: value for key, value in line.items() if key.startswith("loss/")}
+        if name == "two_banks":
+            assert list(parts) == ["loss/image to depth", "loss/depth to image"]
+            assert line["loss"] == pytest.approx(sum(parts.values()))
+        else:
+            assert not parts  # the loss alone says it
 
 
 @pytest.mark.parametrize("name", TOYS)

@@ -164,4 +164,6 @@ def test_a_method_of_many_views_has_an_encoder_for_each(monkeypatch: pytest.Monk
     config.encoder["options"].update({"widths": [8, 16], "blocks": [1, 1]})
     method = build.method(config, {"rgb": 3, "depth": 1}, 40)
     assert {view: each.options["channels"] for view, each in method.towers.encoders.items()} == {"rgb": 3, "depth": 1}
-    assert [len(bank.bank.vectors) for bank in method.memories.values()] == [40, 40]  # type: ignore[union-attr]
+    assert [tuple(value.shape) for key, value in method.state_dict().items() if key.endswith(".vectors")] == [
+        (40, 8)
+    ] * 2

@@ -13,7 +13,7 @@ from lightning_fabric.strategies.ddp import DDPStrategy
 from manyview.config.resolve import resolve
 from manyview.core.errors import UserError
 from manyview.encoders import dense_conv
-from manyview.training import build, engine
+from manyview.training import build, engine, step
 from manyview.training.engine import Ddp, Trainer, _check_groups
 from manyview.training.step import StepInput
 from tests.tiny import pretrain
@@ -29,7 +29,7 @@ def test_processes_that_torchrun_has_not_started_are_refused(
 
 def test_double_precision_is_double_up_to_the_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[torch.dtype] = []
-    whole_batch = engine.whole_batch
+    whole_batch = step.whole_batch
 
     def watched(*given: Any, **more: Any) -> Any:
         stepped = whole_batch(*given, **more)
@@ -77,13 +77,15 @@ def test_a_batch_that_does_not_fall_into_the_groups_of_batch_norm_is_refused(mic
 
 def test_a_trainer_steps_and_its_state_goes_on_in_another() -> None:
     one, other = trainer(), trainer()
-    for step in range(2):
-        one.gradient(given(step))
+    for number in range(2):
+        one.gradient(given(number))
         assert one.step(0.1, measure=False) is None
     other.load_state_dict(copy.deepcopy(one.state_dict()))
     for each in (one, other):
         each.gradient(given(2))
-        assert float(each.step(0.1, measure=True)) > 0
+        norm = each.step(0.1, measure=True)
+        assert norm is not None
+        assert norm > 0
     for key, value in one.method.state_dict().items():
         assert torch.equal(other.method.state_dict()[key], value)
 
@@ -94,11 +96,11 @@ def trainer() -> Trainer:
     return Trainer(engine.start_fabric(config), config, build.method(config, {"image": 3}, 40))
 
 
-def given(step: int) -> StepInput:
-    draw = torch.Generator().manual_seed(step)
+def given(number: int) -> StepInput:
+    draw = torch.Generator().manual_seed(number)
     copies = [torch.rand(4, 3, 32, 32, generator=draw) for _ in range(2)]
     rows = torch.arange(4)
-    return StepInput(lambda part: {"image": [each[part] for each in copies]}, rows, rows, step=step)
+    return StepInput(lambda part: {"image": [each[part] for each in copies]}, rows, rows, step=number)
 
 
 def test_only_where_a_method_leaves_parameters_out_they_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,6 +113,7 @@ def test_an_encoder_a_view_is_scored_by_itself_and_all_of_them_side_by_side() ->
     pipeline, sides = build.test_pipeline(settings(), views), []
     for images in (train, test):
         found = [features_of(networks[view], images, view, pipeline) for view in views]
+        assert images.labels is not None
         sides += [torch.cat(found, 1), images.labels]
     assert scores["knn"] == knn(*sides, k=20)
 
@@ -138,5 +139,5 @@ def test_a_run_has_the_evaluators_that_its_settings_name_where_there_are_labels(
 
 @pytest.mark.parametrize("more", ["", "--evaluate-every 0"])
 def test_an_unknown_evaluator_is_refused_even_where_nothing_is_scored(more: str) -> None:
-    with pytest.raises(UserError, match=r"^evaluators: there is none named 'nkn'; there are knn$"):
+    with pytest.raises(UserError, match=r"^evaluators: there is none named 'nkn'; did you mean 'knn'\?$"):
         evaluators(data(colours(8, 0), None), settings(more=f"--evaluators nkn {more}"), CPU)

@@ -10,8 +10,8 @@ from manyview.training import state
 from manyview.training.state import RunState
 
 
-def begun(**options: int) -> RunState:
-    return RunState(12, 5, Health(coupled=True), **options)
+def begun(step: int = 0) -> RunState:
+    return RunState(12, 5, Health(coupled=True), step)
 
 
 def losses(*values: float) -> torch.Tensor:

@@ -66,6 +66,23 @@ def test_a_signal_finishes_the_step_and_saves_and_the_same_command_goes_on_to_th
     assert differences_but_checkpoints(whole, out) == []
 
 
+def test_a_checkpoint_that_is_due_by_the_clock_is_saved_before_the_next_step_and_changes_nothing(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved: list[str] = []
+    save = Checkpoints.save
+
+    def noted(self: Checkpoints, *given: Any, **more: Any) -> Path:
+        path = save(self, *given, **more)
+        saved.append(path.stem)
+        return path
+
+    monkeypatch.setattr(Checkpoints, "save", noted)
+    assert pretrain(tmp_path / "run", health_every=2, checkpoint_minutes=0) == 0
+    assert list(dict.fromkeys(saved)) == [f"step-{step:09d}" for step in range(STEPS + 1)]
+    assert differences_but_checkpoints(whole, tmp_path / "run") == []
+
+
 def test_who_presses_ctrl_c_is_told_at_once_what_happens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

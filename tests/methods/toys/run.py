@@ -1,27 +1,25 @@
-"""Trains a toy: `python -m tests.methods.toys.run TOY FOLDER [SETTINGS as JSON]`, also under torchrun.
-
-With the setting `kill_after` the process kills itself after so many steps.
-"""
+"""Trains toys. `python -m tests.methods.toys.run FOLDER` trains each, in FOLDER/TOY, until it is killed."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from manyview.core.sample import Sample
 from manyview.methods import METHODS, Method
+from manyview.training.launch import pretrain
 from tests.methods.toys.against_maps import against_maps
 from tests.methods.toys.no_negatives import no_negatives
 from tests.methods.toys.prediction import prediction
 from tests.methods.toys.two_banks import two_banks
 
 TOYS = {each.__name__: each for each in (two_banks, prediction, no_negatives, against_maps)}
-COUNT, SIDE = 36, 32
+COUNT, SIDE, KILLED_AFTER = 36, 32, 3
 SETTINGS: dict[str, Any] = {
     "encoder": "timm/test_vit",  # layer norm: two processes and micro-batches are one to the last digits
     "augmentation": {"name": "custom", "size": 32},
@@ -29,12 +27,17 @@ SETTINGS: dict[str, Any] = {
     "optimizer": {"name": "sgd", "lr": 0.05}, "workers": 0, "loggers": (), "quiet": True, "report": False,
     "device": "cpu", "precision": "fp64", "seed": 3,
 }  # fmt: skip
+OPTIONS: dict[str, dict[str, Any]] = {  # the vision transformer's last block, as wide as the embeddings
+    "against_maps": {"method": {"name": "against_maps", "layer": "blocks.0"}, "head": {"dim_out": 64}}
+}
 
 
 class Pairs:
     """Pictures with a depth, made of noise; every fifth lacks its depth, and every seventh its picture."""
 
-    modalities, classes, labels = ("image", "depth"), (), None
+    modalities: tuple[str, ...] = ("image", "depth")
+    classes: tuple[str, ...] = ()
+    labels: Tensor | None = None
     ids = torch.arange(COUNT) * 3 + 1
 
     def __init__(self, *, whole: bool) -> None:
@@ -57,26 +60,49 @@ class Pairs:
         return f"pair {index}"
 
 
-def main(toy: str, folder: str, given: str = "{}") -> None:
-    from manyview.training.launch import pretrain
-
-    settings = json.loads(given)
+def train(toy: str, folder: str, **settings: Any) -> None:
     METHODS[toy] = TOYS[toy]
-    _kill_after(settings.pop("kill_after", None))
-    pretrain(Pairs(whole=toy != "two_banks"), out=folder, **{"method": toy, **SETTINGS, **settings})
+    try:
+        given = {"method": toy, **SETTINGS, **OPTIONS.get(toy, {}), **settings}
+        pretrain(Pairs(whole=toy != "two_banks"), out=folder, **given)
+    finally:
+        del METHODS[toy]
 
 
-def _kill_after(steps: int | None) -> None:
+def train_in_two(rank: int, folder: str) -> dict[str, Any]:
+    """Trains each toy in one of two processes, in FOLDER/TOY."""
+    for toy in TOYS:
+        train(toy, f"{folder}/{toy}")
+    return {}
+
+
+def main(folder: str) -> None:
+    """Trains each toy in a process of its own, which kills itself after some steps."""
+    import manyview.training.train  # noqa: F401  once for all of them
+
+    torch.set_num_threads(1)
+    for toy in TOYS:
+        child = os.fork()
+        if not child:
+            _kill_after(KILLED_AFTER)
+            train(toy, f"{folder}/{toy}")
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if os.WTERMSIG(status) != signal.SIGKILL:
+            sys.exit(f"{toy} was not killed, and ended with {status}")
+
+
+def _kill_after(steps: int) -> None:
     update, done = Method.update, []
 
     def counted(self: Method, *given: Any) -> None:
         update(self, *given)
         done.append(0)
-        if steps is not None and len(done) == steps:
+        if len(done) == steps:
             os.kill(os.getpid(), signal.SIGKILL)
 
     Method.update = counted  # type: ignore[method-assign, assignment]
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1])
