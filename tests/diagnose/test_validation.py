@@ -38,7 +38,7 @@ def copies(method: Method) -> dict[str, list[Tensor]]:
 
 def batch(count: int = len(IDS)) -> Batch:
     ids = IDS[:count]
-    return Batch(ids, ids - 100, torch.full_like(ids, -1), {VIEW: torch.ones_like(ids, dtype=torch.bool)}, lambda _: {})
+    return Batch(ids, ids - 100, torch.full_like(ids, -1), {}, lambda _: {})
 
 
 def embedded(method: Method) -> BatchOutputs:

@@ -14,7 +14,7 @@ def test_without_ids_each_row_is_an_image_and_the_index_is_the_id() -> None:
     assert plain.ids.tolist() == plain.index.tolist() == [0, 1, 2]
     named = Embeddings(ROWS, torch.tensor([7, 8, 9]))
     assert named.index is named.ids
-    assert Embeddings(torch.stack(ROWS)).queries[1].equal(ROWS[1])
+    assert Embeddings(list(torch.stack(ROWS))).queries[1].equal(ROWS[1])
 
 
 def test_where_one_side_can_be_missing_the_other_has_masks_too() -> None:
