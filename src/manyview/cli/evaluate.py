@@ -98,7 +98,7 @@ def _heading(result: Result) -> list[str]:
 
 
 def _rows(result: Result, *, supervised: bool) -> list[tuple[str, ...]]:
-    """With a column for the supervised network, which some results have and others of the same table may not."""
+    """The lines of a result; the column of the supervised network is there for all or for none of a table."""
     rows: list[tuple[str, ...]] = []
     for name, value in list(result.scores.items())[:SHOWN]:
         first = _named(result) if not rows else ""
@@ -112,7 +112,7 @@ def _rows(result: Result, *, supervised: bool) -> list[tuple[str, ...]]:
 
 
 def _named(result: Result) -> str:
-    """With the settings that a score means nothing without."""
+    """The protocol's name, with the settings that a score means nothing without."""
     told = {"knn": ("k", "temperature"), "linear": ("recipe",), "finetune": ("recipe",), "semi": ("mode",)}
     settings = [f"{key} {result.settings[key]}" for key in told.get(result.protocol, ()) if key in result.settings]
     return " ".join([result.protocol, *([f"({', '.join(settings)})"] if settings else [])])

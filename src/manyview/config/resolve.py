@@ -1,4 +1,4 @@
-"""From a recipe and flags to the settings of a run: both strict. Nothing is built and nothing runs here."""
+"""Resolves a recipe and flags, both strict, to the settings of a run. Nothing is built and nothing runs here."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -11,13 +12,13 @@ from manyview.core.errors import UserError
 
 
 @dataclass(frozen=True)
-class Bound:
+class Bound(ABC):
     """A condition on a number, which `str` says in words."""
 
     limit: float
 
-    def allows(self, number: float) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def allows(self, number: float) -> bool: ...
 
 
 class AtLeast(Bound):
@@ -54,7 +55,7 @@ class Below(Bound):
 
 @dataclass(frozen=True)
 class Between(Bound):
-    """From `limit` to `most`, both included."""
+    """A number from `limit` to `most`, both included."""
 
     most: float
     what: str = "a number"

@@ -1,4 +1,4 @@
-"""Which device work is done on."""
+"""The device that work is done on."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class Motion:
-    """From frame 1 to 2: objects turn by `spin` about their centres and shift; the camera is another one."""
+    """The motion from frame 1 to 2: objects turn by `spin` about their centres and shift; the camera is another one."""
 
     spin: Matrix
     shift: Vector

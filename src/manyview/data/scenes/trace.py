@@ -1,4 +1,4 @@
-"""Which surface each ray of each scene meets first.
+"""Ray tracing: which surface each ray of each scene meets first.
 
 Rays are (n, rays) tensors. An object is asked only about the rays that pass through the sphere around it; objects of
 one shape are asked together.
@@ -114,7 +114,7 @@ def scene_of(thing: Tensor) -> Tensor:
 
 
 def column_of(thing: Tensor) -> Tensor:
-    """Which of its scene's objects it is."""
+    """The number of an object in its scene."""
     return thing & (OBJECTS - 1)
 
 
