@@ -24,7 +24,8 @@ from manyview.data.imbalance import Rule
 from manyview.losses import LOSSES
 from manyview.memories import MEMORIES
 from manyview.methods import METHODS
-from manyview.training import optimizers as optim
+from manyview.training.optimizers import OPTIMIZERS
+from manyview.training.schedules import SCHEDULES
 from manyview.views import AUGMENTATIONS
 
 
@@ -54,8 +55,8 @@ SECTIONS = {  # that every run has, besides data and encoder
         {"size": key_of(Count)._replace(type=int | None, default=None)},
         refused={"probe-test": "shows a picture as it is: all augmented views of it would be the same"},
     ),
-    "optimizer": Section(optim.OPTIMIZERS, "adamw"),
-    "schedule": Section(optim.SCHEDULES, "cosine", more={"per": Key(Literal["step", "epoch"], "step")}),
+    "optimizer": Section(OPTIMIZERS, "adamw"),
+    "schedule": Section(SCHEDULES, "cosine", more={"per": Key(Literal["step", "epoch"], "step")}),
 }
 PARTS = {  # what a method's parameter of this name can be
     "loss": Section(

@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from manyview.losses.about import is_coupled, is_pooled, option
 from manyview.losses.align_uniform import align_uniform, alignment, uniformity
 from manyview.losses.cacr import attraction, cacr, repulsion
 from manyview.losses.dcl import dcl
@@ -17,6 +16,7 @@ from manyview.losses.info_nce import info_nce
 from manyview.losses.jcl import jcl
 from manyview.losses.nce import nce, nce_partition
 from manyview.losses.streaming import bfloat16_matmul
+from manyview.losses.traits import is_coupled, is_pooled, option
 
 LOSSES: dict[str, Callable[..., Tensor]] = {
     "info_nce": info_nce,

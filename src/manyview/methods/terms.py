@@ -16,7 +16,7 @@ from manyview.core.distributed import gather, gather_all
 from manyview.core.negatives import Triple
 from manyview.encoders.towers import Outputs, Slot
 from manyview.losses import nce_partition
-from manyview.losses.about import is_coupled, is_pooled, option
+from manyview.losses.traits import is_coupled, is_pooled, option
 from manyview.memories import Memory
 from manyview.methods.contrast import Loss, of_triple, weighted_sum
 from manyview.methods.embeddings import Embeddings

@@ -27,7 +27,7 @@ from manyview.data.selection import only_modalities
 from manyview.encoders import Encoder
 from manyview.methods import METHODS, Method
 from manyview.methods.method import VIEW
-from manyview.training.optimizers import Schedule
+from manyview.training.schedules import Schedule
 from manyview.views import AUGMENTATIONS, Modality, ViewPipeline
 from manyview.views.defaults import usual_augmentation, usual_size
 from manyview.views.view import View, view_named

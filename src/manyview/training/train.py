@@ -25,9 +25,9 @@ from manyview.training.engine import Trainer, start_fabric
 from manyview.training.failures import Interrupted, diverged, naming_full_memory
 from manyview.training.folder import ANEW, RunFolder, resume_command
 from manyview.training.monitor import Monitor, new_state, progress
-from manyview.training.optimizers import Schedule
 from manyview.training.run import CONFIG, REPORT, Run, encoder_file
 from manyview.training.run_log import RunLog
+from manyview.training.schedules import Schedule
 from manyview.training.state import RunState
 from manyview.training.step import NotFinite, StepInput
 

@@ -1,7 +1,7 @@
 """WHAT IS SEEN: modalities become views, a whole batch at once or one sample in a worker."""
 
 from manyview.views.augmentation import Augmentation
-from manyview.views.augmentations import AUGMENTATIONS
+from manyview.views.augmentation_recipes import AUGMENTATIONS
 from manyview.views.colour_space import SPACES
 from manyview.views.modality import CIFAR, IMAGENET, PICTURE, Modality
 from manyview.views.pipeline import ViewPipeline
