@@ -69,7 +69,7 @@ class Ours(Contender):
         self.method = build.method(self.config, found.channels, len(data))
         self.encoder = self.method.encoder()
         self.trainer = Trainer(start_fabric(self.config), self.config, self.method)
-        pipeline = build.pipeline(self.config, views, self.method.views)
+        pipeline = build.pipeline(self.config, views, self.method)
         self.loader = Loader(data, pipeline, self.config.batch_size, seed=self.config.seed)
         self.progress = 0.0
 

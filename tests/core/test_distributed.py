@@ -17,7 +17,6 @@ from manyview.core.distributed import (
     Agreement,
     Gather,
     RemoteError,
-    average,
     exchange,
     fail_together,
     gather,
@@ -273,7 +272,6 @@ def work(rank: int) -> Found:
         list(agreement.settle(save=rank == 0, rows=7)),
         list(agreement.settle()),
     ]
-    found["average"] = average(1.0 + rank)
     return found | failures()
 
 
@@ -328,7 +326,6 @@ def test_a_status_word_says_what_every_process_says(two: list[Found]) -> None:
     for found in two:
         assert found["words"] == [[0.0, 2.5, -1.0], [1.0, 2.5, -1.0]]
         assert found["agreed"] == [[True, False, [3, 4]], [False, True, [7, 7]], [False, False, [0, 0]]]
-        assert found["average"] == 1.5
 
 
 @pytest.mark.parametrize("way", ["fail_together", "agreement"])
@@ -365,4 +362,3 @@ def test_in_one_process_errors_pass_as_they_come() -> None:
         raise OSError("full")
     assert tuple(agreement.settle(stop=True, rows=4)) == (True, False, [4])
     assert exchange([1, 2]) == [[1, 2]]
-    assert average(3.0) == 3.0

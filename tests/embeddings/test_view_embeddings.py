@@ -167,7 +167,7 @@ def test_measures_of_a_snapshot_are_validations_of_full_batches(run: Run) -> Non
     assert len(held.ids) == 5
     samples = [held.data[int(row)] for row in held.index[:4]]
     raw = {"image": torch.stack([sample.modalities["image"] for sample in samples])}
-    views = build.pipeline(run.config, build.data(run.config).views, method.views)(raw, held.ids[:4])
+    views = build.pipeline(run.config, build.data(run.config).views, method)(raw, held.ids[:4])
     there = {"image": torch.ones(4, dtype=torch.bool)}
     batch = Batch(held.ids[:4], held.index[:4], held.labels[:4], there, lambda rows: views)
     expected = validation(method, views, batch)
@@ -219,7 +219,9 @@ def test_the_encoder_of_a_run_is_shown_what_its_training_was_shown(run: Run) -> 
     model = ModelSource("run", {"": load(run)}, build.picture(run.config), run=run)
     data = build.data(run.config).train
     seen = view_embeddings.embed_model(model, data, images=5, copies=2, held_out=False)
-    assert list(seen.pipeline.augmentations) == list(build.pipeline(run.config, {}, {"image": 2}).augmentations)
+    assert list(seen.pipeline.augmentations) == list(
+        build.pipeline(run.config, {}, view_embeddings.method_of(run)).augmentations
+    )
     assert seen.vectors.shape[2] == load(run).dim
     assert not seen.held_out
 

@@ -20,7 +20,7 @@ SCENES = {"data.name": "scenes"}
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("--loss nce", "loss: nce needs a memory bank, which no method has yet"),
+        ("--loss nce", "loss: nce needs a method made for it"),
         ("--loss attraction", "loss: attraction alone pushes nothing apart"),
         ("--method cacr --loss repulsion", "loss: repulsion alone pulls nothing together"),
         ("--loss nce --loss.population 5 --loss.partition 3", "loss: nce needs a memory bank"),
@@ -149,11 +149,12 @@ def test_the_data_of_a_run_keeps_only_the_modalities_of_its_views() -> None:
 
 
 def test_of_a_view_in_a_colour_space_the_channels_are_those_that_it_takes() -> None:
-    config = flags("--method simclr --views ab --data.count 40", SCENES)
+    config = flags("--method simclr --method.copies 3 --views ab --data.count 40", SCENES)
     found = build.data(config)
     assert found.channels == {"image": 2}
     config = build.settled(config, found)
-    pipeline, raw = build.pipeline(config, found.views, {"image": 3}), found.train[0].modalities["image"]
+    method = build.method(config, found.channels, 40)
+    pipeline, raw = build.pipeline(config, found.views, method), found.train[0].modalities["image"]
     copies = pipeline({"image": raw[None]}, torch.arange(1))["image"]
     assert [tuple(copy.shape) for copy in copies] == [(1, 2, 32, 32)] * 3
 

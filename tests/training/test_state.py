@@ -11,7 +11,7 @@ from manyview.training.state import RunState
 
 
 def begun(step: int = 0) -> RunState:
-    return RunState(12, 5, Health(coupled=True), step)
+    return RunState(12, 12, 5, Health(coupled=True), step)
 
 
 def losses(*values: float) -> torch.Tensor:

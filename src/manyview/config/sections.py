@@ -63,7 +63,7 @@ PARTS = {  # what a method's parameter of this name can be
         LOSSES,
         hidden=("reduction",),
         refused={
-            "nce": "needs a memory bank, which no method has yet",
+            "nce": "needs a method made for it, with a memory bank that keeps its partition; none is there yet",
             "attraction": "alone pushes nothing apart: all images would end as one point; cacr has both halves",
             "repulsion": "alone pulls nothing together: views of an image would mean nothing; cacr has both halves",
         },

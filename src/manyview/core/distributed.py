@@ -129,12 +129,6 @@ def fail_together() -> Iterator[None]:
     agreement.settle()
 
 
-def average(value: float) -> float:
-    """The mean of a number over all processes. To be asked by all of them."""
-    words = exchange([value])
-    return sum(word[0] for word in words) / len(words)
-
-
 _control: list[Any] = []
 
 

@@ -45,7 +45,8 @@ def batch_measures(method: Method, batch: BatchOutputs) -> dict[str, float]:
     objective = method.objective(batch)
     found = {"loss": float(objective.loss)}
     for term in method.terms:
-        if isinstance(term, Contrast) and (triples := objective.terms[term.name].triples):
+        triples = [each for each in objective.terms[term.name].triples if len(each.query)]
+        if isinstance(term, Contrast) and triples:
             within = entropies(batch.outputs[term.queries[0]], batch.ids, batch=len(batch.ids))
             entropy = {"batch_entropy": within.mean, "batch_entropy_limit": within.limit}
             return {**found, **measured_of(term, triples[0]), **entropy}

@@ -226,7 +226,7 @@ def _run_loader(
     workers: int | None,
 ) -> Loader:
     """Held-out images of a run, with so many copies of some views: training's augmentations over and over."""
-    training = build.pipeline(config, data.views, method.views)
+    training = build.pipeline(config, data.views, method)
     repeated = [training.augmentations[number % len(training)] for number in range(max(copies.values()))]
     pipeline = replace(training, augmentations=repeated, copies={}).of(copies, views=data.views)
     chosen = _some(data.train if data.test is None else data.test, images, seed)

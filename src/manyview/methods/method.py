@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +37,7 @@ class Method(nn.Module):
     towers    which network sees which view
     terms     the objective, a weighted sum
     memories  what keeps keys between steps, by name, so that it is saved and moved with the rest
+    geometry  "shared": all views of a copy have one crop and flip; "own": each view draws its own
 
     The order of a step: forward, objective, backward, the optimiser's step, then `update`.
     """
@@ -48,11 +49,12 @@ class Method(nn.Module):
         towers: Towers,
         terms: Sequence[Term],
         memories: Mapping[str, Memory] | None = None,
+        geometry: Literal["shared", "own"] = "shared",
     ) -> None:
         super().__init__()
-        self.views, self.towers, self.terms = dict(views), towers, tuple(terms)
+        self.views, self.towers, self.terms, self.geometry = dict(views), towers, tuple(terms), geometry
         self.memories = nn.ModuleDict(dict(memories or {}))
-        _check(self.terms, self.memories)
+        _check(self.terms, self.memories, self.views)
         self.slots = tuple(dict.fromkeys(slot for term in self.terms for slot in term.asks))
         self.gathers = tuple(dict.fromkeys(slot for term in self.terms for slot in term.gathers))
 
@@ -88,8 +90,13 @@ class Method(nn.Module):
         return self.towers.encoder(view)
 
 
-def _check(terms: Sequence[Term], memories: nn.ModuleDict) -> None:
+def _check(terms: Sequence[Term], memories: nn.ModuleDict, views: Mapping[str, int]) -> None:
     names = [term.name for term in terms]
+    if not names:
+        raise UserError("terms", "expected one or more, got none")
+    for slot in (slot for term in terms for slot in term.asks):
+        if slot.copy >= views.get(slot.view, 0):
+            raise UserError("views", f"copy {slot.copy} of {slot.view!r} is asked for, and not among {dict(views)}")
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise UserError("terms", f"two are named {twice[0]!r}; give each a name of its own")

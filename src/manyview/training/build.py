@@ -147,10 +147,11 @@ def device(config: Config) -> str:
     return found
 
 
-def pipeline(config: Config, views: Mapping[str, View], copies: Mapping[str, int]) -> ViewPipeline:
-    """What towers see in training: so many augmented copies of each view."""
-    made: ViewPipeline = component(config, "augmentation")(config.augmentation["size"], max(copies.values()))
-    return made.of(copies, views=views)
+def pipeline(config: Config, views: Mapping[str, View], method: Method) -> ViewPipeline:
+    """What a method's towers see in training: so many augmented copies of each view."""
+    most = max(method.views.values())
+    made: ViewPipeline = component(config, "augmentation")(config.augmentation["size"], most)
+    return made.of(method.views, views=views, geometry=method.geometry)
 
 
 def test_pipeline(config: Config, views: Mapping[str, View]) -> ViewPipeline:

@@ -71,7 +71,6 @@ class Trainer:
     """A method with its optimiser, ready to step."""
 
     def __init__(self, fabric: Fabric, config: Config, method: Method) -> None:
-        _check_groups(method, config, fabric.world_size)
         if fabric.device.type == "cuda" and fabric.world_size > 1 and method.towers.bn_splits == 1:
             encoders.sync_batch_norm(method.towers)
         method.to(memory_format=torch.channels_last)
@@ -113,7 +112,7 @@ class Trainer:
         self.fabric.strategy.precision.load_state_dict(state["precision"])
 
 
-def _check_groups(method: Method, config: Config, world: int) -> None:
+def check_groups(method: Method, config: Config, world: int) -> None:
     """Refuses batches that do not fall into the groups of a split batch norm."""
     splits, per_process = method.towers.bn_splits, config.batch_size // world
     for size in (per_process, config.micro_batch or per_process):

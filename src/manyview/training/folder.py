@@ -42,7 +42,7 @@ class RunFolder:
         saved = None
         with suppress(UserError):  # what is complete needs no whole checkpoint
             saved = self.checkpoints.latest()
-        files = [ENCODER] if saved is None else saved[0].get("encoders", [ENCODER])
+        files = [] if saved is None else saved[0].get("encoders", [ENCODER])
         if not all((self.path / file).is_file() for file in files):
             return False
         self._check_settings()
@@ -59,7 +59,8 @@ class RunFolder:
             except OSError as error:
                 why = f"{self.path} cannot be written to: {error.strerror}"
                 raise UserError("out", f"{why}; give another --out") from None
-            if any((self.path / CHECKPOINTS).glob("*.pt")):  # before, settings may still change
+            begun = any((self.path / CHECKPOINTS).glob("*.pt")) or encoder_files(self.path)
+            if begun:  # before, settings may still change
                 if not (self.path / CONFIG).is_file():
                     missing = f"{self.path} holds a run without its {CONFIG}"
                     raise UserError("out", f"{missing}; bring that back, or give another --out")

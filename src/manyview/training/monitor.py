@@ -61,8 +61,10 @@ class Monitor:
     def measures(self, objective: Objective) -> dict[str, float]:
         """What the first contrast of the step tells, against the negatives that its loss has met."""
         for term in self.method.terms:
-            if isinstance(term, Contrast) and (triples := objective.terms[term.name].triples):
-                return measured_of(term, triples[0])
+            if isinstance(term, Contrast):
+                for triple in objective.terms[term.name].triples:
+                    if len(triple.query):
+                        return measured_of(term, triple)
         return {}
 
     def report(
@@ -81,7 +83,8 @@ class Monitor:
         before = health.verdict().word
         health.update(
             state.step, measured, loss=loss, gradient=gradient,
-            unreadable=len(self.loader.unreadable) / len(self.loader.dataset), flat=flat_share(pictures),
+            unreadable=len(self.loader.unreadable) / len(self.loader.dataset),
+            flat=flat_share(pictures) if len(pictures) else 0.0,
             knn=state.fresh_scores.get("knn"), untrained_knn=state.untrained_scores.get("knn"),
         )  # fmt: skip
         state.fresh_scores = {}
@@ -150,13 +153,13 @@ def progress(config: Config, state: RunState) -> float:
 def new_state(config: Config, method: Method, per_epoch: int) -> RunState:
     planned = max(1, round(config.epochs * per_epoch))
     coupled = any(isinstance(term, Contrast) and term.coupled for term in method.terms)
-    return RunState(min(planned, config.max_steps or planned), per_epoch, Health(coupled=coupled))
+    return RunState(min(planned, config.max_steps or planned), planned, per_epoch, Health(coupled=coupled))
 
 
 def _validation(data: build.RunData, config: Config, method: Method, loader: Loader) -> Callable[..., dict[str, float]]:
     """What the loss would say of one batch of held-out images; their views are made once."""
     assert data.test is not None
-    size, pipeline = min(config.batch_size, len(data.test), VALIDATED), build.pipeline(config, data.views, method.views)
+    size, pipeline = min(config.batch_size, len(data.test), VALIDATED), build.pipeline(config, data.views, method)
     held_out = Loader(
         data.test, pipeline, size, seed=config.seed, device=loader.device, workers=config.workers, max_unreadable=1.0
     )

@@ -18,6 +18,7 @@ class RunState:
     """Where a run is. All of it goes into the checkpoint."""
 
     total: int
+    planned: int  # steps of all epochs, which schedules span; max_steps only ends a run early
     per_epoch: int
     health: Health
     step: int = 0  # steps done

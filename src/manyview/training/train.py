@@ -21,7 +21,7 @@ from manyview.core.sample import Batch, Views
 from manyview.data import Dataset, Loader
 from manyview.methods.method import Objective
 from manyview.training import build, messages, signals
-from manyview.training.engine import Trainer, start_fabric
+from manyview.training.engine import Trainer, check_groups, start_fabric
 from manyview.training.failures import Interrupted, diverged, naming_full_memory
 from manyview.training.folder import ANEW, RunFolder, resume_command
 from manyview.training.monitor import Monitor, new_state, progress
@@ -100,7 +100,7 @@ class Session:
             raise diverged(str(error), config, state.step, batch, self.trainer.method, self.folder.path) from None
         norm = self.trainer.step(lr, measure=report)
         measured = monitor.measures(output.objective) if monitor is not None and report else {}
-        self.trainer.method.update(output.batch, state.step, state.total)  # from here on keys are no more the step's
+        self.trainer.method.update(output.batch, state.step, state.planned)  # from here on keys are no more the step's
         state.stepped(_losses(output.objective))
         if monitor is not None:
             state.seconds += monitor.clock.lap()
@@ -196,11 +196,12 @@ def _session(fabric: Any, config: Config, data: build.RunData, folder: RunFolder
     saved = folder.saved()
     with fail_together():
         method = build.method(config, data.channels, len(data.train), begun=saved is not None)
-        trainer = Trainer(fabric, config, method)
+        check_groups(method, config, world)
         loader = Loader(
-            data.train, build.pipeline(config, data.views, method.views), config.batch_size, seed=config.seed,
+            data.train, build.pipeline(config, data.views, method), config.batch_size, seed=config.seed,
             device=fabric.device, rank=rank, world=world, workers=config.workers, max_unreadable=config.max_unreadable,
         )  # fmt: skip
+    trainer = Trainer(fabric, config, method)  # in which processes wait for one another
     state = new_state(config, method, len(loader))
     changed = [ANEW] if (folder.path / CONFIG).is_file() else []
     if saved is not None:
