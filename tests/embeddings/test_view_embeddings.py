@@ -219,9 +219,8 @@ def test_the_encoder_of_a_run_is_shown_what_its_training_was_shown(run: Run) -> 
     model = ModelSource("run", {"": load(run)}, build.picture(run.config), run=run)
     data = build.data(run.config).train
     seen = view_embeddings.embed_model(model, data, images=5, copies=2, held_out=False)
-    assert list(seen.pipeline.augmentations) == list(
-        build.pipeline(run.config, {}, view_embeddings.method_of(run)).augmentations
-    )
+    training = build.pipeline(run.config, {}, view_embeddings.method_of(run))
+    assert list(seen.pipeline.augmentations) == list(training.augmentations)[:2]
     assert seen.vectors.shape[2] == load(run).dim
     assert not seen.held_out
 

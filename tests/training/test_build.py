@@ -23,7 +23,7 @@ SCENES = {"data.name": "scenes"}
         ("--loss nce", "loss: nce needs a method made for it"),
         ("--loss attraction", "loss: attraction alone pushes nothing apart"),
         ("--method cacr --loss repulsion", "loss: repulsion alone pulls nothing together"),
-        ("--loss nce --loss.population 5 --loss.partition 3", "loss: nce needs a memory bank"),
+        ("--loss nce --loss.population 5 --loss.partition 3", "loss: nce needs a method made for it"),
         ("--method jcl --method.ramp --loss dcl", "method.ramp: is the growth of jcl's strength"),
         ("--memory queue --memory.size 0", "memory.size: expected at least 1"),
         ("--memory queue --memory.within-batch -1", "memory.within_batch: expected a weight of at least 0"),
