@@ -21,6 +21,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
+END = "<end>"  # of what is written to a terminal
+
+
 @pytest.fixture
 def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], str]:
     """Gives a function that runs another one with stderr on a terminal, and what a person would have seen."""
@@ -32,8 +35,12 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]
         with os.fdopen(theirs, "w") as screen, monkeypatch.context() as patched:
             patched.setattr(sys, "stderr", screen)
             work()
+            screen.write(END)
             screen.flush()
-            return os.read(ours, 1 << 16).decode()
+            seen = b""
+            while END.encode() not in seen:  # a terminal gives what it has, piece by piece
+                seen += os.read(ours, 1 << 16)
+            return seen.decode().removesuffix(END)
 
     return run
 
