@@ -59,7 +59,7 @@ class SplitBatchNorm(_BatchNorm):
         return None if values is None else values.repeat(self.splits)
 
     def _share(self) -> float:
-        """Of this batch in the running statistics; with momentum None all batches count alike."""
+        """The share of this batch in the running statistics; with momentum None all batches count alike."""
         if self.num_batches_tracked is None:
             return 0.0
         self.num_batches_tracked.add_(1)

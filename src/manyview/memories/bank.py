@@ -74,7 +74,7 @@ class MemoryBank(nn.Module):
 
     @torch.no_grad()
     def draw(self, index: Tensor, m: int, *, generator: torch.Generator | None = None) -> Tensor:
-        """For each image (N,), m others (N, m), uniformly and with replacement."""
+        """Draws m others (N, m) for each image (N,), uniformly and with replacement."""
         if m < 1:
             raise UserError("m", f"expected at least 1 negative, got {m}")
         own = self._checked(index)[:, None]

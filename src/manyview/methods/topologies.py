@@ -224,7 +224,7 @@ def _two_images(ids: Tensor) -> bool:
 
 
 def _positives_present(embedded: Embeddings) -> tuple[Tensor | None, Tensor | None]:
-    """Which positives exist, and their query too: here, and of all processes, (N, K); None where no image lacks any."""
+    """Tells which positives have their query too: here, and of all processes, (N, K); None where no image lacks any."""
     if embedded.present is None or embedded.keys_present is None:
         return None, None
     masks = [embedded.present[0], *embedded.keys_present]
@@ -234,7 +234,7 @@ def _positives_present(embedded: Embeddings) -> tuple[Tensor | None, Tensor | No
 
 
 def _both(embedded: Embeddings, i: int, j: int) -> tuple[Tensor | None, Tensor | None]:
-    """Which images have views i and j: here, and of all processes; None where no image lacks any."""
+    """Tells which images have views i and j: here, and of all processes; None where no image lacks any."""
     if embedded.present is None:
         return None, None
     first, second = embedded.present[i], embedded.present[j]

@@ -1,4 +1,4 @@
-"""From settings to what they name: data, views, encoders, method, optimiser."""
+"""Builds what the settings name: data, views, encoders, method, optimiser."""
 
 from __future__ import annotations
 
