@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from manyview.methods.align_uniform import align_uniform, align_uniform_moco
 from manyview.methods.cacr import cacr, cacr_moco, uaur
+from manyview.methods.cmc import cmc, cmc_moco, npid
 from manyview.methods.dcl import dcl, dclw
 from manyview.methods.hard_negative import hard_negative
 from manyview.methods.jcl import jcl, multikey
@@ -27,6 +28,9 @@ METHODS: dict[str, Callable[..., Method]] = {
     "cacr": cacr,
     "cacr_moco": cacr_moco,
     "uaur": uaur,
+    "cmc": cmc,
+    "cmc_moco": cmc_moco,
+    "npid": npid,
     "align_uniform": align_uniform,
     "align_uniform_moco": align_uniform_moco,
     "hard_negative": hard_negative,
@@ -44,6 +48,8 @@ __all__ = [
     "align_uniform_moco",
     "cacr",
     "cacr_moco",
+    "cmc",
+    "cmc_moco",
     "dcl",
     "dclw",
     "hard_negative",
@@ -51,6 +57,7 @@ __all__ = [
     "moco_v1",
     "moco_v2",
     "multikey",
+    "npid",
     "simclr",
     "uaur",
 ]

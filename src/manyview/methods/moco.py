@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from manyview import losses, memories
@@ -60,6 +61,8 @@ def moco_v1(
     )
 
 
-def momentum_towers(encoder: Encoder, head: Head, momentum: Momentum | None, bn_splits: int, *, joint: bool) -> Towers:
+def momentum_towers(
+    encoder: Encoder | Mapping[str, Encoder], head: Head, momentum: Momentum | None, bn_splits: int, *, joint: bool
+) -> Towers:
     """Query and key branch, the keys shuffled between groups of the batch (MoCo, section 3.3)."""
     return Towers(encoder, head, momentum=momentum, shuffle=SHUFFLE, bn_splits=bn_splits, joint=joint)

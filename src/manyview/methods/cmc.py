@@ -1,0 +1,126 @@
+"""Contrastive multiview coding: an encoder a view, any number of views, each two of them contrasted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import combinations
+from typing import Literal
+
+from manyview import losses, memories
+from manyview.core.bounds import Count
+from manyview.core.errors import UserError
+from manyview.core.names import hint
+from manyview.encoders import Encoder, Slot, Towers, heads
+from manyview.encoders.momentum import constant
+from manyview.memories import Memory
+from manyview.methods.method import VIEW, Head, Loss, MakeMemory, Method, Momentum
+from manyview.methods.moco import momentum_towers
+from manyview.methods.terms import Contrast, keys, queries
+from manyview.methods.topologies import query_against_keys
+
+Graph = Literal["full", "core"]
+Node = tuple[str, int]
+"""A copy of a view."""
+Edge = tuple[Node, Node]
+
+
+def cmc(
+    encoders: Mapping[str, Encoder],
+    *,
+    graph: Graph = "full",
+    core: str | None = None,
+    copies: Count = 1,
+    geometry: Literal["shared", "own"] = "shared",
+    head: Head = partial(heads.linear, dim_out=128),
+    loss: Loss = partial(losses.info_nce, temperature=0.07),
+    memory: MakeMemory = partial(memories.batch),
+) -> Method:
+    """CMC (Tian et al., ECCV 2020): the sum over edges of a graph of views, of the loss in both directions (Eq. 3).
+
+    graph     "full": each two views (Eq. 8); "core": the core with each other view (Eq. 7)
+    core      the view that the others are contrasted with; the first unless named
+    copies    augmented copies of each view, which are then the nodes of the graph: with one view and K + 1 copies it is
+              the "CMC (K)" that the CACR paper compares with
+    geometry  "shared": all views of a copy have one crop and flip, as in CMC; "own": each view draws its own
+    memory    one a view. `batch`: positives and negatives are the step's embeddings, with gradient on both sides, as
+              Eq. 2 prints. `bank`: both come from a memory bank of the other view, as in section 3.4 and the authors'
+              code, where gradient reaches the query alone, which is steadier; it needs more epochs than images are few
+    """
+    towers = Towers(encoders, head)
+    kept = {view: memory(towers.dim) for view in encoders}
+    made = _contrasts(loss, kept, queries, _edges(list(encoders), graph, core, copies))
+    return Method(views=dict.fromkeys(encoders, copies), towers=towers, terms=made, memories=kept, geometry=geometry)
+
+
+def cmc_moco(
+    encoders: Mapping[str, Encoder],
+    *,
+    graph: Graph = "full",
+    core: str | None = None,
+    bn_splits: Count = 1,
+    geometry: Literal["shared", "own"] = "shared",
+    momentum: Momentum = partial(constant, start=0.999),
+    head: Head = partial(heads.mlp, dim_out=128),
+    loss: Loss = partial(losses.info_nce, temperature=0.2),
+    memory: MakeMemory = partial(memories.queue, size=16384, enqueue="each"),
+) -> Method:
+    """CMC with MoCo (Table 9; CMCv2 of HobbitLong/PyContrast): a momentum tower and a queue a view.
+
+    A query of view 1 meets the key of view 2 and queue 2, a query of view 2 the key of view 1 and queue 1; summed.
+    """
+    towers = momentum_towers(encoders, head, momentum, bn_splits, joint=False)
+    kept = {view: memory(towers.dim) for view in encoders}
+    made = _contrasts(loss, kept, keys, _edges(list(encoders), graph, core, copies=1))
+    return Method(views=dict.fromkeys(encoders, 1), towers=towers, terms=made, memories=kept, geometry=geometry)
+
+
+def npid(
+    encoder: Encoder,
+    *,
+    head: Head = partial(heads.linear, dim_out=128),
+    loss: Loss = partial(losses.info_nce, temperature=0.07),
+    memory: MakeMemory = partial(memories.bank, m=4096),
+) -> Method:
+    """Instance discrimination (Wu et al., CVPR 2018): one copy of an image against its own vector in a memory bank."""
+    towers = Towers(encoder, head)
+    kept = memory(towers.dim)
+    if not kept.per_image:
+        raise UserError("memory", "an image's only positive is its own vector in a memory bank; choose bank")
+    term = Contrast(query_against_keys, loss, queries(VIEW, 0), queries(VIEW, 0), memory=kept)
+    return Method(views={VIEW: 1}, towers=towers, terms=[term], memories={VIEW: kept})
+
+
+def _contrasts(
+    loss: Loss, kept: Mapping[str, Memory], keys: Callable[[str, int], Sequence[Slot]], edges: Sequence[Edge]
+) -> list[Contrast]:
+    """Both directions of every edge; a query meets the memory of the key's view."""
+    several = len({copy for edge in edges for _, copy in edge}) > 1
+    return [
+        Contrast(
+            query_against_keys, loss, queries(*query), keys(*key), memory=kept[key[0]],
+            name=f"{_name(query, several)} to {_name(key, several)}",
+        )
+        for edge in edges
+        for query, key in (edge, edge[::-1])
+    ]  # fmt: skip
+
+
+def _edges(views: Sequence[str], graph: Graph, core: str | None, copies: int) -> list[Edge]:
+    """Each two nodes (Eq. 8), or those of which one is of the core view and the other not (Eq. 7)."""
+    if core is not None and core not in views:
+        raise UserError("core", f"there is no view {core!r}; {hint(core, views)}")
+    if core is not None and graph != "core":
+        raise UserError("core", "a full graph has none; give --method.graph core, or leave it out")
+    edges = list(combinations([(view, copy) for view in views for copy in range(copies)], 2))
+    if graph == "core":
+        middle = core or views[0]
+        edges = [edge for edge in edges if [view for view, _ in edge].count(middle) == 1]
+    if not edges:
+        raise UserError("views", f"expected two or more to contrast, got {', '.join(views)} alone")
+    return edges
+
+
+def _name(node: Node, several: bool) -> str:
+    view, copy = node
+    return f"{view} {copy}" if several else view
