@@ -11,7 +11,7 @@ from torch import Tensor
 from manyview.diagnose import flat_map, nearest, neighbourhood, tsne
 from tests.golden import unit
 
-SEARCH = sys.modules["manyview.features.neighbours"]
+SEARCH = sys.modules["manyview.features.knn"]
 MODULE = sys.modules["manyview.diagnose.neighbourhood"]  # whose name in the package is that of a function
 
 

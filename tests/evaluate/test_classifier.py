@@ -159,7 +159,7 @@ def test_interrupted_training_goes_on_and_ends_the_same(
     assert torch.equal(again.weight, straight.weight)
     assert go(head()) == expected  # what comes after it in the same protocol may be interrupted too
     assert asked == [0, 1, 2, 2, 3, 4]
-    judged.delete_checkpoints()
+    judged.checkpoints.pop().unlink()
     assert not list(tmp_path.iterdir())
 
 
@@ -171,9 +171,9 @@ def test_a_training_of_seconds_writes_nothing(tmp_path: Path, monkeypatch: pytes
 
 def test_fewer_epochs_move_the_milestones_along() -> None:
     recipe = ClassifierRecipe("here", lr=1.0, batch_size=1, epochs=100, milestones=(60, 80))
-    shares = [recipe.stretched(10).lr_factor(epoch) for epoch in (0, 5, 6, 7, 8, 9)]
+    shares = [recipe.with_numbers(epochs=10).lr_factor(epoch) for epoch in (0, 5, 6, 7, 8, 9)]
     assert shares == pytest.approx([1, 1, 0.1, 0.1, 0.01, 0.01])
-    fall = replace(recipe, milestones=()).stretched(4)
+    fall = replace(recipe, milestones=()).with_numbers(epochs=4)
     assert [fall.lr_factor(epoch) for epoch in range(4)] == pytest.approx([1, 0.5 + 0.5**1.5, 0.5, 0.5 - 0.5**1.5])
 
 
@@ -183,9 +183,6 @@ def test_a_recipe_is_changed_only_where_something_is_given() -> None:
     assert choose_recipe(table, "a", epochs=10, lr=2.0) == replace(RECIPE, epochs=10, milestones=(6.0,), lr=2.0)
     with pytest.raises(ValueError, match=r"^recipe: expected one of a, got 'b'$"):
         choose_recipe(table, "b")
-    for wrong in ({"epochs": 0}, {"lr": -1.0}, {"batch_size": 0}, {"lr": float("nan")}):
-        with pytest.raises(ValueError, match=f"^{next(iter(wrong))}: expected a number above 0, got"):
-            choose_recipe(table, "a", **wrong)
 
 
 def test_the_classifier_starts_small_and_depends_on_the_seed_alone() -> None:

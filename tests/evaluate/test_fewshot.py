@@ -56,7 +56,6 @@ def test_one_draw_has_no_std_and_views_have_their_own_scores() -> None:
     [
         ({"shots": (500,)}, r"shots: expected numbers from 1 to \d+, the images of the smallest class, got \(500,\)"),
         ({"shots": ()}, "shots: expected"),
-        ({"shots": (1,), "draws": 0}, "draws: expected 1 or more, got 0"),
         ({"shots": (2,), "cs": ()}, "cs: expected numbers above 0"),
         ({"shots": (2,), "cs": (0.1, -1.0)}, "cs: expected numbers above 0"),
     ],

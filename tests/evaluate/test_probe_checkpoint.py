@@ -17,7 +17,7 @@ from tests.evaluate.test_classifier import RECIPE, head
 
 def test_another_recipe_or_seed_does_not_go_on_from_this_one(tmp_path: Path) -> None:
     names = set()
-    for recipe, seed in ((RECIPE, 0), (RECIPE, 1), (replace(RECIPE, lr=0.1), 0), (RECIPE.stretched(9), 0)):
+    for recipe, seed in ((RECIPE, 0), (RECIPE, 1), (replace(RECIPE, lr=0.1), 0), (RECIPE.with_numbers(epochs=9), 0)):
         kept = ProbeCheckpoint.of(replace(task(), cache=FeatureCache(tmp_path), seed=seed), ["test", recipe])
         names.add(kept.path)
     assert len(names) == 4

@@ -87,8 +87,5 @@ def test_a_recipe_is_the_protocols() -> None:
 def test_what_cannot_be_used_is_refused_in_one_line() -> None:
     with pytest.raises(ValueError, match="no labels"):
         list(semi(replace(task(), train=Memory(30, 3, labelled=False))))
-    with pytest.raises(ValueError, match=r"^mode: expected 'finetune' or 'linear', got 'knn'$"):
-        list(semi(task(), mode="knn"))  # type: ignore[arg-type]
-    for wrong in (0, 1.5, -0.1):
-        with pytest.raises(ValueError, match=f"^fractions: expected shares above 0 and up to 1, got {wrong}$"):
-            list(semi(task(), fractions=(0.1, wrong)))
+    with pytest.raises(ValueError, match=r"^fractions: expected shares above 0 and up to 1, got none$"):
+        list(semi(task(), fractions=()))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from manyview import __version__
+from manyview.core.bounds import AtLeast, check_bounds
 from manyview.core.device import resolve_device
 from manyview.core.errors import UserError
 from manyview.core.progress import progress_bar
@@ -22,7 +23,6 @@ from manyview.embeddings.file_format import DTYPES, About, Embeddings, checked, 
 from manyview.embeddings.image_source import ImageSource, one_view, open_images
 from manyview.embeddings.model_source import ModelSource, OneModel, open_model, weights_checksum
 from manyview.embeddings.partial import PartialEmbeddings
-from manyview.features.amounts import check_amounts
 from manyview.features.embedding_pass import embed_pieces, on_device
 from manyview.features.image_reader import ImageReader, read_images
 
@@ -59,7 +59,8 @@ def embed(
     path = target(to)
     if dtype not in DTYPES:
         raise UserError("dtype", f"expected {' or '.join(DTYPES)}, got {dtype!r}")
-    check_amounts(batch_size=batch_size, workers=workers)
+    check_bounds("batch_size", batch_size, [AtLeast(1)])
+    check_bounds("workers", workers, [AtLeast(0)])
     place, images = resolve_device(device), open_images(data, split=split, root=root, labels=labels, download=download)
     source = one_encoder(model, **({} if isinstance(model, ModelSource) else {"like": images.dataset, **encoder}))
     if not source.trained and not isinstance(model, ModelSource):

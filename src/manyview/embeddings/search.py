@@ -22,7 +22,7 @@ from manyview.embeddings.contact_sheet import Tile, contact_sheet
 from manyview.embeddings.embed import one_encoder
 from manyview.embeddings.model_source import ModelSource, OneModel, weights_checksum
 from manyview.features.embedding_pass import embedding, forward
-from manyview.features.neighbours import neighbours
+from manyview.features.knn import neighbours
 from manyview.features.preprocess import Picture, Preprocess
 from manyview.views.view import view_named
 

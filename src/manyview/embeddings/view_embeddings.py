@@ -104,10 +104,9 @@ def embed_run(
     own     the data set of a run on one's own
     """
     _check(images, copies)
-    config, method = run.config, method_of(run, epoch).to(device)
-    data = build.data(config, own)
+    method, data = method_of(run, epoch).to(device), build.data(run.config, own)
     view = next(iter(method.views))
-    loader = _run_loader(config, data, method, {view: copies}, images, seed, device, workers)
+    loader = _run_loader(run.config, data, method, {view: copies}, images, seed, device, workers)
     vectors, index, _ = _embed(loader, method, lambda method, views: _queries(method, view, views[view]))
     return _view_embeddings(loader, vectors, index, data.test is not None)
 
@@ -134,10 +133,17 @@ def embed_model(
     modality = view_named(view, first).modality
     if modality not in data.modalities:
         raise UserError("data", f"has no view {view!r}, which {model.name} is for; it has {', '.join(data.modalities)}")
-    data = _some(only_modalities(data, (modality,)), images, seed)
-    pipeline = _usual_pipeline(model, copies).of({view: copies}, reference=first)
-    loader = _loader(data, pipeline, seed, device, workers)
-    vectors, index, _ = _embed(loader, model.encoder.to(device), _unit_embeddings)
+    make = AUGMENTATIONS[usual_augmentation(model.size)]
+    if model.run is not None:
+        make = component(model.run.config, "augmentation")
+    augmentations = make(model.size, max(2, copies)).augmentations[:copies]
+    pipeline = ViewPipeline(augmentations, model.modalities, picture=model.picture).of({view: copies}, reference=first)
+
+    def read(encoder: Encoder, views: Views) -> list[Tensor]:
+        return [F.normalize(embedding(encoder, copy), dim=1) for copy in views[view]]
+
+    loader = _loader(only_modalities(data, (modality,)), pipeline, images, seed, device, workers)
+    vectors, index, _ = _embed(loader, model.encoder.to(device), read)
     return _view_embeddings(loader, vectors, index, held_out)
 
 
@@ -210,11 +216,6 @@ def _epoch(state: State, config: Config) -> int:
     return -(-step // max(1, images // config.batch_size))
 
 
-def _some(data: Dataset, count: int, seed: int) -> Dataset:
-    chosen = order(key(CHOSEN, seed, data.ids))[:count]
-    return data if len(chosen) == len(data) else subset(data, chosen.sort().values)
-
-
 def _run_loader(
     config: Config,
     data: build.RunData,
@@ -229,21 +230,15 @@ def _run_loader(
     training = build.pipeline(config, data.views, method)
     repeated = [training.augmentations[number % len(training)] for number in range(max(copies.values()))]
     pipeline = replace(training, augmentations=repeated, copies={}).of(copies, views=data.views)
-    chosen = _some(data.train if data.test is None else data.test, images, seed)
-    return _loader(chosen, pipeline, seed, device, workers)
-
-
-def _usual_pipeline(model: ModelSource, count: int) -> ViewPipeline:
-    make = AUGMENTATIONS[usual_augmentation(model.size)]
-    if model.run is not None:
-        make = component(model.run.config, "augmentation")
-    return ViewPipeline(make(model.size, max(2, count)).augmentations[:count], model.modalities, picture=model.picture)
+    return _loader(data.train if data.test is None else data.test, pipeline, images, seed, device, workers)
 
 
 def _loader(
-    data: Dataset, pipeline: ViewPipeline, seed: int, device: str | torch.device, workers: int | None
+    data: Dataset, pipeline: ViewPipeline, images: int, seed: int, device: str | torch.device, workers: int | None
 ) -> Loader:
-    """A loader in a drawn order, since data sets are often sorted by class."""
+    """A loader of at most so many images in a drawn order, since data sets are often sorted by class."""
+    chosen = order(key(CHOSEN, seed, data.ids))[:images]
+    data = data if len(chosen) == len(data) else subset(data, chosen.sort().values)
     size = _batch_size(len(data), pipeline)
     return Loader(data, pipeline, size, seed=seed, drop_last=False, device=device, workers=workers, max_unreadable=1.0)
 
@@ -272,11 +267,6 @@ def _first_of_each(rows: Tensor) -> Tensor:
 
 def _queries(method: Method, view: str, copies: list[Tensor]) -> list[Tensor]:
     return [method.towers.queries(copy, view) for copy in copies]
-
-
-def _unit_embeddings(encoder: Encoder, views: Views) -> list[Tensor]:
-    (copies,) = views.values()
-    return [F.normalize(embedding(encoder, copy), dim=1) for copy in copies]
 
 
 def _view_embeddings(loader: Loader, vectors: list[Tensor], index: Tensor, held_out: bool) -> ViewEmbeddings:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -55,23 +54,19 @@ class ClassifierRecipe:
             return cosine(epoch, self.epochs)
         return steps(epoch, self.epochs, milestones=self.milestones, factor=self.factor)
 
-    def stretched(self, epochs: int) -> ClassifierRecipe:
-        """The same in more or fewer epochs: milestones move along, 60 of 100 becomes 6 of 10."""
-        return replace(self, epochs=epochs, milestones=tuple(each * epochs / self.epochs for each in self.milestones))
+    def with_numbers(self, *, epochs: int | None = None, **others: float | None) -> ClassifierRecipe:
+        """The same but for what is given and not None. Milestones move along with the epochs: 60 of 100 is 6 of 10."""
+        epochs = epochs or self.epochs
+        given: dict[str, Any] = {name: value for name, value in others.items() if value is not None}
+        moved = tuple(each * epochs / self.epochs for each in self.milestones)
+        return replace(self, epochs=epochs, milestones=moved, **given)
 
 
-def choose_recipe(
-    table: Mapping[str, ClassifierRecipe], name: str, *, epochs: int | None = None, **others: float | None
-) -> ClassifierRecipe:
-    """The recipe of that name, but for what is given and not None."""
+def choose_recipe(table: Mapping[str, ClassifierRecipe], name: str, **numbers: Any) -> ClassifierRecipe:
+    """The recipe of that name, with other numbers where they are given."""
     if name not in table:
         raise UserError("recipe", f"expected one of {', '.join(table)}, got {name!r}")
-    given = {what: value for what, value in others.items() if value is not None}
-    for what, value in {**given, **({} if epochs is None else {"epochs": epochs})}.items():
-        if not 0 < value < math.inf:
-            raise UserError(what, f"expected a number above 0, got {value}")
-    recipe = replace(table[name], **given)  # type: ignore[arg-type]
-    return recipe if epochs is None else recipe.stretched(epochs)
+    return table[name].with_numbers(**numbers)
 
 
 @dataclass(frozen=True, eq=False)

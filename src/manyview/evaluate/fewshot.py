@@ -7,6 +7,7 @@ import statistics
 import torch
 from torch import Tensor
 
+from manyview.core.bounds import Count
 from manyview.core.errors import UserError
 from manyview.core.rng import key, order
 from manyview.evaluate.logistic import ROUGHLY, Scaling, check, fit, logits
@@ -19,7 +20,7 @@ DRAW = 0xF0  # keeps these draws apart from others with the same seed
 FOLDS = 5
 
 
-def fewshot(task: Task, *, shots: tuple[int, ...] = (1, 5, 10), draws: int = 5, cs: tuple[float, ...] = CS) -> Scores:
+def fewshot(task: Task, *, shots: tuple[int, ...] = (1, 5, 10), draws: Count = 5, cs: tuple[float, ...] = CS) -> Scores:
     """Top-1 of logistic regression on n labelled images of each class: mean and std over several draws.
 
     Every draw chooses its C by cross-validation among its own images; one image a class takes C = 0.1. Features are
@@ -32,8 +33,6 @@ def fewshot(task: Task, *, shots: tuple[int, ...] = (1, 5, 10), draws: int = 5, 
     task.check()
     assert task.train.labels is not None
     _check_shots(shots, task.train.labels)
-    if draws < 1:
-        raise UserError("draws", f"expected 1 or more, got {draws}")
     check(cs)
 
     def score(x: Tensor, labels: Tensor, test: Tensor, right: Tensor) -> Scores:

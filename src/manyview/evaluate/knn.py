@@ -9,8 +9,7 @@ from manyview.core.errors import UserError
 from manyview.core.rng import key, order
 from manyview.evaluate.scores import on_features, tops
 from manyview.evaluate.task import Score, Scores, Task
-from manyview.features.knn import check_votes, knn_votes, weighted_votes
-from manyview.features.neighbours import neighbours
+from manyview.features.knn import check_votes, knn_votes, neighbours, weighted_votes
 
 KS = (1, 5, 10, 20, 50, 100, 200)
 TRIED = 5000  # training images that a sweep chooses k and temperature with

@@ -7,7 +7,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from manyview.core.errors import UserError
+from manyview.core.bounds import Count
 from manyview.encoders import Encoder
 from manyview.evaluate.backbone import grid_means, layer_outputs
 from manyview.evaluate.logistic import CS, Scaling, check, score_logistic
@@ -17,7 +17,7 @@ from manyview.evaluate.task import Scores, Split, Task
 SPLITS: tuple[Split, Split] = ("train", "test")
 
 
-def layers(task: Task, *, dims: int = 1024, cs: tuple[float, ...] = CS, held_out: float = 0.2) -> Scores:
+def layers(task: Task, *, dims: Count = 1024, cs: tuple[float, ...] = CS, held_out: float = 0.2) -> Scores:
     """Top-1 and top-5 of `linear-fast` on the feature map of every stage, the first layer first.
 
     With an encoder per view, also on the maps of all of them side by side, layer by layer, where they have as many.
@@ -27,8 +27,6 @@ def layers(task: Task, *, dims: int = 1024, cs: tuple[float, ...] = CS, held_out
     cs, held_out  as for `linear-fast`
     """
     check(cs, held_out)
-    if dims < 1:
-        raise UserError("dims", f"expected 1 or more, got {dims}")
     encoders = task.model.encoders
 
     def score(part: str) -> Scores:

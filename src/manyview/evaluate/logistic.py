@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from manyview.core.bounds import Count
 from manyview.core.errors import UserError
 from manyview.core.rng import key, order
 from manyview.evaluate.scores import on_features, tops
@@ -37,7 +38,7 @@ class Scaling:
 
 
 def linear_fast(
-    task: Task, *, cs: tuple[float, ...] = CS, held_out: float = 0.2, standardise: bool = True, steps: int = 500
+    task: Task, *, cs: tuple[float, ...] = CS, held_out: float = 0.2, standardise: bool = True, steps: Count = 500
 ) -> Scores:
     """Top-1 and top-5 of multinomial logistic regression on the embeddings, and the C that was chosen.
 
@@ -47,8 +48,6 @@ def linear_fast(
     steps        of L-BFGS at most; it ends before, where the gradient does
     """
     check(cs, held_out)
-    if steps < 1:
-        raise UserError("steps", f"expected 1 or more, got {steps}")
 
     def score(x: Tensor, labels: Tensor, test: Tensor, right: Tensor) -> list[Score]:
         if standardise:

@@ -71,7 +71,7 @@ class ProbeCheckpoint:
         if self.path is not None:
             if time.monotonic() - self.begun >= SECONDS:
                 _write(self.path, _state(model, optimizers, curve))
-            task.delete_when_scored(self.path)
+            task.checkpoints.append(self.path)
 
 
 def _write(path: Path, state: dict[str, Any]) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
 
 import torch
-from torch import Tensor
 
+from manyview.core.bounds import Above, AtMost, OptionalCount, OptionalPositive
 from manyview.core.errors import UserError
 from manyview.core.rng import key, order
 from manyview.data import Dataset, subset
@@ -23,13 +23,13 @@ PROTOCOLS: dict[str, Callable[..., Scores]] = {"finetune": finetune, "linear": l
 def semi(
     task: Task,
     *,
-    fractions: tuple[float, ...] = (0.01, 0.1),
+    fractions: Annotated[tuple[float, ...], Above(0), AtMost(1)] = (0.01, 0.1),
     mode: Literal["finetune", "linear"] = "finetune",
     recipe: str | None = None,
-    epochs: int | None = None,
-    lr: float | None = None,
-    lr_head: float | None = None,
-    batch_size: int | None = None,
+    epochs: OptionalCount = None,
+    lr: OptionalPositive = None,
+    lr_head: OptionalPositive = None,
+    batch_size: OptionalCount = None,
 ) -> Scores:
     """The scores of `finetune` or of `linear` with a share of the training labels: "1% top1", "10% top1".
 
@@ -37,28 +37,23 @@ def semi(
                                      of the labels, whichever is nearer
     epochs, lr, lr_head, batch_size  instead of the recipe's; lr_head is the classifier's, when fine-tuning
     """
-    if mode not in PROTOCOLS:
-        raise UserError("mode", f"expected 'finetune' or 'linear', got {mode!r}")
     if lr_head is not None and mode == "linear":
         raise UserError("lr_head", f"is for mode 'finetune', where the encoder is trained too; give lr, got {lr_head}")
     if not fractions:
         raise UserError("fractions", "expected shares above 0 and up to 1, got none")
-    for fraction in fractions:
-        if not 0 < fraction <= 1:
-            raise UserError("fractions", f"expected shares above 0 and up to 1, got {fraction}")
     task.check()
     given = {"epochs": epochs, "lr": lr, "batch_size": batch_size}
     settings = {fraction: {**given, **_own(mode, recipe, fraction, lr_head)} for fraction in fractions}
     for each in settings.values():
         PROTOCOLS[mode](task, **each)  # which refuses what is wrong, and does nothing yet
-    return _semi(task, PROTOCOLS[mode], settings)
 
+    def scores() -> Scores:
+        for fraction, each in settings.items():
+            few = task.training_on(some_of_each_class(task.train, fraction, task.seed))
+            for name, value in PROTOCOLS[mode](few, **each):
+                yield f"{100 * fraction:g}% {name}", value
 
-def _semi(task: Task, protocol: Callable[..., Scores], settings: Mapping[float, Mapping[str, Any]]) -> Scores:
-    for fraction, each in settings.items():
-        few = task.training_on(some_of_each_class(task.train, fraction, task.seed))
-        for name, value in protocol(few, **each):
-            yield f"{100 * fraction:g}% {name}", value
+    return scores()
 
 
 def some_of_each_class(dataset: Dataset, fraction: float, seed: int) -> Dataset:
@@ -67,8 +62,10 @@ def some_of_each_class(dataset: Dataset, fraction: float, seed: int) -> Dataset:
     Which ones depends on the seed and the ids alone, and a smaller share is a part of a larger one.
     """
     assert dataset.labels is not None
-    keys = key(FEW, seed, dataset.ids)
-    kept = [_first(keys, (dataset.labels == label).nonzero()[:, 0], fraction) for label in dataset.labels.unique()]
+    keys, kept = key(FEW, seed, dataset.ids), []
+    for label in dataset.labels.unique():
+        rows = (dataset.labels == label).nonzero()[:, 0]
+        kept.append(rows[order(keys[rows])[: max(1, round(fraction * len(rows)))]])
     return subset(dataset, torch.cat(kept).sort().values)
 
 
@@ -77,7 +74,3 @@ def _own(mode: str, recipe: str | None, fraction: float, lr_head: float | None) 
     if mode == "linear":
         return {} if recipe is None else {"recipe": recipe}
     return {"recipe": recipe or ("swav-1" if fraction <= LITTLE else "swav-10"), "lr_head": lr_head}
-
-
-def _first(keys: Tensor, rows: Tensor, fraction: float) -> Tensor:
-    return rows[order(keys[rows])[: max(1, round(fraction * len(rows)))]]

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from manyview import __version__
+from manyview.core.bounds import AtLeast, Between, check_bounds
 from manyview.core.device import resolve_device
 from manyview.core.digest import digest
 from manyview.core.errors import UserError
@@ -24,8 +25,6 @@ from manyview.data.holdout import Divided, divided
 from manyview.data.selection import only_modalities
 from manyview.data.torch_dataset import as_dataset
 from manyview.embeddings.model_source import ALL, REFERENCE, AnyModel, ModelSource, check_named, open_model, run_of
-from manyview.encoders.encoder import Stem
-from manyview.features.amounts import check_amounts
 from manyview.features.embedding_pass import Read, embed_pieces, embedding, loader_batches, on_device
 from manyview.features.feature_cache import PIECE, FeatureCache, Make, without_cache
 from manyview.features.pieces import Piece
@@ -51,6 +50,8 @@ class Task:
     show_bar  whether progress is shown, where there is a terminal
     held_out  whether the test images were held out of the training images, and are no test split
     why       why the test split is not used, where there is one
+
+    `checkpoints` are files that are of use until the protocol's scores are written down.
     """
 
     model: ModelSource
@@ -67,7 +68,7 @@ class Task:
     why: str | None = None
     _outputs: dict[tuple[str, ...], Piece] = field(default_factory=dict, init=False, repr=False)
     _loaders: dict[tuple[str, str], Loader] = field(default_factory=dict, init=False, repr=False)
-    _checkpoints: list[Path] = field(default_factory=list, init=False, repr=False)
+    checkpoints: list[Path] = field(default_factory=list, init=False, repr=False)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -92,7 +93,7 @@ class Task:
         """What `read` takes of the encoders, called `name`, as `features` gives it. Computed once."""
         self.check()
         found = _side_by_side([self._of_view(split, view, name, read) for view in self._views(part)])
-        labels = self.split(split).labels
+        labels = getattr(self, split).labels
         assert labels is not None
         return found.vectors, labels if len(found.rows) == len(labels) else labels[found.rows]
 
@@ -111,34 +112,21 @@ class Task:
             drop_last=drop_last, device=self.device, workers=self.workers, max_unreadable=1.0,
         )  # fmt: skip
 
-    def split(self, split: Split) -> Dataset:
-        return self.train if split == "train" else self.test
-
     def for_model(self, other: ModelSource) -> Task:
         """The same task for another model that sees pictures as this one does, such as the untrained one."""
         fresh = replace(self, model=other)
-        vars(fresh).update(_loaders=self._loaders, _checkpoints=self._checkpoints, fingerprints=self.fingerprints)
+        vars(fresh).update(_loaders=self._loaders, checkpoints=self.checkpoints, fingerprints=self.fingerprints)
         return fresh
 
     def training_on(self, train: Dataset) -> Task:
         """The same task with other training images."""
         fresh = replace(self, train=train)
-        vars(fresh).update(_checkpoints=self._checkpoints)
+        vars(fresh).update(checkpoints=self.checkpoints)
         return fresh
 
     def release(self) -> None:
         """Frees decoded pictures, which are kept for the next model that is to see them."""
         self._loaders.clear()
-
-    def delete_when_scored(self, checkpoint: Path) -> None:
-        """Notes a file that is of use until the protocol's scores are written down."""
-        self._checkpoints.append(checkpoint)
-
-    def delete_checkpoints(self) -> None:
-        """Removes such files."""
-        while self._checkpoints:
-            with suppress(OSError):
-                self._checkpoints.pop().unlink(missing_ok=True)
 
     def check(self) -> None:
         """Refuses data that nothing can be evaluated on, in one line."""
@@ -176,7 +164,7 @@ class Task:
     def _of_view(self, split: Split, view: str, name: str, read: Read) -> Piece:
         """Rows of the data and what is read of them: from memory, from disk, or from the pictures."""
         if (split, view, name) not in self._outputs:
-            data = only_modalities(self.split(split), (view_named(view or self.reference, self.reference).modality,))
+            data = only_modalities(getattr(self, split), (view_named(view or self.reference, self.reference).modality,))
             make = self._maker(split, view, data, read)
             if self.cache is None:
                 found = without_cache(len(data), make)
@@ -220,30 +208,28 @@ def prepare(
     model: AnyModel,
     data: Data | None = None,
     *,
-    size: int | None = None,
-    weights: str | os.PathLike[str] | None = None,
-    pretrained: bool = False,
-    stem: Stem = None,
     seed: int = 0,
     device: str | torch.device = "auto",
     workers: int | None = None,
     batch_size: int = 256,
     cache: FeatureCache | None = None,
     show_bar: bool = False,
+    **encoder: Any,
 ) -> Task:
     """A task from what a person would name.
 
-    model  as for `open_model`, with its options `size` to `stem`
-    data   a name or a folder, a table of it and its options ({"name": "scenes", "count": 500}), a data set, or two of
-           them, to train on and to test on. Of a run, without it, the run's own, divided as in training
+    model    as for `open_model`
+    data     a name or a folder, a table of it and its options ({"name": "scenes", "count": 500}), a data set, or two
+             of them, to train on and to test on. Of a run, without it, the run's own, divided as in training
+    encoder  size, weights, pretrained, stem: which one is meant, where `model` is a name
     """
-    check_amounts(batch_size=batch_size, workers=workers, seed=seed)
+    check_bounds("batch_size", batch_size, [AtLeast(1)])
+    check_bounds("workers", workers, [AtLeast(0)])
+    check_bounds("seed", seed, [Between(0, (1 << 63) - 1)])
     check_named(model)  # before the data is opened, so that a misspelt run is what the error is about
     place = resolve_device(device)
     name, found = _open(data, run_of(model))
-    source = open_model(
-        model, size=size, weights=weights, pretrained=pretrained, stem=stem, seed=seed, like=found.train
-    )
+    source = open_model(model, seed=seed, like=found.train, **encoder)
     if found.test is None:
         _check_labels(found.train, name)
         raise UserError("data", f"{name} has too few labelled images to hold out a tenth; give more, or a test split")
