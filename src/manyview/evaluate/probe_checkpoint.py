@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -11,15 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 from torch.optim import Optimizer
 
 from manyview import __version__
-from manyview.core.atomic import atomic_write
 from manyview.core.digest import digest
 from manyview.evaluate.task import Task
 from manyview.features.feature_cache import PROBE_CHECKPOINT
+from manyview.training.checkpoint import read, write
 
 SECONDS = 10.0  # between two savings, so that a training of seconds writes nothing
 
@@ -51,34 +49,27 @@ class ProbeCheckpoint:
         """The scores of the epochs that were done, after which model and optimisers are as they were."""
         if self.path is None:
             return []
-        try:
-            state = torch.load(self.path, map_location="cpu", weights_only=True)
-        except (OSError, EOFError, RuntimeError, pickle.UnpicklingError):
-            return []
         fresh = deepcopy(_state(model, optimizers, []))
         try:
-            return _put(state, model, optimizers)
-        except (RuntimeError, ValueError, KeyError, TypeError, AttributeError):  # another one's, or of another torch
+            return _put(read(self.path), model, optimizers)
+        except (RuntimeError, ValueError, KeyError, TypeError, AttributeError):  # damaged, or of another torch
             return _put(fresh, model, optimizers)
 
     def save(self, model: nn.Module, optimizers: Sequence[Optimizer], curve: Curve) -> None:
-        if self.path is not None and time.monotonic() - self.saved >= SECONDS:
-            _write(self.path, _state(model, optimizers, curve))
-            self.saved = time.monotonic()
+        self._write_after(self.saved, model, optimizers, curve)
 
     def finish(self, model: nn.Module, optimizers: Sequence[Optimizer], curve: Curve, task: Task) -> None:
         """Keeps the end too, until the protocol's scores are written down: it may have other trainings to come."""
+        self._write_after(self.begun, model, optimizers, curve)
         if self.path is not None:
-            if time.monotonic() - self.begun >= SECONDS:
-                _write(self.path, _state(model, optimizers, curve))
             task.checkpoints.append(self.path)
 
-
-def _write(path: Path, state: dict[str, Any]) -> None:
-    with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(path) as draft:
-            torch.save(state, draft)
+    def _write_after(self, then: float, model: nn.Module, optimizers: Sequence[Optimizer], curve: Curve) -> None:
+        if self.path is not None and time.monotonic() - then >= SECONDS:
+            with suppress(OSError):
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                write(_state(model, optimizers, curve), self.path)
+            self.saved = time.monotonic()
 
 
 def _state(model: nn.Module, optimizers: Sequence[Optimizer], curve: Curve) -> dict[str, Any]:
