@@ -66,12 +66,8 @@ def open_images(
     """A data set, with the options of `open_data`. Without a split, all of a folder."""
     if isinstance(data, Dataset):
         return ImageSource(data, *_labelled(data), OWN, _root(data), {})
-    divided = (
-        split is None
-        and os.fspath(data) not in (SCENES, *NAMED)
-        and os.path.isdir(data)
-        and find_splits(os.fspath(data))
-    )
+    named = os.fspath(data) in (SCENES, *NAMED)
+    divided = split is None and not named and os.path.isdir(data) and find_splits(os.fspath(data))
     found = open_data(data, root=root, split=split, labels=False if divided else labels, download=download)
     options = {"split": split, "root": None if root is None else os.path.abspath(root)}
     if not isinstance(found, Folder | Paired):

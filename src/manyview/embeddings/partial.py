@@ -16,9 +16,9 @@ from manyview.core.disk import naming_full_disk
 from manyview.core.errors import UserError
 from manyview.core.lock import locked
 from manyview.core.text import printable
-from manyview.embeddings.file_format import About, Array, Columns, read, write
+from manyview.embeddings.file_format import About, Array, read, write
 from manyview.embeddings.image_source import ImageSource
-from manyview.features.pieces import Piece, PieceStore
+from manyview.features.pieces import Piece, PieceStore, join_pieces
 
 BATCHES = 8  # in a piece: what a kill costs at most
 PLAN = "about.json"
@@ -78,38 +78,29 @@ class PartialEmbeddings:
 
     def join(self) -> None:
         """Writes the file from its pieces, all of which are there."""
-        dataset, pieces = self.images.dataset, [self._done[number] for number in range(len(self.store))]
-        broken = {dataset.name(row): why for piece in pieces for row, why in piece.unreadable.items()}
-        if not any(len(piece.rows) for piece in pieces):
+        dataset, found = self.images.dataset, join_pieces([self._done[number] for number in range(len(self.store))])
+        broken = {dataset.name(row): why for row, why in found.unreadable.items()}
+        if not len(found.rows):
             name, why = next(iter(broken.items()))
             raise UserError("data", f"none of the {len(dataset)} images can be read, from {name}: {why}")
+        columns = {
+            "path": np.array([self.images.path(row) for row in found.rows.tolist()], dtype=np.bytes_),
+            "id": dataset.ids[found.rows].numpy(),
+            "label": self.images.labels[found.rows].numpy(),
+        }
         with naming_full_disk(self.path, _remedy):
-            write(self.path, replace(self.about, broken=broken), self._columns)
+            write(self.path, replace(self.about, broken=broken), columns, self._vectors())
 
     def _note(self, number: int, piece: Piece) -> None:
         self._done[number] = replace(piece, vectors=torch.empty(0))
 
-    def _columns(self, *names: str) -> Iterator[Columns]:
-        """Columns of the file, piece by piece."""
+    def _vectors(self) -> Iterator[Array]:
         for number in range(len(self.store)):
-            piece = self._read(number) if "vector" in names else self._done[number]
-            yield {name: self._column(name, piece) for name in names}
-
-    def _column(self, name: str, piece: Piece) -> Array:
-        if name == "path":
-            return np.array([self.images.path(row) for row in piece.rows.tolist()], dtype=np.bytes_)
-        if name == "vector":
-            vectors: Array = piece.vectors.numpy()
-            return vectors
-        column: Array = (self.images.dataset.ids if name == "id" else self.images.labels)[piece.rows].numpy()
-        return column
-
-    def _read(self, number: int) -> Piece:
-        piece = self.store.read(number)
-        if piece is None:
-            where = printable(str(self.store.path(number)))
-            raise UserError(None, f"{where} was damaged while the file was written; start the same command again")
-        return piece
+            piece = self.store.read(number)
+            if piece is None:
+                where = printable(str(self.store.path(number)))
+                raise UserError(None, f"{where} was damaged while the file was written; start the same command again")
+            yield piece.vectors.numpy()
 
 
 def _plan(path: Path) -> About:

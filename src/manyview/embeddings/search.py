@@ -76,7 +76,7 @@ def search(
     if not torch.isfinite(similarity).all():
         raise UserError("embeddings", "some hold NaN or infinite numbers; embed the images anew")
     near = sorted((-float(value), int(row)) for value, row in zip(similarity[0], rows[0], strict=True))
-    every = [_neighbour(found, row, -value) for value, row in near]
+    every = [Neighbour(row, found.name(row), -value, found.label(row), found.file(row)) for value, row in near]
     return [each for each in every if not same_file(image, each.file)][:top]
 
 
@@ -86,14 +86,11 @@ def picture(image: Picture, found: Sequence[Neighbour], embeddings: Embeddings) 
     name = printable(str(image)) if isinstance(image, str | Path) else "a picture"
     count, encoder = f"{len(embeddings):,} images of {embeddings.about.data}", embeddings.about.encoder
     first = Tile(rgb, (f"nearest to {name}", f"among {printable(count)}", f"as {printable(encoder)} sees them"))
-    shown = zip(found, _pictures(found, embeddings), strict=True)
-    others = [_tile(number, each, seen) for number, (each, seen) in enumerate(shown, 1)]
+    others = []
+    for number, (each, seen) in enumerate(zip(found, _pictures(found, embeddings), strict=True), 1):
+        lines = f"{number}   {each.similarity:.4f}{each.mark}", each.name
+        others.append(Tile(seen, (*lines, each.label) if each.label else lines))
     return contact_sheet(first, others)
-
-
-def _tile(number: int, found: Neighbour, seen: Image.Image | None) -> Tile:
-    lines = f"{number}   {found.similarity:.4f}{found.mark}", found.name
-    return Tile(seen, (*lines, found.label) if found.label else lines)
 
 
 def _maker(model: OneModel, found: Embeddings, options: dict[str, Any]) -> ModelSource:
@@ -120,10 +117,6 @@ def _vector(source: ModelSource, image: Picture, found: Embeddings) -> Tensor:
     channels = source.encoder.options["channels"] if seen.space is None else 3
     preprocess = Preprocess(source.size, channels, modality, seen)
     return forward(source.encoder, preprocess(image), read=embedding).cpu()
-
-
-def _neighbour(found: Embeddings, row: int, similarity: float) -> Neighbour:
-    return Neighbour(row, found.name(row), similarity, found.label(row), found.file(row))
 
 
 def same_file(image: Picture, file: str | None) -> bool:
