@@ -16,10 +16,10 @@ from manyview import encoders
 from manyview.core.lock import locked
 from manyview.data import Folder, TorchDataset
 from manyview.embeddings import Embeddings, embed
+from manyview.embeddings.image_source import ImageReader
 from manyview.embeddings.partial import PartialEmbeddings
 from manyview.encoders import Encoder
 from manyview.features.embedding_pass import features
-from manyview.features.image_reader import ImageReader
 from manyview.features.preprocess import Preprocess
 from tests.tiny import pictures
 

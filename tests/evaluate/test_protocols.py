@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from manyview import __version__
-from manyview.evaluate import PROTOCOLS, FeatureCache, ModelSource, classifier, evaluate, prepare, probe_checkpoint
+from manyview.evaluate import PROTOCOLS, FeatureCache, ModelSource, classifier, evaluate, prepare
 from manyview.evaluate import protocols as table
 from manyview.evaluate.results import read
 from manyview.evaluate.task import Scores, Task
@@ -120,7 +120,7 @@ def test_what_a_run_began_with_may_be_gone_and_its_score_is_there(
 def test_a_training_that_has_ended_is_kept_until_the_protocol_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probe_checkpoint, "SECONDS", 0.0)
+    monkeypatch.setattr(classifier, "SECONDS", 0.0)
     learnt: list[int] = []
     train = classifier._train
 

@@ -20,11 +20,10 @@ from manyview.data import Dataset
 from manyview.data.splits import Labels
 from manyview.data.workers import usual_workers
 from manyview.embeddings.file_format import DTYPES, About, Embeddings, checked, read
-from manyview.embeddings.image_source import ImageSource, one_view, open_images
+from manyview.embeddings.image_source import ImageReader, ImageSource, one_view, open_images, read_images
 from manyview.embeddings.model_source import ModelSource, OneModel, open_model, weights_checksum
 from manyview.embeddings.partial import PartialEmbeddings
 from manyview.features.embedding_pass import embed_pieces, on_device
-from manyview.features.image_reader import ImageReader, read_images
 
 
 def embed(

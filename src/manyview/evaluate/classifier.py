@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -11,15 +15,22 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from manyview import __version__
+from manyview.core.digest import digest
 from manyview.core.errors import UserError
 from manyview.core.rng import key
-from manyview.evaluate.probe_checkpoint import ProbeCheckpoint
 from manyview.evaluate.scores import tops
 from manyview.evaluate.task import Score, Task
+from manyview.features.feature_cache import PROBE_CHECKPOINT
+from manyview.training.checkpoint import read, write
 from manyview.training.optimizers import set_lr, sgd
 from manyview.training.schedules import cosine, steps
 
 Module = TypeVar("Module", bound=nn.Module)
+Curve = list[list[float]]
+"""Scores by epoch."""
+
+SECONDS = 10.0  # between two checkpoints, so that a training of seconds writes none
 
 
 @dataclass(frozen=True)
@@ -94,8 +105,9 @@ def fit(
     With a cache it goes on where it was interrupted, and ends with the same weights.
     """
     optimizers = [recipe.optimizer(part, lr=lr, weight_decay=recipe.weight_decay) for part, lr in learning]
-    checkpoint = ProbeCheckpoint.of(task, [*identity, {**vars(recipe), "optimizer": None}])  # a function has no name
-    curve = checkpoint.restore(model, optimizers)
+    path = checkpoint_path(task, [*identity, {**vars(recipe), "optimizer": None}])  # a function has no name
+    checkpoint = ProbeCheckpoint(path, model, optimizers)
+    curve = checkpoint.restore()
     with (
         torch.random.fork_rng([task.device] if task.device.type == "cuda" else []),
         task.progress(recipe.epochs * train.count, str(identity[0])) as advance,
@@ -107,8 +119,10 @@ def fit(
                 set_lr(optimizer, lr * recipe.lr_factor(epoch))
             _train(model, optimizers, train.epoch(epoch), _diverged(learning, epoch), advance)
             curve.append(_test(model, test, len(task.classes), _diverged(learning, epoch)))
-            checkpoint.save(model, optimizers, curve)
-    checkpoint.finish(model, optimizers, curve, task)
+            checkpoint.save(curve)
+    checkpoint.save(curve, ended=True)
+    if path is not None:
+        task.checkpoints.append(path)
     return last_and_best(curve)
 
 
@@ -170,3 +184,55 @@ def linear_head(features: int, classes: int) -> nn.Linear:
     nn.init.normal_(head.weight, 0.0, 0.01)
     nn.init.zeros_(head.bias)
     return head
+
+
+@dataclass
+class ProbeCheckpoint:
+    """Weights, optimisers and scores after an epoch, in a file of the feature cache; None where nothing is kept.
+
+    A file that cannot be read or written costs no more than the time it would have saved.
+    """
+
+    path: Path | None
+    model: nn.Module
+    optimizers: Sequence[Optimizer]
+    begun: float = field(default_factory=time.monotonic)
+    saved: float = 0.0
+
+    def restore(self) -> Curve:
+        """The scores of the epochs that were done, after which model and optimisers are as they were."""
+        if self.path is None:
+            return []
+        fresh = deepcopy(self._state([]))
+        try:
+            return self._put(read(self.path))
+        except (RuntimeError, ValueError, KeyError, TypeError, AttributeError):  # damaged, or of another torch
+            return self._put(fresh)
+
+    def save(self, curve: Curve, *, ended: bool = False) -> None:
+        """Writes them, if that was long ago; at the end, which another training may follow, if it took long."""
+        then = self.begun if ended else max(self.begun, self.saved)
+        if self.path is not None and time.monotonic() - then >= SECONDS:
+            with suppress(OSError):
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                write(self._state(curve), self.path)
+            self.saved = time.monotonic()
+
+    def _state(self, curve: Curve) -> dict[str, Any]:
+        optimizers = [each.state_dict() for each in self.optimizers]
+        return {"model": self.model.state_dict(), "optimizers": optimizers, "curve": curve}
+
+    def _put(self, state: dict[str, Any]) -> Curve:
+        curve: Curve = state["curve"]
+        self.model.load_state_dict(state["model"])
+        for optimizer, each in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(each)
+        return curve
+
+
+def checkpoint_path(task: Task, identity: Sequence[object]) -> Path | None:
+    """The file of a training that differs from others in its task or in its `identity`; None without a cache."""
+    if task.cache is None:
+        return None
+    name = digest([__version__, *map(repr, identity), task.model.checksum, task.fingerprints, task.seed])
+    return task.cache.folder / f"{name}{PROBE_CHECKPOINT}"

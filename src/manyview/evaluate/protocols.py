@@ -19,16 +19,14 @@ from manyview.core.atomic import check_writable
 from manyview.core.errors import UserError
 from manyview.core.names import hint
 from manyview.embeddings.model_source import AnyModel
-from manyview.evaluate.fewshot import fewshot
+from manyview.evaluate.few_labels import fewshot, semi
 from manyview.evaluate.finetune import finetune
 from manyview.evaluate.finetune import supervised as supervised_baseline
 from manyview.evaluate.knn import nearest, sweep
-from manyview.evaluate.layers import layers
-from manyview.evaluate.linear import linear, mlp
-from manyview.evaluate.logistic import linear_fast
+from manyview.evaluate.linear_fast import layers, linear_fast
+from manyview.evaluate.probe import linear, mlp
 from manyview.evaluate.results import Result, find, put
 from manyview.evaluate.retrieval import retrieval
-from manyview.evaluate.semi import semi
 from manyview.evaluate.task import Data, Scores, Task, prepare
 
 Protocol = Callable[..., Scores]
