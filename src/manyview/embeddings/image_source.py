@@ -73,7 +73,10 @@ def open_images(
 ) -> ImageSource:
     """A data set, with the options of `open_data`. Without a split, all of a folder."""
     if isinstance(data, Dataset):
-        return ImageSource(data, *_labelled(data), OWN, _root(data), {})
+        origin, _ = _origin(data, 0)
+        anywhere = os.sep if isinstance(origin, Paired) else None  # its views may lie anywhere
+        home = os.path.abspath(origin.root) if isinstance(origin, Folder) else anywhere
+        return ImageSource(data, *_labelled(data), OWN, home, {})
     named = os.fspath(data) in (SCENES, *NAMED)
     divided = split is None and not named and os.path.isdir(data) and find_splits(os.fspath(data))
     found = open_data(data, root=root, split=split, labels=False if divided else labels, download=download)
@@ -122,13 +125,6 @@ def _origin(dataset: Dataset, row: int) -> tuple[Dataset, int]:
         row = int(dataset.rows[row])
         dataset = dataset.dataset
     return dataset, row
-
-
-def _root(dataset: Dataset) -> str | None:
-    origin, _ = _origin(dataset, 0)
-    if isinstance(origin, Folder):
-        return os.path.abspath(origin.root)
-    return os.sep if isinstance(origin, Paired) else None  # its views may lie anywhere
 
 
 class ImageReader(torch.utils.data.Dataset[ImageBatch]):

@@ -253,16 +253,11 @@ def _embed(loader: Loader, network: nn.Module, read: Read) -> tuple[list[Tensor]
     """What is read of a network for all images, (n, d) each, their rows in the data, and which have which view."""
     batches = [(forward(network, batch.views(), read=read), batch) for batch in loader.epoch(0)]
     rows = torch.cat([batch.index for _, batch in batches])
-    first = _first_of_each(rows)
+    places = {row: place for place, row in reversed(list(enumerate(rows.tolist())))}
+    first = torch.tensor(sorted(places.values()), device=rows.device)  # who stands in for the unreadable is there twice
     vectors = [torch.cat(parts)[first] for parts in zip(*(found for found, _ in batches), strict=True)]
     present = {view: torch.cat([batch.present[view] for _, batch in batches])[first] for view in batches[0][1].present}
     return vectors, rows[first].cpu(), present
-
-
-def _first_of_each(rows: Tensor) -> Tensor:
-    """The places of the first of each row: an image that stands in for an unreadable one is there twice."""
-    places = {row: place for place, row in reversed(list(enumerate(rows.tolist())))}
-    return torch.tensor(sorted(places.values()), device=rows.device)
 
 
 def _queries(method: Method, view: str, copies: list[Tensor]) -> list[Tensor]:

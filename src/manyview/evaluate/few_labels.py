@@ -17,7 +17,7 @@ from manyview.evaluate.finetune import finetune
 from manyview.evaluate.linear_fast import ROUGHLY, Scaling, check, fit, logits
 from manyview.evaluate.probe import linear
 from manyview.evaluate.scores import on_features
-from manyview.evaluate.task import Score, Scores, Task
+from manyview.evaluate.task import Scores, Task
 
 CS = (1e-3, 1e-2, 0.1, 1.0)
 ALONE = 0.1  # C of one image a class, with which nothing can be tried out
@@ -54,7 +54,8 @@ def fewshot(task: Task, *, shots: tuple[int, ...] = (1, 5, 10), draws: Count = 5
                     rows = drawn(labels, n, task.seed, draw)
                     found.append(_right(x[rows], labels[rows], test, right, n, cs))
                     advance()
-                yield from _summary(n, found)
+                yield f"{n}-shot", statistics.fmean(found)
+                yield f"{n}-shot std", statistics.stdev(found) if draws > 1 else 0.0
 
     return on_features(task, score)
 
@@ -83,11 +84,6 @@ def _validated(x: Tensor, labels: Tensor, classes: int, n: int, C: float) -> int
         predicted = logits(fit(x[~out], labels[~out], classes, C, done=ROUGHLY), x[out]).argmax(1)
         total += int((predicted == labels[out]).sum())
     return total
-
-
-def _summary(n: int, found: list[float]) -> list[Score]:
-    std = statistics.stdev(found) if len(found) > 1 else 0.0
-    return [(f"{n}-shot", statistics.fmean(found)), (f"{n}-shot std", std)]
 
 
 def _check_shots(shots: tuple[int, ...], labels: Tensor) -> None:
@@ -120,10 +116,13 @@ def semi(
     if not fractions:
         raise UserError("fractions", "expected shares above 0 and up to 1, got none")
     task.check()
-    given = {"epochs": epochs, "lr": lr, "batch_size": batch_size}
-    settings = {fraction: {**given, **_own(mode, recipe, fraction, lr_head)} for fraction in fractions}
-    for each in settings.values():
-        PROTOCOLS[mode](task, **each)  # which refuses what is wrong, and does nothing yet
+    settings: dict[float, dict[str, Any]] = {}
+    for fraction in fractions:
+        usual = "moco" if mode == "linear" else "swav-1" if fraction <= LITTLE else "swav-10"
+        own = {"lr_head": lr_head} if mode == "finetune" else {}
+        given = {"recipe": recipe or usual, "epochs": epochs, "lr": lr, "batch_size": batch_size}
+        settings[fraction] = {**given, **own}
+        PROTOCOLS[mode](task, **settings[fraction])  # which refuses what is wrong, and does nothing yet
 
     def scores() -> Scores:
         for fraction, each in settings.items():
@@ -145,10 +144,3 @@ def some_of_each_class(dataset: Dataset, fraction: float, seed: int) -> Dataset:
         rows = (dataset.labels == label).nonzero()[:, 0]
         kept.append(rows[order(keys[rows])[: max(1, round(fraction * len(rows)))]])
     return subset(dataset, torch.cat(kept).sort().values)
-
-
-def _own(mode: str, recipe: str | None, fraction: float, lr_head: float | None) -> dict[str, Any]:
-    """The arguments that depend on the protocol."""
-    if mode == "linear":
-        return {} if recipe is None else {"recipe": recipe}
-    return {"recipe": recipe or ("swav-1" if fraction <= LITTLE else "swav-10"), "lr_head": lr_head}

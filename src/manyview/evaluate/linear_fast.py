@@ -163,12 +163,15 @@ def layers(task: Task, *, dims: Count = 1024, cs: tuple[float, ...] = CS, held_o
 
     def score(part: str) -> Scores:
         views = [part] if part in encoders else list(encoders)
-        widths = [_widths(encoders[view], dims) for view in views]
+        outputs = [layer_outputs(encoders[view]) for view in views]
+        widths = [{name: grid_means(each, dims).shape[1] for name, each in view.items()} for view in outputs]
         if len({len(each) for each in widths}) > 1:
             return
         for number, layer in enumerate(zip(*widths, strict=True)):
             columns = _columns([list(each.values()) for each in widths], number)
-            (train, labels), (test, right) = (_layer(task, split, part, dims, columns) for split in SPLITS)
+            read, what = partial(pooled, dims=dims), f"layers of {dims}"
+            (train, labels), (test, right) = (task.outputs(split, part, what, read) for split in SPLITS)
+            train, test = train[:, columns], test[:, columns]
             scaling = Scaling.of(train)
             scores = score_logistic(task, scaling(train), labels, scaling(test), right, cs=cs, held_out=held_out)
             name = " + ".join(dict.fromkeys(layer))
@@ -182,11 +185,6 @@ def pooled(encoder: Encoder, x: Tensor, dims: int) -> Tensor:
     return torch.cat([grid_means(each, dims) for each in encoder.layers(x).values()], 1).float()
 
 
-def _layer(task: Task, split: Split, part: str, dims: int, columns: Tensor) -> tuple[Tensor, Tensor]:
-    found, labels = task.outputs(split, part, f"layers of {dims}", partial(pooled, dims=dims))
-    return found[:, columns], labels
-
-
 def _columns(widths: list[list[int]], number: int) -> Tensor:
     """The columns of one layer of each view, in the outputs of all views and layers side by side."""
     found, start = [], 0
@@ -195,8 +193,3 @@ def _columns(widths: list[list[int]], number: int) -> Tensor:
         found.append(torch.arange(first, first + view[number]))
         start += sum(view)
     return torch.cat(found)
-
-
-def _widths(encoder: Encoder, dims: int) -> dict[str, int]:
-    """How many numbers each layer comes to."""
-    return {name: grid_means(each, dims).shape[1] for name, each in layer_outputs(encoder).items()}

@@ -159,7 +159,10 @@ def probe(
         else:
             train = _shuffled(task, *layer_features(task, "train", part, layer), recipe.batch_size, drop_last=norm)
         dim = test.shape[1]
-        classifier = seeded(lambda: _normed(head(dim, len(task.classes)), dim, norm), task.seed).to(task.device)
+        classifier = seeded(lambda: head(dim, len(task.classes)), task.seed)
+        if norm:  # what is frozen has the same statistics all the time, so those of all batches count alike
+            classifier = nn.Sequential(nn.BatchNorm1d(dim, eps=1e-6, momentum=None, affine=False), classifier)
+        classifier.to(task.device)
         identity = [text, part, layer, augment, str(classifier)]
         learning = [(classifier, recipe.lr)]
         scores = fit(classifier, learning, recipe, train, _in_order(task, test, labels), task, identity)
@@ -167,13 +170,6 @@ def probe(
         return scores
 
     return by_part(task, score)
-
-
-def _normed(head: nn.Module, dim: int, norm: bool) -> nn.Module:
-    if not norm:
-        return head
-    # what is frozen has the same statistics all the time, so those of all batches count alike
-    return nn.Sequential(nn.BatchNorm1d(dim, eps=1e-6, momentum=None, affine=False), head)
 
 
 def _shuffled(task: Task, found: Tensor, labels: Tensor, batch_size: int, *, drop_last: bool) -> Batches:

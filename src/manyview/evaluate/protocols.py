@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -48,6 +49,7 @@ It refuses wrong settings when it is called, and embeds pictures when its scores
 """
 
 SUPERVISED = "supervised"  # the baseline's name among results
+FUNCTIONS = ChainMap(PROTOCOLS, {SUPERVISED: supervised_baseline})
 USUAL = ("knn", "linear-fast")
 Settings = Mapping[str, Mapping[str, Any]]
 
@@ -112,14 +114,9 @@ def settings_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return {key.rpartition(".")[2]: value for key, value in typed(keys, {}, named).items()}
 
 
-def protocol(name: str) -> Protocol:
-    """The function of that name, among them the supervised baseline."""
-    return supervised_baseline if name == SUPERVISED else PROTOCOLS[name]
-
-
 def schema(name: str) -> dict[str, Key]:
     """The settings that a protocol has: its keyword arguments."""
-    return keys_of(name, protocol(name), hidden=("task",), part="protocol")
+    return keys_of(name, FUNCTIONS[name], hidden=("task",), part="protocol")
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,7 +189,7 @@ class Evaluation:
 def _scores(name: str, task: Task, settings: Mapping[str, Any]) -> Scores:
     """Scores that are computed when they are read; wrong settings are refused at once, by their full names."""
     try:
-        return protocol(name)(task, **settings)
+        return FUNCTIONS[name](task, **settings)
     except UserError as error:
         raise (error.within(name) if error.setting in settings else error) from None
 

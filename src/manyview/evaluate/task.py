@@ -26,8 +26,7 @@ from manyview.data.selection import only_modalities
 from manyview.data.torch_dataset import as_dataset
 from manyview.embeddings.model_source import ALL, REFERENCE, AnyModel, ModelSource, check_named, open_model, run_of
 from manyview.features.embedding_pass import Read, embed_pieces, embedding, loader_batches, on_device
-from manyview.features.feature_cache import PIECE, FeatureCache, Make, without_cache
-from manyview.features.pieces import Piece
+from manyview.features.feature_cache import PIECE, FeatureCache, Make, Piece, without_cache
 from manyview.training.build import OWN
 from manyview.training.run import Run
 from manyview.views import ViewPipeline
@@ -268,20 +267,16 @@ def _open(data: Data | None, run: Run | None) -> tuple[str, Divided]:
         if data["name"] == OWN:
             raise UserError("data", f"{run.folder} was trained on a data set of your own; give it")
     if isinstance(data, tuple):
-        return OWN, Divided(*_numbered_apart(*map(as_dataset, data)))
+        train, test = map(as_dataset, data)
+        if isinstance(train, TorchDataset) and isinstance(test, TorchDataset) and not (train.known or test.known):
+            test = test.numbered(len(train))  # both count from 0, and are not the same images for that
+        return OWN, Divided(train, test)
     if isinstance(data, str | os.PathLike):
         return os.fspath(data), divided(os.fspath(data))
     if isinstance(data, Mapping):
         options = {key: value for key, value in data.items() if key != "name"}
         return str(data["name"]), divided(data["name"], **options)
     return OWN, divided(as_dataset(data))
-
-
-def _numbered_apart(train: Dataset, test: Dataset) -> tuple[Dataset, Dataset]:
-    """Two data sets of a person's own, which both are numbered from 0, are not the same images for that."""
-    if isinstance(train, TorchDataset) and isinstance(test, TorchDataset) and not (train.known or test.known):
-        test = test.numbered(len(train))
-    return train, test
 
 
 def _usable(data: Dataset, modalities: list[str], name: str) -> Dataset:
