@@ -15,7 +15,6 @@ from manyview.features.feature_cache import (
     FeatureCache,
     Piece,
     PieceStore,
-    default_folder,
     join_pieces,
     without_cache,
 )
@@ -160,7 +159,7 @@ def test_the_folder_is_that_of_the_environment_or_in_the_home(monkeypatch: pytes
     monkeypatch.setenv("MANYVIEW_CACHE", str(tmp_path))
     assert FeatureCache().folder == tmp_path
     monkeypatch.delenv("MANYVIEW_CACHE")
-    assert default_folder() == Path.home() / ".cache" / "manyview" / "features"
+    assert FeatureCache().folder == Path.home() / ".cache" / "manyview" / "features"
 
 
 @pytest.fixture

@@ -105,23 +105,11 @@ def target(to: str | Path) -> Path:
 
 def _about(source: ModelSource, images: ImageSource, dtype: str, batch_size: int) -> About:
     return About(
-        encoder=source.name,
-        network=source.encoder.name,
-        weights=weights_checksum(source.encoder),
-        size=source.size,
-        mean=tuple(source.picture.mean),
-        std=tuple(source.picture.std),
-        view=images.dataset.modalities[0],
-        data=images.data,
-        options=images.options,
-        root=images.root,
-        classes=images.classes,
-        dtype=dtype,
-        batch_size=batch_size,
-        fingerprint=images.fingerprint,
-        version=__version__,
-        broken={},
-    )
+        encoder=source.name, network=source.encoder.name, weights=weights_checksum(source.encoder), size=source.size,
+        mean=tuple(source.picture.mean), std=tuple(source.picture.std), view=images.dataset.modalities[0],
+        data=images.data, options=images.options, root=images.root, classes=images.classes, dtype=dtype,
+        batch_size=batch_size, fingerprint=images.fingerprint, version=__version__, broken={},
+    )  # fmt: skip
 
 
 def _fill(
@@ -150,8 +138,7 @@ def _rounded(vectors: Tensor, dtype: str, encoder: str) -> Tensor:
     to = getattr(torch, dtype)
     if len(vectors) and vectors.abs().max() > torch.finfo(to).max:
         raise UserError("dtype", f"{dtype} cannot hold the number {vectors.abs().max():g}; choose float32")
-    rounded: Tensor = vectors.to(to)
-    return rounded
+    return vectors.to(to)
 
 
 class PartialEmbeddings:
@@ -186,7 +173,12 @@ class PartialEmbeddings:
         remove_drafts(self.folder)
         plan = self.folder / PLAN
         if plan.exists():
-            _check(_plan(plan), self.about, self.folder, "delete that folder to start anew")
+            try:
+                begun = About.from_json(plan.read_bytes())
+            except ValueError as error:
+                why = f"{printable(str(plan))} is damaged: {error}"
+                raise UserError(None, f"{why}; delete its folder to start anew") from None
+            _check(begun, self.about, self.folder, "delete that folder to start anew")
         else:
             with naming_full_disk(plan, _remedy), atomic_write(plan) as draft:
                 draft.write_bytes(self.about.to_json())
@@ -230,13 +222,6 @@ class PartialEmbeddings:
                 where = printable(str(self.store.path(number)))
                 raise UserError(None, f"{where} was damaged while the file was written; start the same command again")
             yield piece.vectors.numpy()
-
-
-def _plan(path: Path) -> About:
-    try:
-        return About.from_json(path.read_bytes())
-    except ValueError as error:
-        raise UserError(None, f"{printable(str(path))} is damaged: {error}; delete its folder to start anew") from None
 
 
 def _check(old: About, new: About, where: Path, remedy: str) -> None:

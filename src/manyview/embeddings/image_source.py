@@ -152,22 +152,17 @@ def read_images(
 ) -> Generator[ImageBatch, None, None]:
     """What a reader gives for each batch of rows, in order."""
     workers = min(usual_workers() if workers is None else workers, max(0, len(batches) - 1))
+    own = torch.Generator()  # the workers' seeds are not to be drawn from what others draw from
     loader: DataLoader[ImageBatch] = DataLoader(
-        reader,
-        batch_size=None,
-        sampler=batches,
-        num_workers=workers,
-        worker_init_fn=_quietly,
-        generator=torch.Generator(),  # the workers' seeds are not to be drawn from what others draw from
+        reader, batch_size=None, sampler=batches, num_workers=workers, worker_init_fn=_quietly, generator=own
     )
     try:
         yield from loader
     except (RuntimeError, ConnectionError, EOFError) as error:
         if not lost_worker(error):
             raise
-        raise UserError(
-            "workers", "a process that reads images was killed, perhaps for lack of memory; try --workers 1"
-        ) from None
+        why = "a process that reads images was killed, perhaps for lack of memory; try --workers 1"
+        raise UserError("workers", why) from None
 
 
 def _quietly(_: int) -> None:

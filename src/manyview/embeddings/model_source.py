@@ -62,8 +62,7 @@ class ModelSource:
     @property
     def size(self) -> int:
         """The size of the pictures that it sees, in pixels."""
-        size: int = self.encoder.options["size"]
-        return size
+        return int(self.encoder.options["size"])
 
     @cached_property
     def checksums(self) -> dict[str, str]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from PIL import Image, ImageDraw, ImageFont
@@ -75,7 +75,12 @@ def search(
     if top < 1:
         raise UserError("top", f"expected 1 or more images, got {top}")
     found = embeddings if isinstance(embeddings, Embeddings) else read(embeddings)
-    query = _vector(_maker(model, found, encoder), image, found)
+    source = _maker(model, found, encoder)
+    modality = replace(source.picture, mean=found.about.mean, std=found.about.std)
+    seen = view_named(next(iter(source.encoders)) or "image", "image")
+    channels = source.encoder.options["channels"] if seen.space is None else 3
+    preprocess = Preprocess(source.size, channels, modality, seen)
+    query = forward(source.encoder, preprocess(image), read=embedding).cpu()
     similarity, rows = neighbours(found.vectors, query, top + 1)  # one more, for the query itself
     if not torch.isfinite(similarity).all():
         raise UserError("embeddings", "some hold NaN or infinite numbers; embed the images anew")
@@ -112,15 +117,6 @@ def _maker(model: OneModel, found: Embeddings, options: dict[str, Any]) -> Model
             "made them, or embed the images anew",
         )
     return source
-
-
-def _vector(source: ModelSource, image: Picture, found: Embeddings) -> Tensor:
-    """(1, d), seen as the embedded images were."""
-    modality = replace(source.picture, mean=found.about.mean, std=found.about.std)
-    seen = view_named(next(iter(source.encoders)) or "image", "image")
-    channels = source.encoder.options["channels"] if seen.space is None else 3
-    preprocess = Preprocess(source.size, channels, modality, seen)
-    return forward(source.encoder, preprocess(image), read=embedding).cpu()
 
 
 def same_file(image: Picture, file: str | None) -> bool:
@@ -165,8 +161,7 @@ def _shown(file: str | Path) -> Image.Image | None:
         return None
 
 
-@dataclass(frozen=True)
-class Tile:
+class Tile(NamedTuple):
     """One picture of a contact sheet with a few short lines of text; None where the picture is missing."""
 
     picture: Image.Image | None
@@ -199,22 +194,16 @@ def _put_picture(
     if picture is None:
         draw.rectangle([left, top, left + SIDE - 1, top + SIDE - 1], fill=FRAME)
         draw.text((left + SIDE // 2, top + SIDE // 2), "not found", fill=SOFT, font=_font(), anchor="mm")
-    else:
-        fitted = _fitted(picture)
-        sheet.paste(fitted, (left, top + SIDE - fitted.height))
+        return
+    scale = SIDE / max(picture.size)
+    size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
+    sharp = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.LANCZOS  # pixels that grow stay sharp
+    sheet.paste(picture.convert("RGB").resize(size, sharp), (left, top + SIDE - size[1]))
 
 
 def _put_text(draw: ImageDraw.ImageDraw, lines: tuple[str, ...], left: int, top: int, room: int) -> None:
     for number, line in enumerate(lines):
         draw.text((left, top + number * LINE), shortened(line, room), fill=SOFT if number else INK, font=_font())
-
-
-def _fitted(picture: Image.Image) -> Image.Image:
-    """Scales a picture to the size of a square; pixels that grow stay sharp."""
-    scale = SIDE / max(picture.size)
-    size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
-    grown = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.LANCZOS
-    return picture.convert("RGB").resize(size, grown)
 
 
 def shortened(text: str, room: int) -> str:

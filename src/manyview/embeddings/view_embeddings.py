@@ -107,7 +107,8 @@ def embed_run(
     method, data = method_of(run, epoch).to(device), build.data(run.config, own)
     view = next(iter(method.views))
     loader = _run_loader(run.config, data, method, {view: copies}, images, seed, device, workers)
-    vectors, index, _ = _embed(loader, method, lambda method, views: _queries(method, view, views[view]))
+    queries = method.towers.queries
+    vectors, index, _ = _embed(loader, method, lambda _, views: [queries(copy, view) for copy in views[view]])
     return _view_embeddings(loader, vectors, index, data.test is not None)
 
 
@@ -260,10 +261,6 @@ def _embed(loader: Loader, network: nn.Module, read: Read) -> tuple[list[Tensor]
     return vectors, rows[first].cpu(), present
 
 
-def _queries(method: Method, view: str, copies: list[Tensor]) -> list[Tensor]:
-    return [method.towers.queries(copy, view) for copy in copies]
-
-
 def _view_embeddings(loader: Loader, vectors: list[Tensor], index: Tensor, held_out: bool) -> ViewEmbeddings:
     data, pipeline = loader.dataset, loader.pipeline
     assert isinstance(pipeline, ViewPipeline)
@@ -276,7 +273,7 @@ def _snapshot(epoch: int, method: Method, loader: Loader, copies: int, batch: in
     view = next(iter(method.views))
 
     def read(method: Method, views: Views) -> list[Tensor]:
-        return [*method(views).values(), *_queries(method, view, views[view][:copies])]
+        return [*method(views).values(), *(method.towers.queries(copy, view) for copy in views[view][:copies])]
 
     vectors, index, present = _embed(loader, method, read)
     outputs = dict(zip(method.slots, vectors, strict=False))

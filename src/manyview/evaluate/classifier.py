@@ -117,8 +117,10 @@ def fit(
             torch.manual_seed(int(key(task.seed, epoch)))  # for dropout and the like
             for optimizer, (_, lr) in zip(optimizers, learning, strict=True):
                 set_lr(optimizer, lr * recipe.lr_factor(epoch))
-            _train(model, optimizers, train.epoch(epoch), _diverged(learning, epoch), advance)
-            curve.append(_test(model, test, len(task.classes), _diverged(learning, epoch)))
+            lrs = " and ".join(f"{lr:g}" for _, lr in learning)
+            diverged = f"with {lrs} the loss is no number any more in epoch {epoch + 1}; give a lower one"
+            _train(model, optimizers, train.epoch(epoch), diverged, advance)
+            curve.append(_test(model, test, len(task.classes), diverged))
             checkpoint.save(curve)
     checkpoint.save(curve, ended=True)
     if path is not None:
@@ -164,11 +166,6 @@ def last_and_best(curve: Sequence[Sequence[float]]) -> list[Score]:
         *zip((f"best {name}" for name in names), curve[best], strict=True),
         ("best epoch", float(best + 1)),
     ]
-
-
-def _diverged(learning: Sequence[tuple[nn.Module, float]], epoch: int) -> str:
-    lrs = " and ".join(f"{lr:g}" for _, lr in learning)
-    return f"with {lrs} the loss is no number any more in epoch {epoch + 1}; give a lower one"
 
 
 def seeded(make: Callable[[], Module], seed: int) -> Module:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import torch
@@ -52,7 +53,8 @@ def fewshot(task: Task, *, shots: tuple[int, ...] = (1, 5, 10), draws: Count = 5
                 found = []
                 for draw in range(draws):
                     rows = drawn(labels, n, task.seed, draw)
-                    found.append(_right(x[rows], labels[rows], test, right, n, cs))
+                    weights = _fitted(x[rows], labels[rows], n, cs)
+                    found.append(float((logits(weights, test).argmax(1) == right).double().mean()))
                     advance()
                 yield f"{n}-shot", statistics.fmean(found)
                 yield f"{n}-shot std", statistics.stdev(found) if draws > 1 else 0.0
@@ -67,23 +69,20 @@ def drawn(labels: Tensor, n: int, seed: int, draw: int) -> Tensor:
     return torch.stack(of_class, 1).flatten()
 
 
-def _right(x: Tensor, labels: Tensor, test: Tensor, right: Tensor, n: int, cs: tuple[float, ...]) -> float:
-    classes = int(labels.max()) + 1
-    C = ALONE if n == 1 else max(sorted(cs), key=lambda each: _validated(x, labels, classes, n, each))
-    predicted = logits(fit(x, labels, classes, C), test).argmax(1)
-    return float((predicted == right).double().mean())
-
-
-def _validated(x: Tensor, labels: Tensor, classes: int, n: int, C: float) -> int:
-    """How many are right, each asked of a fit without its fold; a fold has as many of each class."""
-    folds = min(n, FOLDS)
+def _fitted(x: Tensor, labels: Tensor, n: int, cs: tuple[float, ...]) -> Tensor:
+    """Weights for the C with which most are right, each asked of a fit without its fold of as many of each class."""
+    classes, folds = int(labels.max()) + 1, min(n, FOLDS)
     fold = torch.arange(len(x)) // (len(x) // n) % folds
-    total = 0
-    for number in range(folds):
-        out = fold == number
-        predicted = logits(fit(x[~out], labels[~out], classes, C, done=ROUGHLY), x[out]).argmax(1)
-        total += int((predicted == labels[out]).sum())
-    return total
+
+    def right(C: float) -> int:
+        total = 0
+        for number in range(folds):
+            out = fold == number
+            predicted = logits(fit(x[~out], labels[~out], classes, C, done=ROUGHLY), x[out]).argmax(1)
+            total += int((predicted == labels[out]).sum())
+        return total
+
+    return fit(x, labels, classes, ALONE if n == 1 else max(sorted(cs), key=right))
 
 
 def _check_shots(shots: tuple[int, ...], labels: Tensor) -> None:
@@ -126,7 +125,7 @@ def semi(
 
     def scores() -> Scores:
         for fraction, each in settings.items():
-            few = task.training_on(some_of_each_class(task.train, fraction, task.seed))
+            few = replace(task, train=some_of_each_class(task.train, fraction, task.seed))
             for name, value in PROTOCOLS[mode](few, **each):
                 yield f"{100 * fraction:g}% {name}", value
 

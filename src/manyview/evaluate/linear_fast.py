@@ -18,6 +18,7 @@ from manyview.evaluate.scores import by_part, on_features, tops
 from manyview.evaluate.task import Score, Scores, Split, Task
 
 DONE, ROUGHLY = 1e-5, 1e-4  # the gradient's largest entry at which a fit is done; one that only helps to choose C
+STEPS = 500  # of L-BFGS at most
 PATIENCE = 3  # values of C that may be worse, one after the other, before larger ones are not tried
 CS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0, 10.0)
 SPLITS: tuple[Split, Split] = ("train", "test")
@@ -42,7 +43,7 @@ class Scaling:
 
 
 def linear_fast(
-    task: Task, *, cs: tuple[float, ...] = CS, held_out: float = 0.2, standardise: bool = True, steps: Count = 500
+    task: Task, *, cs: tuple[float, ...] = CS, held_out: float = 0.2, standardise: bool = True, steps: Count = STEPS
 ) -> Scores:
     """Top-1 and top-5 of multinomial logistic regression on the embeddings, and the C that was chosen.
 
@@ -57,7 +58,7 @@ def linear_fast(
         if standardise:
             scaling = Scaling.of(x)
             x, test = scaling(x), scaling(test)
-        return score_logistic(task, x, labels, test, right, cs=cs, held_out=held_out, steps=steps)
+        return score_logistic(task, x, labels, test, right, cs, held_out, steps)
 
     return on_features(task, score)
 
@@ -68,10 +69,9 @@ def score_logistic(
     labels: Tensor,
     test: Tensor,
     right: Tensor,
-    *,
-    cs: tuple[float, ...] = CS,
-    held_out: float = 0.2,
-    steps: int = 500,
+    cs: tuple[float, ...],
+    held_out: float,
+    steps: int,
 ) -> list[Score]:
     """The scores of logistic regression with the C that a held-out part of the training images chooses."""
     classes = len(task.classes)
@@ -84,7 +84,7 @@ def score_logistic(
 
 
 def choose(
-    x: Tensor, labels: Tensor, held: Tensor, right: Tensor, classes: int, cs: tuple[float, ...], steps: int = 500
+    x: Tensor, labels: Tensor, held: Tensor, right: Tensor, classes: int, cs: tuple[float, ...], steps: int = STEPS
 ) -> tuple[float, Tensor | None]:
     """The C of which most of the held-out labels are right, the smallest of several, and its weights.
 
@@ -113,7 +113,7 @@ def fit(
     C: float,
     *,
     start: Tensor | None = None,
-    steps: int = 500,
+    steps: int = STEPS,
     done: float = DONE,
 ) -> Tensor:
     """Weights (d + 1, classes), the last row the biases: the least of C * sum of cross-entropies + |W|^2 / 2.
@@ -173,7 +173,7 @@ def layers(task: Task, *, dims: Count = 1024, cs: tuple[float, ...] = CS, held_o
             (train, labels), (test, right) = (task.outputs(split, part, what, read) for split in SPLITS)
             train, test = train[:, columns], test[:, columns]
             scaling = Scaling.of(train)
-            scores = score_logistic(task, scaling(train), labels, scaling(test), right, cs=cs, held_out=held_out)
+            scores = score_logistic(task, scaling(train), labels, scaling(test), right, cs, held_out, STEPS)
             name = " + ".join(dict.fromkeys(layer))
             yield from ((f"{name} {top}", value) for top, value in scores if top.startswith("top"))
 

@@ -16,8 +16,8 @@ from manyview.evaluate.backbone import (
     augmented_batches,
     check_unchanged,
     choose_layer,
-    frozen_backbone,
     layer_features,
+    trainable_backbone,
 )
 from manyview.evaluate.classifier import Batches, ClassifierRecipe, choose_recipe, fit, linear_head, seeded
 from manyview.evaluate.scores import by_part
@@ -152,7 +152,7 @@ def probe(
     layer = choose_layer(task.model, layer, recipe.layer)
 
     def score(part: str) -> list[Score]:
-        backbone = frozen_backbone(task, part, layer)
+        backbone = trainable_backbone(task, part, layer).eval().requires_grad_(False)
         test, labels = layer_features(task, "test", part, layer)
         if augment:
             train = augmented_batches(task, recipe.batch_size, torch.no_grad()(backbone), drop_last=norm)

@@ -23,11 +23,10 @@ from manyview.embeddings.model_source import AnyModel
 from manyview.evaluate.few_labels import fewshot, semi
 from manyview.evaluate.finetune import finetune
 from manyview.evaluate.finetune import supervised as supervised_baseline
-from manyview.evaluate.knn import nearest, sweep
 from manyview.evaluate.linear_fast import layers, linear_fast
+from manyview.evaluate.neighbours import nearest, retrieval, sweep
 from manyview.evaluate.probe import linear, mlp
 from manyview.evaluate.results import Result, find, put
-from manyview.evaluate.retrieval import retrieval
 from manyview.evaluate.task import Data, Scores, Task, prepare
 
 Protocol = Callable[..., Scores]
@@ -49,7 +48,7 @@ It refuses wrong settings when it is called, and embeds pictures when its scores
 """
 
 SUPERVISED = "supervised"  # the baseline's name among results
-FUNCTIONS = ChainMap(PROTOCOLS, {SUPERVISED: supervised_baseline})
+FUNCTIONS: ChainMap[str, Protocol] = ChainMap(PROTOCOLS, {SUPERVISED: supervised_baseline})
 USUAL = ("knn", "linear-fast")
 Settings = Mapping[str, Mapping[str, Any]]
 

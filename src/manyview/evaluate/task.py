@@ -24,9 +24,9 @@ from manyview.data.fingerprint import few_samples, fingerprint
 from manyview.data.holdout import Divided, divided
 from manyview.data.selection import only_modalities
 from manyview.data.torch_dataset import as_dataset
-from manyview.embeddings.model_source import ALL, REFERENCE, AnyModel, ModelSource, check_named, open_model, run_of
+from manyview.embeddings.model_source import ALL, AnyModel, ModelSource, check_named, open_model, run_of
 from manyview.features.embedding_pass import Read, embed_pieces, embedding, loader_batches, on_device
-from manyview.features.feature_cache import PIECE, FeatureCache, Make, Piece, without_cache
+from manyview.features.feature_cache import PIECE, FeatureCache, Piece, without_cache
 from manyview.training.build import OWN
 from manyview.training.run import Run
 from manyview.views import ViewPipeline
@@ -44,13 +44,12 @@ CPU = torch.device("cpu")
 class Task:
     """A model and the data to evaluate it on. Made by `prepare`, which leaves out images without a label.
 
-    data      its name
-    cache     where features are kept; None: in memory alone
-    show_bar  whether progress is shown, where there is a terminal
-    held_out  whether the test images were held out of the training images, and are no test split
-    why       why the test split is not used, where there is one
-
-    `checkpoints` are files that are of use until the protocol's scores are written down.
+    data         its name
+    cache        where features are kept; None: in memory alone
+    show_bar     whether progress is shown, where there is a terminal
+    held_out     whether the test images were held out of the training images, and are no test split
+    why          why the test split is not used, where there is one
+    checkpoints  files that are of use until the protocol's scores are written down
     """
 
     model: ModelSource
@@ -65,9 +64,9 @@ class Task:
     show_bar: bool = False
     held_out: bool = False
     why: str | None = None
+    checkpoints: list[Path] = field(default_factory=list, repr=False)
     _outputs: dict[tuple[str, ...], Piece] = field(default_factory=dict, init=False, repr=False)
     _loaders: dict[tuple[str, str], Loader] = field(default_factory=dict, init=False, repr=False)
-    checkpoints: list[Path] = field(default_factory=list, init=False, repr=False)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -91,36 +90,26 @@ class Task:
     def outputs(self, split: Split, part: str, name: str, read: Read) -> tuple[Tensor, Tensor]:
         """What `read` takes of the encoders, called `name`, as `features` gives it. Computed once."""
         self.check()
-        found = _side_by_side([self._of_view(split, view, name, read) for view in self._views(part)])
+        every = list(self.model.encoders)
+        if part not in (*every, "", ALL):
+            raise UserError("part", f"expected one of {', '.join(map(repr, self.parts))}, got {part!r}")
+        views = [part] if part in every else every
+        found = _side_by_side([self._of_view(split, view, name, read) for view in views])
         labels = getattr(self, split).labels
         assert labels is not None
         return found.vectors, labels if len(found.rows) == len(labels) else labels[found.rows]
 
-    def loader(
-        self,
-        data: Dataset,
-        views: ViewPipeline,
-        *,
-        batch_size: int | None = None,
-        shuffle: bool = False,
-        drop_last: bool = False,
-    ) -> Loader:
-        """Batches of pictures, as the task reads them."""
+    def loader(self, data: Dataset, views: ViewPipeline, *, batch_size: int | None = None, **order: bool) -> Loader:
+        """Batches of pictures, as the task reads them: all, in the data's order, unless shuffle or drop_last."""
         return Loader(
-            data, views, min(batch_size or self.batch_size, len(data)), seed=self.seed, shuffle=shuffle,
-            drop_last=drop_last, device=self.device, workers=self.workers, max_unreadable=1.0,
+            data, views, min(batch_size or self.batch_size, len(data)), seed=self.seed, device=self.device,
+            workers=self.workers, max_unreadable=1.0, **{"shuffle": False, "drop_last": False, **order},
         )  # fmt: skip
 
     def for_model(self, other: ModelSource) -> Task:
         """The same task for another model that sees pictures as this one does, such as the untrained one."""
         fresh = replace(self, model=other)
-        vars(fresh).update(_loaders=self._loaders, checkpoints=self.checkpoints, fingerprints=self.fingerprints)
-        return fresh
-
-    def training_on(self, train: Dataset) -> Task:
-        """The same task with other training images."""
-        fresh = replace(self, train=train)
-        vars(fresh).update(checkpoints=self.checkpoints)
+        vars(fresh).update(_loaders=self._loaders, fingerprints=self.fingerprints)
         return fresh
 
     def release(self) -> None:
@@ -153,44 +142,29 @@ class Task:
             for split, data in (("train", self.train), ("test", self.test))
         }
 
-    def _views(self, part: str) -> list[str]:
-        if part in self.model.encoders and part != REFERENCE:
-            return [part]
-        if part in ("", ALL):
-            return list(self.model.encoders)
-        raise UserError("part", f"expected one of {', '.join(map(repr, self.parts))}, got {part!r}")
-
     def _of_view(self, split: Split, view: str, name: str, read: Read) -> Piece:
         """Rows of the data and what is read of them: from memory, from disk, or from the pictures."""
         if (split, view, name) not in self._outputs:
             data = only_modalities(getattr(self, split), (view_named(view or self.reference, self.reference).modality,))
-            make = self._maker(split, view, data, read)
+            make = partial(self._make, split, view, data, read)
             if self.cache is None:
                 found = without_cache(len(data), make)
             else:
-                key = self._key(split, view, name)
+                views = self.model.pipeline(self.reference, view=view)
+                seen = [repr(views.augmentations), repr(views.picture), repr(views.modalities), repr(views.views)]
+                key = digest([__version__, self.fingerprints[split], seen, self.model.checksums[view], name])
                 found = self.cache.features(key, len(data), make, partial(_readable, data))
             if not torch.isfinite(found.vectors).all():
                 raise UserError("encoder", f"{self.model.name} gives NaN or infinite numbers; it has diverged")
             self._outputs[split, view, name] = found
         return self._outputs[split, view, name]
 
-    def _maker(self, split: Split, view: str, data: Dataset, read: Read) -> Make:
-        encoder = self.model.encoders[view]
-
-        def make(pieces: list[Tensor]) -> Iterator[Piece]:
-            rows = torch.cat(pieces)
-            text = f"{self.model.name}: {split} images"
-            with self.progress(len(rows), text) as advance, on_device(encoder, self.device):
-                batches = loader_batches(self._in_order(split, view, data, rows), rows, view or self.reference)
-                yield from embed_pieces(encoder, batches, pieces, read=read, advance=advance)
-
-        return make
-
-    def _key(self, split: Split, view: str, name: str) -> str:
-        views = self.model.pipeline(self.reference, view=view)
-        seen = [repr(views.augmentations), repr(views.picture), repr(views.modalities), repr(views.views)]
-        return digest([__version__, self.fingerprints[split], seen, self.model.checksums[view], name])
+    def _make(self, split: Split, view: str, data: Dataset, read: Read, pieces: list[Tensor]) -> Iterator[Piece]:
+        encoder, rows = self.model.encoders[view], torch.cat(pieces)
+        text = f"{self.model.name}: {split} images"
+        with self.progress(len(rows), text) as advance, on_device(encoder, self.device):
+            batches = loader_batches(self._in_order(split, view, data, rows), rows, view or self.reference)
+            yield from embed_pieces(encoder, batches, pieces, read=read, advance=advance)
 
     def _in_order(self, split: Split, view: str, data: Dataset, rows: Tensor) -> Loader:
         """A loader of these rows. One of all of them is kept, so that another model need not decode anew."""

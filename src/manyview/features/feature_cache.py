@@ -96,20 +96,17 @@ Readable = Callable[[Tensor], Tensor]
 """Those of some rows that can be read now."""
 
 
-def default_folder() -> Path:
-    """The environment's MANYVIEW_CACHE, else ~/.cache/manyview/features."""
-    given = os.environ.get("MANYVIEW_CACHE")
-    return Path(given).expanduser() if given else Path.home() / ".cache" / "manyview" / "features"
-
-
 class FeatureCache:
     """A folder of features, at most `limit` bytes; what was not used for longest goes first.
+
+    folder  without, the environment's MANYVIEW_CACHE, else ~/.cache/manyview/features
 
     A disk that is full or may not be written to costs what would be kept, and not the evaluation.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None = None, *, limit: int = LIMIT) -> None:
-        self.folder = default_folder() if folder is None else Path(folder).expanduser()
+        usual = os.environ.get("MANYVIEW_CACHE") or "~/.cache/manyview/features"
+        self.folder = Path(usual if folder is None else folder).expanduser()
         self.limit = limit
         self._closed = False
 

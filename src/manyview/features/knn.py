@@ -13,13 +13,7 @@ BANK = 16384  # rows at a time: a tile of similarities takes 64 MB
 
 
 def knn(
-    bank: Tensor,
-    bank_labels: Tensor,
-    queries: Tensor,
-    query_labels: Tensor,
-    *,
-    k: int = 20,
-    temperature: float = 0.1,
+    bank: Tensor, bank_labels: Tensor, queries: Tensor, query_labels: Tensor, *, k: int = 20, temperature: float = 0.1
 ) -> float:
     """The share of queries (n, d) whose class the k nearest of the bank (m, d) vote for, as `knn_votes` counts them.
 
