@@ -9,7 +9,7 @@ import pytest
 
 from manyview.comparison import worker
 from manyview.comparison.outcome import COST, peak_memory
-from manyview.config.yaml_file import to_yaml
+from manyview.config.recipes import to_yaml
 from manyview.training.launch import configured
 
 

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from manyview.config.flags import pairs, put
-from manyview.config.keys import REQUIRED, Flat, Key, flag_name, key_of
-from manyview.config.values import choices, shown, typed
+from manyview.config.keys import REQUIRED, Flat, Key, choices, flag_name, key_of, shown, typed
+from manyview.config.sections import flat
 from manyview.core.errors import UserError
 from manyview.core.names import nearest
 
 Command = Callable[..., int]
+SWITCH = ("true", "yes", "false", "no")
 
 
 def call(command: Command, arguments: Sequence[str]) -> int:
@@ -56,6 +56,31 @@ def parsed(command: Command, arguments: Sequence[str]) -> dict[str, Any]:
         else:
             raise UserError(f"--{flag_name(key)}", _no_such_flag(key, flags))
     return {**typed({**words, **flags}, {}, {**_in_place(placed, words), **given}), **settings}
+
+
+def pairs(arguments: Sequence[str], switches: Collection[str] = ()) -> Iterator[tuple[str | None, str | bool]]:
+    """Key and text of each flag, True for the text of one that stands alone; None and the word where there is no flag.
+
+    switches: keys whose value can only be true or false, so that another word after them is none of theirs.
+    """
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("--") or len(word) == 2:
+            yield None, word
+            continue
+        name, equals, text = word[2:].partition("=")
+        key = name.replace("-", "_")
+        alone = not rest or rest[0].startswith("--") or (key in switches and rest[0].lower() not in SWITCH)
+        yield key, text if equals else True if alone else rest.pop(0)
+
+
+def put(found: Flat, key: str, value: str | bool) -> None:
+    """Adds a flag, by its whole key; refuses one that is there already."""
+    ((whole, value),) = flat({key: value}).items()
+    if whole in found:
+        raise UserError(flag_name(whole), "is given twice; leave one out")
+    found[whole] = value
 
 
 def usage(command: Command) -> str:

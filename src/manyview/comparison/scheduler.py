@@ -17,7 +17,7 @@ from types import FrameType
 from manyview.comparison.outcome import knn_curve
 from manyview.comparison.plan import PlannedRun
 from manyview.config.config import Config
-from manyview.config.yaml_file import to_yaml
+from manyview.config.recipes import to_yaml
 from manyview.core.errors import UserError
 from manyview.core.parallel import available
 from manyview.core.text import duration

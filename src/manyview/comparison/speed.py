@@ -11,7 +11,7 @@ from typing import Any
 
 from manyview.comparison.plan import PlannedRun
 from manyview.config.config import Config
-from manyview.config.yaml_file import to_yaml
+from manyview.config.recipes import to_yaml
 from manyview.core.errors import UserError
 from manyview.training import build
 from manyview.training.run import Run

@@ -75,10 +75,6 @@ class Config:
     report: bool = True
     quiet: bool = False
 
-    def part(self, name: str) -> dict[str, Any] | None:
-        """The name and arguments of a part of the method; None where the method has none, or was told to have none."""
-        return self.parts.get(name)
-
     def nested(self) -> dict[str, Any]:
         """The settings as a recipe has them: the method's parts beside the other sections."""
         found: dict[str, Any] = {}

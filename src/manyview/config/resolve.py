@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 from manyview.config.config import Config
-from manyview.config.keys import REQUIRED, Flat, Key, flag_name, key_of
+from manyview.config.keys import REQUIRED, Flat, Key, flag_name, key_of, typed
 from manyview.config.sections import (
     ALWAYS,
     ENCODER,
@@ -23,7 +23,6 @@ from manyview.config.sections import (
     parts_of,
     section_keys,
 )
-from manyview.config.values import typed
 from manyview.core.errors import UserError
 from manyview.training.run_log import logger
 
@@ -127,13 +126,9 @@ def _check(values: Flat) -> None:
         raise UserError("schedule.warmup", f"{warmup:g} epochs of a run of {epochs}; give less")
     for name in values["loggers"]:
         logger(name)
-    batch, micro, splits = values["batch_size"], values["micro_batch"], values.get("method.bn_splits", 1)
+    batch, micro = values["batch_size"], values["micro_batch"]
     if micro is not None and micro > batch:
         raise UserError("micro_batch", f"{micro} images at a time are more than the batch of {batch}; leave it out")
-    for name, size in (("batch_size", batch), ("micro_batch", micro or batch)):
-        if size % splits:
-            why = f"{name} {size} does not fall into {splits} equal groups; give a divisor"
-            raise UserError("method.bn_splits", why)
 
 
 def _config(values: Flat, method: Callable[..., Any]) -> Config:

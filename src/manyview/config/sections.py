@@ -24,8 +24,7 @@ from manyview.data.imbalance import Rule
 from manyview.losses import LOSSES
 from manyview.memories import MEMORIES
 from manyview.methods import METHODS
-from manyview.training.optimizers import OPTIMIZERS
-from manyview.training.schedules import SCHEDULES
+from manyview.training.optimizers import OPTIMIZERS, SCHEDULES
 from manyview.views import AUGMENTATIONS
 
 

@@ -17,8 +17,7 @@ from manyview.core.rng import key
 from manyview.evaluate.probe_checkpoint import ProbeCheckpoint
 from manyview.evaluate.scores import tops
 from manyview.evaluate.task import Score, Task
-from manyview.training.optimizers import set_lr, sgd
-from manyview.training.schedules import cosine, steps
+from manyview.training.optimizers import cosine, set_lr, sgd, steps
 
 Module = TypeVar("Module", bound=nn.Module)
 

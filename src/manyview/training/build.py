@@ -27,7 +27,6 @@ from manyview.data.selection import only_modalities
 from manyview.encoders import Encoder
 from manyview.methods import METHODS, Method
 from manyview.methods.method import VIEW
-from manyview.training.schedules import Schedule
 from manyview.views import AUGMENTATIONS, Modality, ViewPipeline
 from manyview.views.defaults import usual_augmentation, usual_size
 from manyview.views.view import View, view_named
@@ -131,7 +130,8 @@ def check(config: Config) -> None:
         networks = dict.fromkeys(config.views or ("one", "other"), small) if _takes_many(config) else small
         parts = components(config)
         declared = component(config, "method")(networks, **parts)
-        optimizer(config, declared)
+        component(config, "optimizer")(declared.towers)
+    check_groups(declared, config)
     if (loss := parts.get("loss")) is not None:
         two, ids = torch.eye(2), torch.arange(2)
         loss(two, two[:, None], Negatives(two, ids, ids))
@@ -188,14 +188,13 @@ def method(config: Config, channels: Mapping[str, int], instances: int, *, begun
     return declared.start(instances)
 
 
-def optimizer(config: Config, method: Method) -> torch.optim.Optimizer:
-    made: torch.optim.Optimizer = component(config, "optimizer")(method.towers)
-    return made
-
-
-def schedule(config: Config) -> Schedule:
-    """What the learning rate is multiplied with, as a function of (epochs done, epochs in all)."""
-    return component(config, "schedule")
+def check_groups(method: Method, config: Config, world: int = 1) -> None:
+    """Refuses batches that do not fall into the groups of a split batch norm."""
+    splits, share = method.towers.bn_splits, config.batch_size // world
+    for name, size in (("batch_size", share), ("micro_batch", config.micro_batch or share)):
+        if size % splits:
+            said = f"{name} {size}{'' if world == 1 else ' a process'} does not fall into {splits} equal groups"
+            raise UserError("method.bn_splits", f"{said}; give a divisor")
 
 
 def _takes_many(config: Config) -> bool:

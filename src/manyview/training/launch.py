@@ -13,9 +13,9 @@ import torch
 from manyview.config import recipes
 from manyview.config.config import RUNTIME_KEYS, Config, differences
 from manyview.config.keys import Flat
+from manyview.config.recipes import from_yaml
 from manyview.config.resolve import resolve
 from manyview.config.sections import flat
-from manyview.config.yaml_file import from_yaml
 from manyview.core.errors import UserError
 from manyview.data import Dataset
 from manyview.data.torch_dataset import as_dataset

@@ -20,11 +20,6 @@ Say = Callable[[str], object]
 FEW_IMAGES = 8  # in a batch; reasoned
 
 
-def unless_quiet(config: Config) -> Say:
-    """Says things where no log is open."""
-    return (lambda text: None) if config.quiet else print
-
-
 def complete(folder: Path) -> str:
     return f"{folder} is complete; nothing is left to do. Its {_encoders(folder)}"
 

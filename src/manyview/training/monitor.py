@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from functools import partial
@@ -10,18 +11,17 @@ from typing import Any
 from torch import Tensor
 
 from manyview.config.config import Config
+from manyview.core import distributed
 from manyview.core.sample import Batch
 from manyview.data import Loader
-from manyview.diagnose.health import Health
 from manyview.diagnose.measures import flat_share
 from manyview.diagnose.validation import measured_of, validation
 from manyview.methods import Contrast, Method
 from manyview.methods.method import Objective
 from manyview.training import build, messages
 from manyview.training.evaluators import evaluators
-from manyview.training.failures import NO_NUMBER, diverged, finite
-from manyview.training.folder import FORMAT, RunFolder
 from manyview.training.run import encoder_file
+from manyview.training.run_folder import FORMAT, RunFolder
 from manyview.training.run_log import RunLog
 from manyview.training.state import RunState
 
@@ -39,8 +39,8 @@ class Monitor:
         self.folder, self.config, self.data, self.log = folder, folder.config, data, log
         self.method, self.loader, self.state = method, loader, state
         self.evaluators = evaluators(data, self.config, loader.device)
-        self._validate = _validation(data, self.config, method, loader) if self.evaluators else _nothing
-        self.clock, self._shown = Clock(), -BETWEEN
+        self._validate = _validation(data, self.config, method, loader) if self.evaluators else None
+        self.clock, self._shown = Clock(), -math.inf
 
     def begin(self, cautions: list[str]) -> None:
         """Says what is about to happen, and scores the untrained encoders."""
@@ -96,28 +96,24 @@ class Monitor:
             speak(f"step {state.step}: {verdict.text}")
 
     def score(self) -> None:
-        """Scores the encoders as they stand, and asks the loss about held-out images."""
+        """Scores the encoders as they stand, and asks the loss about held-out images. For who has evaluators."""
+        assert self._validate is not None
         encoders = self.method.towers.encoders
         self.state.scored({name: value for each in self.evaluators for name, value in each(encoders).items()})
-        self._write({**self.state.scores, **self._validate(progress=progress(self.config, self.state))})
+        self._write({**self.state.scores, **self._validate(progress=self.state.progress)})
 
     def show(self) -> None:
         """Shows where the run is, now and then, for who watches it."""
         state, over = self.state, self.state.epoch_over or self.state.done
         if not over and time.monotonic() - self._shown < BETWEEN:
             return
+        facts = [f"epoch {state.epoch}"]
+        facts += [] if state.loss is None else [f"loss {state.loss:.4g}"]
+        facts += [f"{self.config.batch_size * state.step / state.seconds:,.0f} images/s"] if state.seconds else []
+        facts += [f"kNN {state.scores['knn']:.1%}"] if "knn" in state.scores else []
+        facts += [state.health.verdict().word] if state.health.measured else []
+        self.log.show(state.step, "  ".join(facts), now=over or self._shown < 0)
         self._shown = time.monotonic()
-        speed = self.config.batch_size * state.step / state.seconds if state.seconds else None
-        health = state.health.verdict().word if state.health.measured else None
-        self.log.show(
-            state.step, epoch=state.epoch, loss=state.loss, speed=speed, knn=state.scores.get("knn"), health=health,
-            epoch_over=over,
-        )  # fmt: skip
-
-    def check(self, batch: Batch) -> None:
-        """Refuses to score or save weights that are no numbers."""
-        if not finite(self.method):
-            raise diverged(NO_NUMBER, self.config, self.state.step, batch, self.method, self.folder.path)
 
     def save(self, state: dict[str, Any]) -> None:
         """Writes a checkpoint, which is kept for ever after an epoch that the settings name."""
@@ -131,6 +127,7 @@ class Monitor:
             "encoders": [encoder_file(view) for view in self.method.towers.encoders],
             "unreadable": dict(self.loader.unreadable),
             "at_once": self.loader.at_once,
+            "world": distributed.world_size(),
             "state": self.state.state_dict(),
         }
         self.folder.checkpoints.save({**about, **state}, self.state.step, epoch_snapshot=snapshot)
@@ -143,17 +140,6 @@ class Monitor:
 
     def _write(self, values: dict[str, Any]) -> None:
         self.log.write(self.state.step, values, epoch=self.state.epoch, seconds=round(self.state.seconds, 3))
-
-
-def progress(config: Config, state: RunState) -> float:
-    """The share of the run that is done after this epoch, which a loss may depend on."""
-    return min(1.0, (state.step // state.per_epoch + 1) / config.epochs)
-
-
-def new_state(config: Config, method: Method, per_epoch: int) -> RunState:
-    planned = max(1, round(config.epochs * per_epoch))
-    coupled = any(isinstance(term, Contrast) and term.coupled for term in method.terms)
-    return RunState(min(planned, config.max_steps or planned), planned, per_epoch, Health(coupled=coupled))
 
 
 def _validation(data: build.RunData, config: Config, method: Method, loader: Loader) -> Callable[..., dict[str, float]]:
@@ -182,7 +168,3 @@ class Clock:
 
     def since_mark(self) -> float:
         return time.monotonic() - self._mark
-
-
-def _nothing(progress: float) -> dict[str, float]:
-    return {}

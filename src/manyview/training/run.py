@@ -11,7 +11,7 @@ import torch
 
 from manyview import encoders
 from manyview.config.config import Config
-from manyview.config.yaml_file import from_yaml
+from manyview.config.recipes import from_yaml
 from manyview.core.errors import UserError
 from manyview.encoders.towers import SHARED
 from manyview.features.preprocess import Preprocess

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from manyview.config.config import RUNTIME_KEYS
-from manyview.config.yaml_file import to_yaml
+from manyview.config.recipes import to_yaml
 from manyview.report.html import Child, Html, tag
 from manyview.report.parts import DASH, copyable, scrollable, section
 from manyview.report.run_record import RunRecord

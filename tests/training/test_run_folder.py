@@ -17,9 +17,9 @@ from manyview.core import distributed
 from manyview.core.lock import locked
 from manyview.training import build
 from manyview.training.checkpoint import Checkpoints
-from manyview.training.folder import ANEW, RunFolder, resume_command
 from manyview.training.launch import resumed
 from manyview.training.run import Run
+from manyview.training.run_folder import ANEW, RunFolder, resume_command
 from tests.tiny import pictures, pretrain
 from tests.training.whole_runs import LabelledPairs, at_step, differences_but_checkpoints, stop_with
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from manyview.config.config import Config, differences
-from manyview.config.yaml_file import from_yaml, to_yaml
+from manyview.config.recipes import from_yaml, to_yaml
 from manyview.core import distributed
 from manyview.core.atomic import atomic_write
 from manyview.core.disk import naming_full_disk
