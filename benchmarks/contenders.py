@@ -15,8 +15,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 import manyview
-from manyview.config.config import Config
-from manyview.config.resolve import resolve
+from manyview.config.config import Config, resolve
 from manyview.config.sections import flat
 from manyview.core.sample import Views
 from manyview.data import Batch, Dataset, Loader

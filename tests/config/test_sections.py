@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from manyview.config.config import component, components
+from manyview.config.config import component, components, resolve
 from manyview.config.keys import Flat
-from manyview.config.resolve import resolve
 from manyview.config.sections import PARTS, SECTIONS, flat
 from manyview.losses import LOSSES, dcl, info_nce
 from manyview.methods import METHODS

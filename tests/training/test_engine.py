@@ -10,7 +10,7 @@ import pytest
 import torch
 from lightning_fabric.strategies.ddp import DDPStrategy
 
-from manyview.config.resolve import resolve
+from manyview.config.config import resolve
 from manyview.core.errors import UserError
 from manyview.encoders import dense_conv
 from manyview.training import build, engine, step

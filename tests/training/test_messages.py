@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from manyview.config.resolve import resolve
+from manyview.config.config import resolve
 from manyview.data import Loader
 from manyview.diagnose.health import Health
 from manyview.training import messages

@@ -12,7 +12,7 @@ import pytest
 
 import manyview
 from manyview.cli.main import main
-from manyview.config.resolve import resolve
+from manyview.config.config import resolve
 from manyview.core import distributed
 from manyview.core.lock import locked
 from manyview.training import build

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from manyview.config.resolve import resolve
+from manyview.config.config import resolve
 from manyview.diagnose.health import Health
 from manyview.training import state
 from manyview.training.state import RunState

@@ -25,18 +25,13 @@ ELSEWHERE = {"learning_rate": "optimizer.lr", "queue_size": "memory.size", "mome
 
 
 class Key(NamedTuple):
-    """One setting.
-
-    part    whose argument it is
-    bounds  of a number
-    about   what it means, where the signature says so
-    """
+    """One setting."""
 
     type: Any
     default: Any
-    part: str = ""
-    bounds: tuple[Bound, ...] = ()
-    about: str = ""
+    part: str = ""  # whose argument it is
+    bounds: tuple[Bound, ...] = ()  # of a number
+    about: str = ""  # what it means, where the signature says so
 
 
 def keys_of(
@@ -44,7 +39,7 @@ def keys_of(
     function: Callable[..., Any],
     *,
     hidden: Sequence[str] = (),
-    defaults: Mapping[str, Any] | None = None,
+    defaults: Flat | None = None,
     part: str = "",
 ) -> dict[str, Key]:
     """What a function can be given by keyword and a recipe can hold; but not what is hidden, which the run gives."""

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from manyview.config.config import Config, plain
+from manyview.config.config import Config, plain, resolve, schema
 from manyview.config.keys import Flat
-from manyview.config.resolve import resolve, schema
 from manyview.config.sections import flat
 from manyview.core.errors import UserError
 from manyview.core.names import nearest
@@ -68,10 +67,6 @@ def smoke(recipe: Recipe, given: Flat) -> Flat:
     return {key: value for key, value in changed.items() if key in there or key in given}
 
 
-class DuplicateKey(UserError):
-    """A key that a file has two values for."""
-
-
 class _StrictLoader(yaml.SafeLoader):
     """Refuses two values for a key, of which YAML takes the last without a word."""
 
@@ -79,7 +74,7 @@ class _StrictLoader(yaml.SafeLoader):
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         for number, key in enumerate(keys):
             if key in keys[:number]:
-                raise DuplicateKey(None, f"{key} is there twice; leave one out")
+                raise UserError(None, f"{key} is there twice; leave one out")
         return super().construct_mapping(node, deep)
 
 
@@ -87,7 +82,7 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     """What a YAML file holds, by its outermost keys."""
     try:
         found = yaml.load(Path(path).read_text(encoding="utf-8"), _StrictLoader)
-    except DuplicateKey as error:
+    except UserError as error:
         raise error.within(str(path)) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(str(path), f"is no YAML: {reason(error)}") from None

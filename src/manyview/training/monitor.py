@@ -40,7 +40,8 @@ class Monitor:
         self.method, self.loader, self.state = method, loader, state
         self.evaluators = evaluators(data, self.config, loader.device)
         self._validate = _validation(data, self.config, method, loader) if self.evaluators else None
-        self.clock, self._shown = Clock(), -math.inf
+        self._lap = self._saved = time.monotonic()
+        self._shown = -math.inf
 
     def begin(self, cautions: list[str]) -> None:
         """Says what is about to happen, and scores the untrained encoders."""
@@ -56,7 +57,8 @@ class Monitor:
             for name, value in self.state.scores.items():
                 self.log.say(f"{messages.score_name(name)} of the untrained encoder {value:.1%}")
         self.log.begin()
-        self.clock = Clock()
+        self.lap()
+        self._saved = time.monotonic()
 
     def measures(self, objective: Objective) -> dict[str, float]:
         """What the first contrast of the step tells, against the negatives that its loss has met."""
@@ -131,12 +133,17 @@ class Monitor:
             "state": self.state.state_dict(),
         }
         self.folder.checkpoints.save({**about, **state}, self.state.step, epoch_snapshot=snapshot)
-        self.clock.mark()
+        self._saved = time.monotonic()
 
     @property
     def save_due(self) -> bool:
         """Whether the last checkpoint is too old."""
-        return self.clock.since_mark() > 60 * self.config.checkpoint_minutes
+        return time.monotonic() - self._saved > 60 * self.config.checkpoint_minutes
+
+    def lap(self) -> float:
+        """Seconds since it was asked last."""
+        before, self._lap = self._lap, time.monotonic()
+        return self._lap - before
 
     def _write(self, values: dict[str, Any]) -> None:
         self.log.write(self.state.step, values, epoch=self.state.epoch, seconds=round(self.state.seconds, 3))
@@ -151,20 +158,3 @@ def _validation(data: build.RunData, config: Config, method: Method, loader: Loa
     )
     batch = next(held_out.epoch(0))
     return partial(validation, method, batch.views(), batch)
-
-
-class Clock:
-    """Seconds between two laps, and since the last mark."""
-
-    def __init__(self) -> None:
-        self._lap = self._mark = time.monotonic()
-
-    def lap(self) -> float:
-        before, self._lap = self._lap, time.monotonic()
-        return self._lap - before
-
-    def mark(self) -> None:
-        self._mark = time.monotonic()
-
-    def since_mark(self) -> float:
-        return time.monotonic() - self._mark

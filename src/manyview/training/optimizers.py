@@ -49,17 +49,12 @@ class LARS(torch.optim.Optimizer):
         for group in self.param_groups:
             params = [each for each in group["params"] if each.grad is not None]
             if params:
-                moved = self._moved(params, group)
-                torch._foreach_add_(params, moved, alpha=-group["lr"])
+                updates = [_scaled(each, group["weight_decay"], group["trust"]) for each in params]
+                held = [self.state[each].setdefault("momentum", torch.zeros_like(each)) for each in params]
+                torch._foreach_mul_(held, group["momentum"])
+                torch._foreach_add_(held, updates)
+                torch._foreach_add_(params, held, alpha=-group["lr"])
         return loss
-
-    def _moved(self, params: list[Tensor], group: dict[str, Any]) -> list[Tensor]:
-        """Each parameter's momentum, after this step's update has gone into it."""
-        updates = [_scaled(each, group["weight_decay"], group["trust"]) for each in params]
-        held = [self.state[each].setdefault("momentum", torch.zeros_like(each)) for each in params]
-        torch._foreach_mul_(held, group["momentum"])
-        torch._foreach_add_(held, updates)
-        return held
 
 
 def _scaled(parameter: Tensor, decay: float, trust: float) -> Tensor:

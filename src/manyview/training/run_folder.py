@@ -11,7 +11,7 @@ from typing import Any
 from manyview.config.config import Config, differences
 from manyview.config.recipes import from_yaml, to_yaml
 from manyview.core import distributed
-from manyview.core.atomic import atomic_write
+from manyview.core.atomic import atomic_write, remove_drafts
 from manyview.core.disk import naming_full_disk
 from manyview.core.distributed import fail_together
 from manyview.core.errors import UserError
@@ -65,7 +65,8 @@ class RunFolder:
                     missing = f"{self.path} holds a run without its {CONFIG}"
                     raise UserError("out", f"{missing}; bring that back, or give another --out")
                 self._check_settings()
-            self.checkpoints.tidy()
+            if self.checkpoints.folder.is_dir():
+                remove_drafts(self.checkpoints.folder)  # of killed processes
             yield
 
     def saved(self) -> dict[str, Any] | None:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol
 
 from manyview.core.atomic import atomic_write
@@ -42,13 +41,7 @@ class RunLog:
     """
 
     def __init__(
-        self,
-        folder: Path,
-        *,
-        steps: int,
-        start: int = 0,
-        loggers: Sequence[str] = ("tensorboard",),
-        quiet: bool = False,
+        self, folder: Path, *, steps: int, start: int = 0, loggers: Sequence[str] = (), quiet: bool = False
     ) -> None:
         makers = [logger(name) for name in dict.fromkeys(loggers)]
         self.folder = Path(folder)
@@ -125,9 +118,7 @@ class RunLog:
     def __enter__(self) -> RunLog:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Exception):
             self._note(f"ended: {error}")
         try:

@@ -108,7 +108,7 @@ class Session:
         self.trainer.method.update(output.batch, state.step, state.planned)  # from here on keys are no more the step's
         state.stepped(_losses(output.objective))
         if monitor is not None:
-            state.seconds += monitor.clock.lap()
+            state.seconds += monitor.lap()
         if report or state.save_due:
             state.settle_losses()
         with agreement.attempt():
@@ -118,7 +118,7 @@ class Session:
                 if monitor.evaluators and state.score_due:
                     self._check(batch, weights=True)
                     monitor.score()
-                    monitor.clock.lap()  # scoring and saving are no part of the training's time
+                    monitor.lap()  # scoring and saving are no part of the training's time
                 if report:
                     monitor.report(losses, measured, batch, norm, lr)
                 monitor.show()
@@ -175,10 +175,10 @@ class Session:
         """Saves what was done so far, once the losses of all processes are known."""
         self._check(batch)
         if self.monitor is not None:
-            self.state.seconds += self.monitor.clock.lap()
+            self.state.seconds += self.monitor.lap()
             self._check(batch, weights=True)
             self.monitor.save(self.trainer.state_dict())
-            self.monitor.clock.lap()
+            self.monitor.lap()
 
     def _interrupt(self, agreement: Agreement) -> None:
         agreement.settle()
