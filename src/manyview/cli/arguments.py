@@ -40,21 +40,20 @@ def parsed(command: Command, arguments: Sequence[str]) -> dict[str, Any]:
     settings: Flat = {}
     placed: list[str] = []
     for key, value in pairs(arguments, [name for name, each in flags.items() if each.type is bool]):
-        if key is None and words:
-            placed.append(str(value))
-        elif key is None:
+        if key is None and not words:
             example = f"; for data write --data {value}" if not {**given, **settings} else ""
             raise UserError(None, f"expected --key value, got {value!r}{example}")
-        elif key in given:
-            raise UserError(flag_name(key), "is given twice; leave one out")
-        elif key in flags and not str(value).strip(" ,"):
+        if key is None:
+            placed.append(str(value))
+            continue
+        if key in flags and not str(value).strip(" ,"):
             raise UserError(flag_name(key), f"expected a value, got none; write --{flag_name(key)} VALUE")
-        elif key in flags:
-            given[key] = value
-        elif free:
-            put(settings, key, value)
-        else:
+        if key not in flags and not free:
             raise UserError(f"--{flag_name(key)}", _no_such_flag(key, flags))
+        whole = key if key in flags else next(iter(flat({key: value})))  # --loss names the part: loss.name
+        if whole in given or whole in settings:
+            raise UserError(flag_name(whole), "is given twice; leave one out")
+        (given if key in flags else settings)[whole] = value
     return {**typed({**words, **flags}, {}, {**_in_place(placed, words), **given}), **settings}
 
 
@@ -73,14 +72,6 @@ def pairs(arguments: Sequence[str], switches: Collection[str] = ()) -> Iterator[
         key = name.replace("-", "_")
         alone = not rest or rest[0].startswith("--") or (key in switches and rest[0].lower() not in SWITCH)
         yield key, text if equals else True if alone else rest.pop(0)
-
-
-def put(found: Flat, key: str, value: str | bool) -> None:
-    """Adds a flag, by its whole key; refuses one that is there already."""
-    ((whole, value),) = flat({key: value}).items()
-    if whole in found:
-        raise UserError(flag_name(whole), "is given twice; leave one out")
-    found[whole] = value
 
 
 def usage(command: Command) -> str:

@@ -19,7 +19,6 @@ from manyview.core.errors import UserError
 from manyview.methods import METHODS
 from manyview.training.run_log import logger
 
-Precision = Literal["fp32", "bf16", "fp16", "fp64"]
 RUNTIME_KEYS = (
     "out", "device", "workers", "loggers", "quiet", "report", "data.name", "data.root", "data.download",
     "checkpoint_minutes", "checkpoint_steps", "snapshots", "max_unreadable",
@@ -64,7 +63,7 @@ class Config:
     batch_size: Annotated[int, AtLeast(2)] = 64  # with one image there is nothing to contrast it with
     micro_batch: Annotated[int | None, AtLeast(1)] = None
     seed: Annotated[int, Between(0, (1 << 63) - 1)] = 0
-    precision: Precision = "fp32"
+    precision: Literal["fp32", "bf16", "fp16", "fp64"] = "fp32"
     grad_clip: Annotated[float | None, Above(0)] = None
     device: Literal["auto", "cpu", "cuda"] = "auto"
     workers: Annotated[int | None, AtLeast(0)] = None
@@ -106,8 +105,12 @@ def resolve(recipe: Flat, given: Flat) -> Config:
     keys = schema({**kept, **given})
     kept, given = (_whole_keys(each, keys) for each in (kept, given))
     method = chosen_method({**kept, **given})
+    parts = parts_of(method)
     for key in (*kept, *given):
-        _check_part(key, method)
+        section = key.partition(".")[0]
+        if section in PARTS and section not in parts:
+            there = ", ".join(parts) or "none"
+            raise UserError(key, f"the method {method.__name__} has no {section}; its parts are {there}")
     values = typed(keys, kept, given)
     _check(values)
     return _config(values, method)
@@ -119,11 +122,8 @@ def schema(chosen: Flat) -> dict[str, Key]:
     named = chosen.get("data.name")
     if not isinstance(named, str | bool | None):
         raise UserError("data", f"expected a folder or a name, got {named!r}")
-    keys = {
-        "data.name": Key(str, REQUIRED),
-        **sections.data_keys(named if isinstance(named, str) else None),
-        **sections.encoder_keys(),
-    }
+    data = sections.data_keys(named if isinstance(named, str) else None)
+    keys = {"data.name": Key(str, REQUIRED), **data, **sections.encoder_keys()}
     hints = typing.get_type_hints(Config, include_extras=True)
     own = [each for each in fields(Config) if each.name not in (*ALWAYS, "parts")]
     keys |= {each.name: key_of(hints[each.name], each.default) for each in own}
@@ -152,14 +152,6 @@ def _replaced(key: str, recipe: Flat, given: Flat) -> bool:
         for name, each in choosers.items()
         if name in given
     )
-
-
-def _check_part(key: str, method: Callable[..., Any]) -> None:
-    """Refuses a setting of a part that methods can have and this one has not."""
-    section, parts = key.partition(".")[0], parts_of(method)
-    if section in PARTS and section not in parts:
-        there = ", ".join(parts) or "none"
-        raise UserError(key, f"the method {method.__name__} has no {section}; its parts are {there}")
 
 
 def _whole_keys(settings: Flat, keys: Mapping[str, Key]) -> Flat:

@@ -20,8 +20,7 @@ from manyview.methods import Contrast, Method
 from manyview.methods.method import Objective
 from manyview.training import build, messages
 from manyview.training.evaluators import evaluators
-from manyview.training.run import encoder_file
-from manyview.training.run_folder import FORMAT, RunFolder
+from manyview.training.run import FORMAT, RunFolder, encoder_file
 from manyview.training.run_log import RunLog
 from manyview.training.state import RunState
 

@@ -67,13 +67,12 @@ def _scaled(parameter: Tensor, decay: float, trust: float) -> Tensor:
     return update.mul_(ratio)
 
 
-def decayed_apart(module: nn.Module) -> list[dict[str, Any]]:
-    """Two parameter groups: weights, which decay, and what has one axis or less (biases, norms), which does not."""
-    trained = _trained(module)
-    groups: list[dict[str, Any]] = [
-        {"params": [each for each in trained if each.ndim > 1]},
-        {"params": [each for each in trained if each.ndim < 2], "weight_decay": 0.0},
-    ]
+def _groups(module: nn.Module, *, decay_norms: bool = True) -> list[dict[str, Any]]:
+    """The trained parameters; without `decay_norms`, what has one axis or less (biases, norms) apart, without decay."""
+    trained = [each for each in module.parameters() if each.requires_grad]
+    decayed = [each for each in trained if decay_norms or each.ndim > 1]
+    apart = [] if decay_norms else [each for each in trained if each.ndim < 2]
+    groups: list[dict[str, Any]] = [{"params": decayed}, {"params": apart, "weight_decay": 0.0}]
     return [group for group in groups if group["params"]]
 
 
@@ -87,7 +86,7 @@ def sgd(
     decay_norms: bool = True,
 ) -> torch.optim.Optimizer:
     """Stochastic gradient descent with momentum. decay_norms: biases and norms decay as well, as in MoCo and CACR."""
-    params = _trained(module) if decay_norms else decayed_apart(module)
+    params = _groups(module, decay_norms=decay_norms)
     return torch.optim.SGD(params, lr=lr, momentum=momentum, weight_decay=weight_decay, nesterov=nesterov)
 
 
@@ -100,7 +99,7 @@ def lars(
     trust: NotNegative = 0.001,
 ) -> torch.optim.Optimizer:
     """`LARS`, for large batches: SimCLR, MoCo v3. Biases and norms have neither decay nor the scaling."""
-    return LARS(_trained(module), lr, momentum=momentum, weight_decay=weight_decay, trust=trust)
+    return LARS(_groups(module), lr, momentum=momentum, weight_decay=weight_decay, trust=trust)
 
 
 def adamw(
@@ -112,7 +111,7 @@ def adamw(
     decay_norms: bool = False,
 ) -> torch.optim.Optimizer:
     """Adam with decoupled weight decay (Loshchilov & Hutter, ICLR 2019). decay_norms as for `sgd`."""
-    params = _trained(module) if decay_norms else decayed_apart(module)
+    params = _groups(module, decay_norms=decay_norms)
     return torch.optim.AdamW(params, lr=lr, betas=betas, weight_decay=weight_decay)
 
 
@@ -120,11 +119,7 @@ def adam(
     module: nn.Module, *, lr: Positive = 1e-3, betas: Betas = (0.9, 0.999), weight_decay: NotNegative = 0.0
 ) -> torch.optim.Optimizer:
     """Adam (Kingma & Ba, ICLR 2015), whose weight decay goes into the gradient: HN-CL's and DCL's public code."""
-    return torch.optim.Adam(_trained(module), lr=lr, betas=betas, weight_decay=weight_decay)
-
-
-def _trained(module: nn.Module) -> list[nn.Parameter]:
-    return [each for each in module.parameters() if each.requires_grad]
+    return torch.optim.Adam(_groups(module), lr=lr, betas=betas, weight_decay=weight_decay)
 
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"sgd": sgd, "lars": lars, "adamw": adamw, "adam": adam}

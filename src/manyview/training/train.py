@@ -25,8 +25,7 @@ from manyview.training.engine import Trainer, start_fabric
 from manyview.training.failures import Interrupted, collected_signals, diverged, naming_full_memory
 from manyview.training.monitor import Monitor
 from manyview.training.optimizers import Schedule
-from manyview.training.run import CONFIG, REPORT, Run, encoder_file
-from manyview.training.run_folder import ANEW, RunFolder, resume_command
+from manyview.training.run import ANEW, CONFIG, REPORT, Run, RunFolder, encoder_file, resume_command
 from manyview.training.run_log import RunLog
 from manyview.training.state import RunState
 from manyview.training.step import NotFinite, StepInput
