@@ -155,23 +155,17 @@ def _replaced(key: str, recipe: Flat, given: Flat) -> bool:
 
 
 def _whole_keys(settings: Flat, keys: Mapping[str, Key]) -> Flat:
+    """A key that only one section has may be given without it: --lr for --optimizer.lr."""
     found: Flat = {}
     for key, value in settings.items():
-        whole = _unique(key, keys)
+        meant = [] if key in keys or "." in key else [each for each in keys if each.rpartition(".")[2] == key]
+        if len(meant) > 1:
+            raise UserError(f"--{key}", f"which of {', '.join('--' + each for each in meant)}?")
+        whole = meant[0] if meant else key
         if whole in found:
             raise UserError(flag_name(whole), f"is given twice, also as {key}; leave one out")
         found[whole] = value
     return found
-
-
-def _unique(key: str, keys: Mapping[str, Key]) -> str:
-    """A key that only one section has may be given without it: --lr for --optimizer.lr."""
-    if key in keys or "." in key:
-        return key
-    found = [each for each in keys if each.rpartition(".")[2] == key]
-    if len(found) > 1:
-        raise UserError(f"--{key}", f"which of {', '.join('--' + each for each in found)}?")
-    return found[0] if found else key
 
 
 def _check(values: Flat) -> None:

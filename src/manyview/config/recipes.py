@@ -28,13 +28,10 @@ SMOKE: Flat = {  # all that `--smoke` changes: data, image size, steps, batch an
 
 
 class Recipe(NamedTuple):
-    """A published setting.
-
-    about  what it is for people: paper, command, hardware, expected result, and the encoder's parameter count
-    """
+    """A published setting."""
 
     name: str
-    about: dict[str, Any]
+    about: dict[str, Any]  # for people: paper, command, hardware, expected result, and the encoder's parameter count
     settings: Flat
 
 

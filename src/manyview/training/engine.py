@@ -48,9 +48,7 @@ def start_fabric(config: Config) -> Fabric:
     """One process, or those that torchrun has started."""
     world, here = (int(os.environ.get(name, "1")) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
     if world > 1 and not TorchElasticEnvironment.detect():
-        raise UserError(
-            "WORLD_SIZE", f"is {world}, and torchrun has not started this process; use torchrun, or unset it"
-        )
+        raise UserError("WORLD_SIZE", f"is {world}, and torchrun has not started this process; use it, or unset this")
     device = build.device(config)
     logging.getLogger("lightning.fabric").setLevel(logging.WARNING)  # it would tell of every start
     warnings.filterwarnings("ignore", ".*broadcast_buffers.*")  # the new name is not in older versions of torch

@@ -54,7 +54,7 @@ class Monitor:
         elif self.evaluators:
             self.score()
             for name, value in self.state.scores.items():
-                self.log.say(f"{messages.score_name(name)} of the untrained encoder {value:.1%}")
+                self.log.say(f"{name.replace('knn', 'kNN', 1)} of the untrained encoder {value:.1%}")
         self.log.begin()
         self.lap()
         self._saved = time.monotonic()

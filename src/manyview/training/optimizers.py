@@ -41,11 +41,7 @@ class LARS(torch.optim.Optimizer):
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "trust": trust})
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+    def step(self) -> None:  # type: ignore[override]
         for group in self.param_groups:
             params = [each for each in group["params"] if each.grad is not None]
             if params:
@@ -54,7 +50,6 @@ class LARS(torch.optim.Optimizer):
                 torch._foreach_mul_(held, group["momentum"])
                 torch._foreach_add_(held, updates)
                 torch._foreach_add_(params, held, alpha=-group["lr"])
-        return loss
 
 
 def _scaled(parameter: Tensor, decay: float, trust: float) -> Tensor:

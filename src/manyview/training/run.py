@@ -93,18 +93,13 @@ def load(run: Run | str | Path, view: str | None = None) -> encoders.Encoder:
         hint = "; a file of weights is for manyview.encoders.load" if folder.is_file() else ""
         raise UserError("run", f"{folder} is no run's folder, it has no {CONFIG}{hint}")
     config = from_yaml(folder / CONFIG)
-    path = _file(folder, view)
+    names = (ENCODER,) if view is None else (encoder_file(view), ENCODER)
+    path = next((folder / name for name in names if (folder / name).is_file()), None)
     encoder = _of_checkpoint(folder, config, view) if path is None else encoders.load(path)
     seen = view_named(view or next(iter(config.views or ()), VIEW), VIEW)
     channels = 3 if seen.space is not None else encoder.options["channels"]
     encoder.preprocess = Preprocess(encoder.options["size"], channels, build.picture(config), seen)
     return encoder.eval()
-
-
-def _file(folder: Path, view: str | None) -> Path | None:
-    """The file of a view's encoder, or of the one that all views share; None where a checkpoint must be asked."""
-    names = (ENCODER,) if view is None else (encoder_file(view), ENCODER)
-    return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
 def _of_checkpoint(folder: Path, config: Config, view: str | None) -> encoders.Encoder:

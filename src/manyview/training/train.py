@@ -45,7 +45,7 @@ def train(config: Config, own: Dataset | None = None) -> Run:
     if complete:
         if distributed.rank() == 0:
             say: messages.Say = (lambda text: None) if config.quiet else print
-            say(messages.complete(folder.path))
+            say(f"{folder.path} is complete; nothing is left to do. Its {messages.encoders(folder.path)}")
             if not (folder.path / REPORT).is_file():  # killed while it was being written
                 _page(config, folder.path, own, say=say, warn=say)
         return Run(folder.path)
