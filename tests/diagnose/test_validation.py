@@ -15,7 +15,8 @@ from manyview.diagnose.validation import PREFIX, batch_measures, measured_of
 from manyview.encoders import heads
 from manyview.losses import LOSSES
 from manyview.methods import METHODS, BatchOutputs, Method
-from manyview.methods.method import VIEW
+from manyview.methods.method import VIEW, Objective
+from manyview.methods.terms import TermOutput
 from tests.methods.small import DIM, Given, images, of_queue, plain, queue_of, term_of
 from tests.methods.small import batch as given_outputs
 
@@ -131,3 +132,13 @@ def test_vectors_that_are_already_there_need_no_network() -> None:
     method = made("simclr")
     queries = [torch.nn.functional.normalize(torch.randn(6, DIM), dim=1) for _ in range(2)]
     assert batch_measures(method, given_outputs(method, Given(queries)))["rank_limit"] == DIM
+
+
+def test_a_contrast_without_queries_measures_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process all of whose images lack a view, while others have theirs."""
+    method, given = made("simclr"), embedded(made("simclr"))
+    loss, terms = method.objective(given)
+    (triple,) = terms["contrast"].triples
+    empty = TermOutput(loss, [triple._replace(query=triple.query[:0], positives=triple.positives[:0])])
+    monkeypatch.setattr(method, "objective", lambda batch: Objective(loss, {"contrast": empty}))
+    assert list(batch_measures(method, given)) == ["loss"]

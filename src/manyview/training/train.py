@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from manyview.core.distributed import Agreed, Agreement, fail_together
 from manyview.core.rng import key
 from manyview.core.sample import Batch, Views
 from manyview.data import Dataset, Loader
+from manyview.methods import BatchOutputs
 from manyview.methods.method import Objective
 from manyview.training import build, messages
 from manyview.training.engine import Trainer, start_fabric
@@ -28,7 +30,7 @@ from manyview.training.optimizers import Schedule
 from manyview.training.run import ANEW, CONFIG, REPORT, Run, RunFolder, encoder_file, resume_command
 from manyview.training.run_log import RunLog
 from manyview.training.state import RunState
-from manyview.training.step import NotFinite, StepInput
+from manyview.training.step import NotFinite
 
 
 def train(config: Config, own: Dataset | None = None) -> Run:
@@ -99,7 +101,7 @@ class Session:
         torch.manual_seed(int(key(self.config.seed, state.step, distributed.rank())))  # for encoders that draw: dropout
         report, lr = state.report_due, state.lr(self.schedule)
         try:
-            output = self.trainer.gradient(self._given(batch, agreed))
+            output = self.trainer.gradient(partial(_views, batch), self._unembedded(batch, agreed))
         except NotFinite as error:
             raise self._diverged(str(error), batch) from None
         norm = self.trainer.step(lr, measure=report)
@@ -152,13 +154,10 @@ class Session:
             assert batch is not None
             yield batch, agreed
 
-    def _given(self, batch: Batch, agreed: Agreed) -> StepInput:
-        def views(rows: slice) -> Views:
-            layout, made = torch.channels_last, batch.views(rows)
-            return {name: [each.contiguous(memory_format=layout) for each in copies] for name, copies in made.items()}
-
+    def _unembedded(self, batch: Batch, agreed: Agreed) -> BatchOutputs:
+        """All that terms and memories are told of a batch but the outputs."""
         counts = agreed.counts if distributed.world_size() > 1 else ()
-        return StepInput(views, batch.ids, batch.index, batch.present, counts, self.state.step, self.state.progress)
+        return BatchOutputs({}, batch.ids, batch.index, batch.present, counts, self.state.step, self.state.progress)
 
     def _check(self, batch: Batch, *, weights: bool = False) -> None:
         """Ends the run where a loss is no number, or one of the weights that are about to be scored or saved."""
@@ -246,6 +245,13 @@ def _losses(objective: Objective) -> torch.Tensor:
     """(1 + terms,): the loss, and where there are several terms theirs."""
     terms = [each.loss for each in objective.terms.values()] if len(objective.terms) > 1 else []
     return torch.stack([objective.loss, *terms]).detach()
+
+
+def _views(batch: Batch, rows: slice) -> Views:
+    layout = torch.channels_last
+    return {
+        name: [each.contiguous(memory_format=layout) for each in copies] for name, copies in batch.views(rows).items()
+    }
 
 
 def _page(config: Config, folder: Path, own: Dataset | None, *, say: messages.Say, warn: messages.Say) -> None:
