@@ -17,8 +17,8 @@ import yaml
 
 import manyview
 from manyview.cli.main import main
-from manyview.config.resolve import resolve
-from manyview.config.yaml_file import from_yaml
+from manyview.config.config import resolve
+from manyview.config.recipes import from_yaml
 from manyview.methods import BatchOutputs, Method
 from manyview.training import build, train
 from manyview.training.checkpoint import Checkpoints

@@ -11,9 +11,8 @@ from typing import Annotated, Any
 
 from manyview.cli.arguments import usage
 from manyview.cli.embed import Pretrained, Size, Stem, Weights
-from manyview.config.keys import Flat, flag_name
+from manyview.config.keys import Flat, flag_name, shown, typed
 from manyview.config.sections import data_keys
-from manyview.config.values import shown, typed
 from manyview.core.bounds import Count
 from manyview.core.errors import UserError
 from manyview.core.text import one_line
