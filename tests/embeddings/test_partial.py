@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from manyview import __version__
-from manyview.core.disk import DiskFull
+from manyview.core.atomic import DiskFull
 from manyview.core.errors import UserError
 from manyview.embeddings.file_format import About, read
 from manyview.embeddings.image_source import ImageSource, open_images

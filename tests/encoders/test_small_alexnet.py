@@ -49,8 +49,8 @@ def test_the_embedding_is_fc7_and_fc8_comes_after_it() -> None:
     half.network.load_state_dict({k: v for k, v in whole.network.state_dict().items() if not k.startswith("fc8")})
     x = torch.randn(2, 3, 16, 16)
     with torch.no_grad():
-        assert torch.equal(whole.layers(x)["fc7"], half.embed(x))
-        assert torch.equal(whole.network.get_submodule("fc8")(half.embed(x)), whole.embed(x))
+        assert torch.equal(whole.layers(x)["fc7"], half(x))
+        assert torch.equal(whole.network.get_submodule("fc8")(half(x)), whole(x))
 
 
 def test_weights_are_drawn_with_a_deviation_of_two_hundredths() -> None:

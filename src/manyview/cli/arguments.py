@@ -17,8 +17,7 @@ from typing import Any
 from manyview.config.flags import pairs, put
 from manyview.config.keys import REQUIRED, Flat, Key, flag_name, key_of
 from manyview.config.values import choices, shown, typed
-from manyview.core.errors import UserError
-from manyview.core.names import nearest
+from manyview.core.errors import UserError, nearest
 
 Command = Callable[..., int]
 

@@ -7,8 +7,7 @@ import os
 import sys
 import traceback
 
-from manyview.core.errors import UserError
-from manyview.core.names import nearest
+from manyview.core.errors import UserError, nearest
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("manyview.cli.demo:demo", "two minutes of training on generated images"),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 from manyview.core.bounds import Bound
-from manyview.core.names import nearest
+from manyview.core.errors import nearest
 
 Flat = dict[str, Any]
 """Settings by their keys, such as `loss.temperature`."""

@@ -9,8 +9,7 @@ from manyview.config.keys import Flat
 from manyview.config.resolve import schema
 from manyview.config.sections import flat
 from manyview.config.yaml_file import read_yaml
-from manyview.core.errors import UserError
-from manyview.core.names import nearest
+from manyview.core.errors import UserError, nearest
 
 HOMES = (Path(__file__).parents[1] / "recipes", Path(__file__).parents[3] / "recipes")  # installed; in the repository
 ABOUT = "about"  # the section that is for people

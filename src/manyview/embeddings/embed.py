@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from manyview import __version__
-from manyview.core.device import resolve_device
 from manyview.core.errors import UserError
+from manyview.core.parallel import resolve_device
 from manyview.core.progress import progress_bar
 from manyview.core.text import printable
 from manyview.data import Dataset

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from manyview.core.atomic import atomic_write, naming_setting, remove_drafts
-from manyview.core.disk import naming_full_disk
+from manyview.core.atomic import atomic_write, naming_full_disk, naming_setting, remove_drafts
 from manyview.core.errors import UserError
 from manyview.core.lock import locked
 from manyview.core.text import printable

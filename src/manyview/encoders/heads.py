@@ -9,8 +9,7 @@ from typing import Annotated, Any
 from torch import nn
 
 from manyview.core.bounds import MOST, AtLeast, AtMost, Count
-from manyview.core.errors import UserError
-from manyview.core.names import hint
+from manyview.core.errors import UserError, hint
 
 
 def linear(dim_in: int, dim_out: Count = 128, *, std: float | None = None) -> nn.Module:

@@ -10,9 +10,17 @@ import torchvision.models as zoo
 from torch import nn
 
 from manyview.core.errors import UserError
-from manyview.encoders.feature_maps import Backbone, MapReader, channels_first, grid_of_tokens, module_outputs
-from manyview.encoders.pretrained import check_reachable, weights_unavailable
-from manyview.encoders.stem import adapt_input_channels, cifar_stem
+from manyview.encoders.backbone import (
+    Backbone,
+    MapReader,
+    adapt_input_channels,
+    channels_first,
+    cifar_stem,
+    grid_of_tokens,
+    module_outputs,
+    responds,
+    weights_unavailable,
+)
 
 WITH_AUXILIARY_CLASSIFIERS = (zoo.GoogLeNet, zoo.Inception3)
 SITE = "https://download.pytorch.org"
@@ -53,7 +61,7 @@ def _network(model: str, size: int, pretrained: bool, options: dict[str, Any]) -
     except OSError:
         if weights is None:
             raise
-        raise weights_unavailable(f"torchvision/{model}", weights.url, _cache_path(weights.url)) from None
+        raise _missing(model, weights.url) from None
     except (ValueError, RuntimeError, AssertionError) as error:
         given = f"size {size} and options {options}"
         raise UserError("size", f"torchvision/{model} cannot be made with {given}: {error}") from None
@@ -73,14 +81,17 @@ def network_arguments(model: str, size: int, *, pretrained: bool) -> dict[str, A
 def _weights(model: str) -> Any:
     """The best weights that torchvision has for this model, if they are on this machine or within reach."""
     weights: Any = zoo.get_model_weights(model).DEFAULT
-    cache_path = _cache_path(weights.url)
-    if not Path(cache_path).exists():
-        check_reachable(f"torchvision/{model}", weights.url, cache_path, SITE)
+    if not _cache_path(weights.url).exists() and not responds(SITE):
+        raise _missing(model, weights.url)
     return weights
 
 
-def _cache_path(url: str) -> str:
-    return str(Path(torch.hub.get_dir()) / "checkpoints" / url.rpartition("/")[2])
+def _missing(model: str, url: str) -> UserError:
+    return weights_unavailable(f"torchvision/{model}", url, str(_cache_path(url)))
+
+
+def _cache_path(url: str) -> Path:
+    return Path(torch.hub.get_dir()) / "checkpoints" / url.rpartition("/")[2]
 
 
 def _without_classifier(network: nn.Module) -> tuple[str, ...]:

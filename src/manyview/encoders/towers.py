@@ -11,11 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from manyview.core.bounds import check_bounds
 from manyview.core.errors import UserError
 from manyview.core.sample import Views
 from manyview.encoders.encoder import Encoder
-from manyview.encoders.momentum import Schedule, average_, check, constant
-from manyview.encoders.norm import shuffled, split_batch_norm
+from manyview.encoders.layers import split_batch_norm
+from manyview.encoders.momentum import SHARE, Schedule, average_, constant, shuffled
 
 SHARED = "shared"  # the name of a tower that all views go through
 MAPS = "maps."  # what the names of feature maps begin with
@@ -45,9 +46,26 @@ Outputs = dict[Slot, Tensor]
 class Tower(nn.Module):
     """An encoder with its heads."""
 
-    def __init__(self, encoder: Encoder, head: nn.Module, heads: Mapping[str, nn.Module]) -> None:
+    def __init__(self, encoder: Encoder, head: Head | None, heads: Mapping[str, Head]) -> None:
         super().__init__()
-        self.encoder, self.head, self.heads = encoder, head, nn.ModuleDict(dict(heads))
+        taken = [name for name in heads if name in NAMES or name.startswith(MAPS)]
+        if taken:
+            raise UserError("heads", f"{taken[0]!r} is already the name of an output; give another name")
+        if isinstance(head, nn.Module):
+            raise UserError(
+                "head", "give what makes it from the encoder's dim, such as partial(heads.mlp, dim_out=128)"
+            )
+        self.encoder, self.head = encoder, nn.Identity() if head is None else head(encoder.dim)
+        self.heads = nn.ModuleDict({name: make(encoder.dim) for name, make in heads.items()})
+
+    @torch.no_grad()
+    def length(self) -> int:
+        """The length of the vectors that leave the head."""
+        some = next(self.encoder.parameters())
+        training = self.head.training
+        output = self.head.eval()(torch.zeros(1, self.encoder.dim, device=some.device, dtype=some.dtype))
+        self.head.train(training)
+        return int(output.shape[1])
 
     def forward(self, x: Tensor, names: tuple[str, ...] = ("projection",)) -> dict[str, Tensor]:
         """(B, C, H, W) to what is asked for, by name, in one pass through the encoder."""
@@ -105,19 +123,15 @@ class Towers(nn.Module):
     ) -> None:
         super().__init__()
         encoders = _by_view(encoder)
-        more = _checked_names(heads or {})
-        self.query = nn.ModuleDict(
-            {
-                view: Tower(each, _made(head, each.dim), {name: make(each.dim) for name, make in more.items()})
-                for view, each in encoders.items()
-            }
-        )
-        self.dims = {view: _length(tower) for view, tower in self.query.items()}
+        towers = {view: Tower(each, head, heads or {}) for view, each in encoders.items()}
+        self.query = nn.ModuleDict(towers)
+        self.dims = {view: tower.length() for view, tower in towers.items()}
         self.predictor = nn.ModuleDict({} if predictor is None else {v: predictor(dim) for v, dim in self.dims.items()})
-        self.momentum = _schedule(momentum)
+        check_bounds("momentum", momentum, [SHARE])
+        self.momentum = partial(constant, start=momentum) if isinstance(momentum, int | float) else momentum
         self.key = None if self.momentum is None else copy.deepcopy(self.query).requires_grad_(False)
         self.shuffle, self.bn_splits, self.joint, self.normalize = shuffle, bn_splits, joint, normalize
-        self.momentum_at(0, 1)
+        self.momentum_at(0, 1)  # refuses what is no momentum
         if bn_splits > 1:
             split_batch_norm(self, bn_splits)
 
@@ -257,36 +271,3 @@ def _by_view(encoder: Encoder | Mapping[str, Encoder]) -> dict[str, Encoder]:
     if taken:
         raise UserError("encoder", f"a view cannot be named {taken[0]!r}; give another name")
     return dict(encoder)
-
-
-def _checked_names(heads: Mapping[str, Head]) -> Mapping[str, Head]:
-    taken = [name for name in heads if name in NAMES or name.startswith(MAPS)]
-    if taken:
-        raise UserError("heads", f"{taken[0]!r} is already the name of an output; give another name")
-    return heads
-
-
-def _made(head: Head | None, dim: int) -> nn.Module:
-    if isinstance(head, nn.Module):
-        raise UserError("head", "give what makes it from the encoder's dim, such as partial(heads.mlp, dim_out=128)")
-    return nn.Identity() if head is None else head(dim)
-
-
-def _schedule(momentum: float | Schedule | None) -> Schedule | None:
-    if not isinstance(momentum, int | float):
-        return momentum
-    check("momentum", momentum)
-    return partial(constant, start=momentum)
-
-
-@torch.no_grad()
-def _length(tower: nn.Module) -> int:
-    """The length of the vectors that leave a tower's head."""
-    encoder, head = tower.encoder, tower.head
-    assert isinstance(encoder, Encoder)
-    assert isinstance(head, nn.Module)
-    some = next(encoder.parameters())
-    training = head.training
-    output = head.eval()(torch.zeros(1, encoder.dim, device=some.device, dtype=some.dtype))
-    head.train(training)
-    return int(output.shape[1])

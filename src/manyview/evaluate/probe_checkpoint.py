@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 
 from manyview import __version__
 from manyview.core.atomic import atomic_write
-from manyview.core.digest import digest
+from manyview.core.text import digest
 from manyview.evaluate.task import Task
 from manyview.features.feature_cache import PROBE_CHECKPOINT
 

@@ -17,8 +17,7 @@ from manyview import __version__
 from manyview.config.keys import Key, keys_of
 from manyview.config.values import typed
 from manyview.core.atomic import check_writable
-from manyview.core.errors import UserError
-from manyview.core.names import hint
+from manyview.core.errors import UserError, hint
 from manyview.embeddings.model_source import AnyModel
 from manyview.encoders.encoder import Stem
 from manyview.evaluate.fewshot import fewshot

@@ -10,8 +10,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from manyview.core.device import resolve_device
 from manyview.core.errors import UserError
+from manyview.core.parallel import resolve_device
 from manyview.core.text import reason
 from manyview.data import Dataset
 from manyview.diagnose import Nearest, Spread, flat_map, nearest, spread

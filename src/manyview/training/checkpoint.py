@@ -13,8 +13,7 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor, nn
 
-from manyview.core.atomic import atomic_write, remove_drafts
-from manyview.core.disk import naming_full_disk
+from manyview.core.atomic import atomic_write, naming_full_disk, remove_drafts
 from manyview.core.errors import UserError
 
 State = dict[str, Any]

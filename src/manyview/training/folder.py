@@ -11,8 +11,7 @@ from typing import Any
 from manyview.config.config import Config, differences
 from manyview.config.yaml_file import from_yaml, to_yaml
 from manyview.core import distributed
-from manyview.core.atomic import atomic_write
-from manyview.core.disk import naming_full_disk
+from manyview.core.atomic import atomic_write, naming_full_disk
 from manyview.core.distributed import fail_together
 from manyview.core.errors import UserError
 from manyview.core.lock import locked
