@@ -5,19 +5,8 @@ import torch
 from torch import nn
 
 from manyview.encoders import backbone, create, timm_models
-from manyview.encoders.backbone import adapt_input_channels, channels_first, grid_of_tokens, module_outputs
+from manyview.encoders.backbone import adapt_input_channels, module_outputs
 from tests.encoders.test_encoder import images
-
-
-def test_tokens_go_back_to_their_places() -> None:
-    maps = torch.randn(2, 5, 3, 3)
-    tokens = torch.cat([torch.zeros(2, 1, 5), maps.flatten(2).transpose(1, 2)], 1)
-    assert torch.equal(grid_of_tokens(tokens), maps)
-
-
-def test_channels_come_first() -> None:
-    maps = torch.randn(2, 5, 3, 4)
-    assert torch.equal(channels_first(maps.permute(0, 2, 3, 1)), maps)
 
 
 def test_maps_are_kept_as_they_were_before_an_operation_in_place() -> None:
@@ -31,7 +20,7 @@ def test_maps_are_kept_as_they_were_before_an_operation_in_place() -> None:
 
 def test_only_the_named_stages_are_read_and_brought_into_a_layout() -> None:
     network = nn.Sequential(nn.Identity(), nn.Identity())
-    read = module_outputs(["0", "1"], channels_first)
+    read = module_outputs(["0", "1"], lambda output: output.permute(0, 3, 1, 2))
     _, maps = read(network, torch.zeros(1, 2, 3, 4), ["1"])
     assert {name: each.shape for name, each in maps.items()} == {"1": (1, 4, 2, 3)}
 
@@ -79,8 +68,7 @@ def test_networks_without_pretrained_weights_say_so(name: str) -> None:
 def test_weights_out_of_reach_are_one_line_that_says_where_to_put_them(
     name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: object
 ) -> None:
-    for library in ("timm_models", "torchvision_models"):
-        monkeypatch.setattr(f"manyview.encoders.{library}.responds", lambda site: False)
+    monkeypatch.setattr(backbone, "responds", lambda site: False)
     monkeypatch.setattr(timm_models, "_in_cache", lambda repository: False)
     monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
     with pytest.raises(ValueError, match=f"pretrained: the weights of {name} are not on this machine.*put them into"):

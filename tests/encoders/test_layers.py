@@ -46,7 +46,7 @@ def test_a_group_is_normed_by_itself_with_the_same_gradient(splits: int, shape: 
     theirs, ours = one_by_one(plain, x, splits), split(x)
     torch.testing.assert_close(ours, theirs)
     for mine, expected in zip(
-        torch.autograd.grad((ours * weigh).sum(), [x, split.weight, split.bias]),
+        torch.autograd.grad((ours * weigh).sum(), [x, *split.parameters()]),
         torch.autograd.grad((theirs * weigh).sum(), [x, plain.weight, plain.bias]),
         strict=True,
     ):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from manyview.encoders import create, projection
+from manyview.encoders import HEADS, create
 
 
 def parameters(module: torch.nn.Module) -> int:
@@ -22,7 +22,7 @@ def test_the_whole_network_has_the_published_number_of_parameters(size: int, cou
 def test_so_has_the_representation_with_a_linear_head(size: int, count: int) -> None:
     with torch.device("meta"):
         encoder = create("small_alexnet", size=size)
-        assert parameters(encoder) + parameters(projection("linear", encoder.dim, 128)) == count
+        assert parameters(encoder) + parameters(HEADS["linear"](encoder.dim, 128)) == count
         assert encoder.dim == 4096
 
 

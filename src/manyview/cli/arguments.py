@@ -7,8 +7,6 @@ Positional parameters are words in their order, and a tuple takes all that are l
 is for commands that tell more than `usage` does.
 """
 
-from __future__ import annotations
-
 import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -53,7 +51,9 @@ def parsed(command: Command, arguments: Sequence[str]) -> dict[str, Any]:
         elif free:
             put(settings, key, value)
         else:
-            raise UserError(f"--{flag_name(key)}", _no_such_flag(key, flags))
+            near = nearest(key, flags)
+            other = "--help shows all" if near is None else f"did you mean --{flag_name(near)}?"
+            raise UserError(f"--{flag_name(key)}", f"there is no such flag; {other}")
     return {**typed({**words, **flags}, {}, {**_in_place(placed, words), **given}), **settings}
 
 
@@ -99,11 +99,6 @@ def _in_place(placed: list[str], words: Mapping[str, Key]) -> Flat:
     for word in (*rest, *(each for each in placed if each.startswith("-") and len(each) > 1)):
         raise UserError(None, f"expected --key value, got {word!r}")
     return given
-
-
-def _no_such_flag(key: str, flags: Mapping[str, Key]) -> str:
-    near = nearest(key, flags)
-    return "there is no such flag; " + ("--help shows all" if near is None else f"did you mean --{flag_name(near)}?")
 
 
 def _default(key: Key) -> str:

@@ -1,7 +1,5 @@
 """`manyview list`"""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """Files that appear whole or not at all, and one line that says why where a file cannot be written."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

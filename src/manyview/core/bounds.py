@@ -1,7 +1,5 @@
 """Bounds of a number, written beside its type where a setting is declared: `Annotated[int, AtLeast(1)]`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Many small operations, each spread over all cores, wait for the slowest core eve
 of the time. A part needs no waiting, and Python's lock is free while an operation runs.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Text: names and errors as a person can read them, durations, and a digest that stands for a value."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from typing import Any

@@ -1,10 +1,7 @@
 """What makes a library's network a backbone: its feature maps, its first layers, and whether its weights can be had."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from math import isqrt
 from typing import Any, NamedTuple, Protocol
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
@@ -35,17 +32,6 @@ class Backbone(NamedTuple):
     network: nn.Module
     read: MapReader
     removed: tuple[str, ...] = ()
-
-
-def channels_first(output: Tensor) -> Tensor:
-    """Turns (B, H, W, C) into (B, C, H, W)."""
-    return output.permute(0, 3, 1, 2)
-
-
-def grid_of_tokens(output: Tensor) -> Tensor:
-    """Turns tokens (B, 1 + H W, C) with a class token in front into (B, C, H, W) without it."""
-    patches = output[:, 1:].transpose(1, 2)
-    return patches.reshape(*patches.shape[:2], isqrt(patches.shape[2]), -1)
 
 
 def module_outputs(modules: Sequence[str], layout: Layout | None = None) -> MapReader:

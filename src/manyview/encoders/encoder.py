@@ -1,7 +1,5 @@
 """Encoders: any network as (B, C, H, W) to (B, dim), with the feature maps on the way."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Collection
 from difflib import get_close_matches
@@ -171,8 +169,6 @@ def nearest_names(name: str) -> list[str]:
     everything = [*NETWORKS, *(f"{family}/{model}" for family, models in families.items() for model in models)]
     last = name.rpartition("/")[2]
     same = [each for each in everything if each.rpartition("/")[2] == last]
-    near = get_close_matches(name, everything)
-    if not near:
-        tails = {each.rpartition("/")[2]: each for each in everything}
-        near = [tails[tail] for tail in get_close_matches(last, tails, cutoff=0.4)]
+    tails = {each.rpartition("/")[2]: each for each in everything}
+    near = get_close_matches(name, everything) or [tails[each] for each in get_close_matches(last, tails, cutoff=0.4)]
     return list(dict.fromkeys(same + near))[:4] or [*NETWORKS, "timm/<model>", "torchvision/<model>"]

@@ -1,7 +1,5 @@
 """Layers that take the place of a network's own, with the same state dict: batch norm in groups, dense convolutions."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -20,7 +18,7 @@ class SplitBatchNorm(_BatchNorm):
     splits: int
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, splits={self.splits}"
+        return f"{super().extra_repr()}, splits={self.splits}"  # type: ignore[no-untyped-call]
 
     def forward(self, input: Tensor) -> Tensor:
         if self.training or self.running_mean is None:
@@ -28,7 +26,9 @@ class SplitBatchNorm(_BatchNorm):
         else:
             given = (self.running_mean, self.running_var, self.weight, self.bias)
             normed = F.batch_norm(input, *given, training=False, eps=self.eps)
-        return self.act(self.drop(normed)) if hasattr(self, "act") else normed  # timm's has the activation in it
+        if hasattr(self, "act"):  # timm's BatchNormAct2d
+            return self.act(self.drop(normed))  # type: ignore[no-any-return, operator]
+        return normed
 
     def _grouped(self, x: Tensor) -> Tensor:
         if len(x) % self.splits:
@@ -38,19 +38,13 @@ class SplitBatchNorm(_BatchNorm):
                 f"use a multiple of {self.splits}, and leave out a last smaller batch",
             )
         wide = x.reshape(len(x) // self.splits, self.splits * x.shape[1], *x.shape[2:])  # a group is a set of channels
-        mean, variance = self._repeated(self.running_mean), self._repeated(self.running_var)
-        scale, shift = self._repeated(self.weight), self._repeated(self.bias)
+        given = (self.running_mean, self.running_var, self.weight, self.bias)
+        mean, variance, scale, shift = (None if values is None else values.repeat(self.splits) for values in given)
         normed = F.batch_norm(wide, mean, variance, scale, shift, True, self._share(), self.eps)
-        self._note(self.running_mean, mean)
-        self._note(self.running_var, variance)
+        for running, grouped in zip(given[:2], (mean, variance), strict=True):
+            if running is not None and grouped is not None:
+                running.copy_(grouped.view(self.splits, -1).mean(0))
         return normed.reshape(x.shape)
-
-    def _note(self, running: Tensor | None, grouped: Tensor | None) -> None:
-        if running is not None and grouped is not None:
-            running.copy_(grouped.view(self.splits, -1).mean(0))
-
-    def _repeated(self, values: Tensor | None) -> Tensor | None:
-        return None if values is None else values.repeat(self.splits)
 
     def _share(self) -> float:
         """The share of this batch in the running statistics; with momentum None all batches count alike."""
@@ -75,7 +69,7 @@ def split_batch_norm(module: nn.Module, splits: int) -> nn.Module:
         if kind not in ("BatchNorm1d", "BatchNorm2d", "BatchNormAct2d", "SplitBatchNorm"):
             raise UserError("split_batch_norm", f"cannot split {kind}, only BatchNorm1d and BatchNorm2d")
         part.__class__ = SplitBatchNorm
-        part.splits = splits
+        vars(part)["splits"] = splits
     return module
 
 

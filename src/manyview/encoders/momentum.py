@@ -1,7 +1,5 @@
 """The key branch of MoCo: its averaging, its momentum as a pure function of the step, and the shuffling of its rows."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from typing import Annotated

@@ -1,7 +1,5 @@
 """PatchNet, a small residual network that two cores can train."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch.nn.functional as F

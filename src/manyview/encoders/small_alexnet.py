@@ -1,7 +1,5 @@
 """SmallAlexNet, the network of the CIFAR and STL-10 experiments of CACR and of alignment and uniformity."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from manyview.core.errors import UserError

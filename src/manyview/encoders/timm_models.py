@@ -1,7 +1,5 @@
 """Backbones from timm: any of its models."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any
 
@@ -10,7 +8,8 @@ from timm.models.resnet import ResNet
 from torch import Tensor
 
 from manyview.core.errors import UserError
-from manyview.encoders.backbone import Backbone, Maps, cifar_stem, module_outputs, responds, weights_unavailable
+from manyview.encoders import backbone
+from manyview.encoders.backbone import Backbone, Maps, cifar_stem, module_outputs, weights_unavailable
 
 HUB = "https://huggingface.co"
 
@@ -45,7 +44,7 @@ def _network(model: str, channels: int, size: int, pretrained: bool, options: di
     """Creates timm's model without classifier, with the size of the images if it must know it."""
     settings = {"pretrained": pretrained, "num_classes": 0, "in_chans": channels, **options}
     config = timm.get_pretrained_cfg(model)
-    sized = {"img_size": size} if config is not None and config.fixed_input_size else {}
+    sized: dict[str, Any] = {"img_size": size} if config is not None and config.fixed_input_size else {}
     try:
         return timm.create_model(model, **sized, **settings)
     except TypeError as error:
@@ -79,7 +78,7 @@ def _check_weights(model: str) -> None:
     config = timm.get_pretrained_cfg(model)
     if config is None or not config.has_weights:
         raise UserError("pretrained", f"timm has no weights of {model}; see timm.list_pretrained()")
-    if config.hf_hub_id and not _in_cache(config.hf_hub_id) and not responds(HUB):
+    if config.hf_hub_id and not _in_cache(config.hf_hub_id) and not backbone.responds(HUB):
         raise _missing(model)
 
 
@@ -93,5 +92,6 @@ def _in_cache(repository: str) -> bool:
 def _missing(model: str) -> UserError:
     from huggingface_hub.constants import HF_HUB_CACHE
 
-    source = f"{HUB}/{timm.get_pretrained_cfg(model).hf_hub_id or 'timm'}"
+    config = timm.get_pretrained_cfg(model)
+    source = f"{HUB}/{config.hf_hub_id if config else 'timm'}"
     return weights_unavailable(f"timm/{model}", source, f"the Hugging Face cache {HF_HUB_CACHE}")

@@ -1,7 +1,5 @@
 """Towers: which network sees which view; a query branch and, with momentum, a key branch; heads by name."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -131,7 +129,8 @@ class Towers(nn.Module):
         self.momentum = partial(constant, start=momentum) if isinstance(momentum, int | float) else momentum
         self.key = None if self.momentum is None else copy.deepcopy(self.query).requires_grad_(False)
         self.shuffle, self.bn_splits, self.joint, self.normalize = shuffle, bn_splits, joint, normalize
-        self.momentum_at(0, 1)  # refuses what is no momentum
+        if self.momentum is not None:
+            self.momentum(0, 1)  # refuses what is no momentum
         if bn_splits > 1:
             split_batch_norm(self, bn_splits)
 
@@ -191,14 +190,10 @@ class Towers(nn.Module):
         slot = Slot("key", self._name(view), 0)
         return self.forward({slot.view: [x]}, [slot], step=step)[slot]
 
-    def momentum_at(self, step: int, total: int) -> float | None:
-        return None if self.momentum is None else self.momentum(step, total)
-
     def update(self, step: int, total: int) -> None:
         """Moves the key towers towards the query towers. To be called after the optimiser's step."""
-        momentum = self.momentum_at(step, total)
-        if self.key is not None and momentum is not None:
-            average_(self.key.parameters(), self.query.parameters(), momentum)
+        if self.key is not None and self.momentum is not None:
+            average_(self.key.parameters(), self.query.parameters(), self.momentum(step, total))
 
     def trained(self) -> Iterator[nn.Parameter]:
         """What an optimiser is given: everything but the key towers and what is frozen."""
@@ -226,26 +221,20 @@ class Towers(nn.Module):
     def _outputs(self, slot: Slot, x: Tensor, names: tuple[str, ...], step: int) -> dict[str, Tensor]:
         """The named outputs of one pass through the tower of a slot's branch and view."""
         of_tower = tuple(dict.fromkeys("projection" if name == "embedding" else name for name in names))
-        if slot.branch == "query":
-            made = self._tower(self.query, slot.view)(x, of_tower)
-        elif self.key is None:
-            made = self._shuffled(partial(self._tower(self.query, slot.view), names=of_tower), x, step)
-        else:
-            with torch.no_grad():
-                made = self._shuffled(partial(self._tower(self.key, slot.view), names=of_tower), x, step)
+        view, is_key = self._name(slot.view), slot.branch == "key"
+        towers = self.key if is_key and self.key is not None else self.query
+        tower = partial(towers[view], names=of_tower)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and towers is self.query):
+            seed = self.shuffle if is_key and self.training else None
+            made = tower(x) if seed is None else shuffled(tower, x, seed=seed, step=step)
         if "embedding" in names:
             embedded = made["projection"]
-            if slot.branch == "query" and len(self.predictor):
-                embedded = self._tower(self.predictor, slot.view)(embedded)
+            if len(self.predictor) and not is_key:
+                embedded = self.predictor[view](embedded)
             made["embedding"] = self._finished(embedded)
         if "projection" in names:
             made["projection"] = self._finished(made["projection"])
         return {name: made[name] for name in names}
-
-    def _shuffled(self, tower: Callable[[Tensor], dict[str, Tensor]], x: Tensor, step: int) -> dict[str, Tensor]:
-        if self.shuffle is None or not self.training:
-            return tower(x)
-        return shuffled(tower, x, seed=self.shuffle, step=step)
 
     def _finished(self, embedded: Tensor) -> Tensor:
         precise = embedded.to(torch.promote_types(embedded.dtype, torch.float32))  # after autocast
@@ -257,9 +246,6 @@ class Towers(nn.Module):
         if view is None or view not in self.query:
             raise UserError("view", f"expected one of {', '.join(self.query)}, got {view!r}")
         return view
-
-    def _tower(self, towers: nn.ModuleDict, view: str) -> nn.Module:
-        return towers[self._name(view)]
 
 
 def _by_view(encoder: Encoder | Mapping[str, Encoder]) -> dict[str, Encoder]:
