@@ -13,8 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from jsonargparse import ArgumentError, ArgumentParser
 
 from manyview.core.bounds import Bound, check_bounds
-from manyview.core.errors import UserError
-from manyview.core.names import nearest
+from manyview.core.errors import UserError, nearest
 
 Flat = dict[str, Any]
 """Settings by their keys, such as `loss.temperature`."""

@@ -10,8 +10,7 @@ import yaml
 from manyview.config.config import Config, plain, resolve, schema
 from manyview.config.keys import Flat
 from manyview.config.sections import flat
-from manyview.core.errors import UserError
-from manyview.core.names import nearest
+from manyview.core.errors import UserError, nearest
 from manyview.core.text import reason
 
 HOMES = (Path(__file__).parents[1] / "recipes", Path(__file__).parents[3] / "recipes")  # installed; in the repository

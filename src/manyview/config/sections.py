@@ -16,8 +16,7 @@ from typing import Any, Literal
 from manyview import encoders
 from manyview.config.keys import Flat, Key, key_of, keys_of
 from manyview.core.bounds import Count
-from manyview.core.errors import UserError
-from manyview.core.names import hint
+from manyview.core.errors import UserError, hint
 from manyview.data import NAMED, open_data
 from manyview.data.factory import SCENES
 from manyview.data.imbalance import Rule

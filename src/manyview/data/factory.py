@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-from manyview.core.errors import UserError
-from manyview.core.names import hint
+from manyview.core.errors import UserError, hint
 from manyview.data.dataset import Dataset
 from manyview.data.folder import Folder
 from manyview.data.named import NAMED, open_named

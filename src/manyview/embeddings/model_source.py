@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import torch
 
 from manyview import encoders
-from manyview.core.digest import digest
 from manyview.core.errors import UserError
+from manyview.core.text import digest
 from manyview.data import Dataset
 from manyview.data.fingerprint import few_samples, usual_shape
 from manyview.encoders import Encoder

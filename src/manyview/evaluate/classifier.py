@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from manyview import __version__
-from manyview.core.digest import digest
 from manyview.core.errors import UserError
 from manyview.core.rng import key
+from manyview.core.text import digest
 from manyview.evaluate.scores import tops
 from manyview.evaluate.task import Score, Task
 from manyview.features.feature_cache import PROBE_CHECKPOINT

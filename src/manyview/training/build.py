@@ -15,9 +15,9 @@ import torch
 from manyview import encoders
 from manyview.config.config import RUNTIME_KEYS, Config, component, components, resolve
 from manyview.config.sections import ENCODER
-from manyview.core.device import resolve_device
 from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives
+from manyview.core.parallel import resolve_device
 from manyview.data import NAMED, Dataset
 from manyview.data.factory import SCENES
 from manyview.data.fingerprint import few_samples, fingerprint, usual_shape

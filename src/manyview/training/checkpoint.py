@@ -11,8 +11,7 @@ from typing import Any, BinaryIO
 
 import torch
 
-from manyview.core.atomic import atomic_write
-from manyview.core.disk import naming_full_disk
+from manyview.core.atomic import atomic_write, naming_full_disk
 from manyview.core.errors import UserError
 
 State = dict[str, Any]

@@ -16,8 +16,7 @@ from manyview import encoders
 from manyview.config.config import Config, differences
 from manyview.config.recipes import from_yaml, to_yaml
 from manyview.core import distributed
-from manyview.core.atomic import atomic_write, remove_drafts
-from manyview.core.disk import naming_full_disk
+from manyview.core.atomic import atomic_write, naming_full_disk, remove_drafts
 from manyview.core.distributed import fail_together
 from manyview.core.errors import UserError
 from manyview.core.lock import locked
