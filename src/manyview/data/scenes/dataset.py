@@ -12,8 +12,7 @@ from manyview.core.errors import UserError
 from manyview.core.parallel import cores, parallel_map
 from manyview.core.rng import key
 from manyview.core.sample import Sample
-from manyview.data.scenes.captions import captions
-from manyview.data.scenes.description import Description, describe
+from manyview.data.scenes.description import Description, captions, describe
 from manyview.data.scenes.render import EXACT, PICTURES, render
 from manyview.data.scenes.shading import rays_per_pixel
 from manyview.data.scenes.shapes import SHAPES
@@ -45,6 +44,8 @@ class Scenes:
     flow        (2, H, W) float32, pixels to the right and down, from rgb to rgb2
     """
 
+    classes = tuple(SHAPES)
+
     def __init__(
         self,
         count: int = 20000,
@@ -60,27 +61,10 @@ class Scenes:
         _check_names("targets", targets, TARGETS)
         if not modalities:
             raise UserError("modalities", f"expected at least one of {', '.join(MODALITIES)}")
-        self.size = size
-        self.split = split
-        self._modalities, self._targets = tuple(modalities), tuple(targets)
+        self.size, self.split = size, split
+        self.modalities, self._targets = tuple(modalities), tuple(targets)
         self._keys = key(seed, SPLITS.index(split), torch.arange(count))
-        self._labels = main_shape(self._keys)
-
-    @property
-    def ids(self) -> Tensor:
-        return self._keys & (2**63 - 1)
-
-    @property
-    def labels(self) -> Tensor:
-        return self._labels
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        return tuple(SHAPES)
-
-    @property
-    def modalities(self) -> tuple[str, ...]:
-        return self._modalities
+        self.ids, self.labels = self._keys & (2**63 - 1), main_shape(self._keys)
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -89,7 +73,7 @@ class Scenes:
         index = self._row(index)
         modalities = {name: images[0] for name, images in self.batch(torch.tensor([index])).items()}
         known = vars(self.describe(index)) if self._targets else {}
-        targets = {"label": int(self._labels[index]), **{name: known[name] for name in self._targets}}
+        targets = {"label": int(self.labels[index]), **{name: known[name] for name in self._targets}}
         return Sample(int(self.ids[index]), index, modalities, targets)
 
     def name(self, index: int) -> str:
@@ -101,8 +85,8 @@ class Scenes:
             return {name: images[:0] for name, images in self.batch(torch.tensor([0])).items()}
         keys = self._keys[index]
         chunks = keys.split(chunk_length(len(keys), self.size))
-        parts = parallel_map(lambda part: render(stage(part), self.size, self._modalities), chunks)
-        return {name: torch.cat([part[name] for part in parts]) for name in self._modalities}
+        parts = parallel_map(lambda part: render(stage(part), self.size, self.modalities), chunks)
+        return {name: torch.cat([part[name] for part in parts]) for name in self.modalities}
 
     def captions(self, index: Tensor) -> list[str]:
         """An English sentence about each scene."""
