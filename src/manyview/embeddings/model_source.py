@@ -24,7 +24,7 @@ from manyview.encoders.weights import UnknownNetwork, normalisation
 from manyview.training import build
 from manyview.training.run import CONFIG, ENCODER, Run, encoder_file, load
 from manyview.views import AUGMENTATIONS, PICTURE, Modality, ViewPipeline
-from manyview.views.defaults import usual_size
+from manyview.views.augmentation_recipes import usual_size
 from manyview.views.view import view_named
 
 REFERENCE = ""  # stands for the data's reference view, whatever that is called

@@ -29,7 +29,7 @@ from manyview.methods import METHODS, Method
 from manyview.methods.method import VIEW
 from manyview.training.schedules import Schedule
 from manyview.views import AUGMENTATIONS, Modality, ViewPipeline
-from manyview.views.defaults import usual_augmentation, usual_size
+from manyview.views.augmentation_recipes import usual_augmentation, usual_size
 from manyview.views.view import View, view_named
 
 OWN = "(own)"  # the name of a data set that a person made themselves
