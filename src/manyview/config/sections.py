@@ -20,7 +20,7 @@ from manyview.core.errors import UserError
 from manyview.core.names import hint
 from manyview.data import NAMED, open_data
 from manyview.data.factory import SCENES
-from manyview.data.imbalance import Rule
+from manyview.data.selection import Rule
 from manyview.losses import LOSSES
 from manyview.memories import MEMORIES
 from manyview.methods import METHODS

@@ -11,7 +11,7 @@ from manyview.config.config import Config
 from manyview.core.errors import UserError
 from manyview.core.names import hint
 from manyview.data import Loader
-from manyview.data.holdout import some
+from manyview.data.factory import some
 from manyview.encoders import Encoder
 from manyview.encoders.towers import SHARED
 from manyview.features.embedding_pass import embed
