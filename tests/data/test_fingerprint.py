@@ -6,7 +6,7 @@ import torch
 from manyview.core.sample import Sample
 from manyview.data.fingerprint import few_samples, fingerprint, usual_shape
 from manyview.data.selection import subset
-from tests.data.fakes import BatchedMemory, Memory
+from tests.data.fakes import Memory
 from tests.data.random_pictures import Paired, Pictures
 
 
@@ -27,13 +27,6 @@ def test_other_ids_labels_classes_or_pixels_are_another_fingerprint() -> None:
 def test_a_few_samples_are_spread_over_the_data_and_can_be_read() -> None:
     assert [sample.index for sample in few_samples(Pictures(160))] == list(range(0, 160, 10))
     assert [sample.index for sample in few_samples(Pictures(32, unreadable=(0, 4)))] == [2, *range(6, 32, 2)]
-
-
-def test_a_batched_data_set_gives_the_same_few() -> None:
-    one_by_one, together = few_samples(Memory(50, 2)), few_samples(BatchedMemory(50, 2))
-    for a, b in zip(one_by_one, together, strict=True):
-        assert (a.id, a.index) == (b.id, b.index)
-        assert torch.equal(a.modalities["image"], b.modalities["image"])
 
 
 def test_the_usual_shape_is_the_median_of_the_shorter_sides() -> None:

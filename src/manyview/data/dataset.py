@@ -48,6 +48,15 @@ class Unreadable(Exception):
     """A sample that cannot be read; the message is the reason in one line. The loader goes on with another."""
 
 
+def read(dataset: Any, index: int) -> Sample | str:
+    """A sample of a data set, or of what holds one in memory, or the reason why it cannot be read."""
+    try:
+        sample: Sample = dataset[index]
+        return sample
+    except Unreadable as error:
+        return str(error)
+
+
 def label_target(labels: Tensor | None, index: int) -> dict[str, Any]:
     """The targets of a sample of which at most the class is known."""
     return {} if labels is None or labels[index] < 0 else {"label": int(labels[index])}

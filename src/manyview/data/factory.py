@@ -1,4 +1,4 @@
-"""Opens a data set from what a person would type, a name or a path; and divides it into images to train and to score on."""
+"""Opens a data set from what a person would type, a name or a path; divides it into images to train and to score on."""
 
 from __future__ import annotations
 

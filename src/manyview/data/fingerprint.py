@@ -5,12 +5,11 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from manyview.core.errors import UserError
 from manyview.core.sample import Sample
-from manyview.data.dataset import Batched, Dataset, Unreadable
+from manyview.data.dataset import Dataset, read
 
 FEW = 16  # samples, about
 
@@ -24,7 +23,8 @@ def fingerprint(
     labels, classes  summed as well, where they matter
     """
     total = zlib.crc32(dataset.ids.numpy().tobytes())
-    for tensor in [*([] if labels is None else [labels]), *_pixels(few)]:
+    pixels = [sample.modalities[name] for sample in few for name in sorted(sample.modalities)]
+    for tensor in pixels if labels is None else [labels, *pixels]:
         total = zlib.crc32(tensor.contiguous().numpy().tobytes(), total)
     return len(dataset), zlib.crc32("\0".join(classes).encode("utf-8", "surrogateescape"), total)
 
@@ -32,11 +32,7 @@ def fingerprint(
 def few_samples(dataset: Dataset) -> list[Sample]:
     """Some samples spread over the data, those that can be read."""
     rows = range(0, len(dataset), max(1, len(dataset) // FEW))
-    if isinstance(dataset, Batched):
-        together = dataset.batch(torch.tensor(rows))
-        ids = dataset.ids.tolist()
-        return [Sample(ids[row], row, {name: x[k] for name, x in together.items()}) for k, row in enumerate(rows)]
-    return [sample for row in rows if (sample := _read(dataset, row)) is not None]
+    return [sample for row in rows if isinstance(sample := read(dataset, row), Sample)]
 
 
 def usual_shape(few: Sequence[Sample], modality: str) -> tuple[int, int]:
@@ -46,14 +42,3 @@ def usual_shape(few: Sequence[Sample], modality: str) -> tuple[int, int]:
         raise UserError("data", f"of its {modality} images none that was looked at can be read; try `manyview check`")
     sides = sorted(min(shape[1:]) for shape in shapes)
     return max(shape[0] for shape in shapes), sides[len(sides) // 2]
-
-
-def _read(dataset: Dataset, row: int) -> Sample | None:
-    try:
-        return dataset[row]
-    except Unreadable:
-        return None
-
-
-def _pixels(few: Sequence[Sample]) -> list[Tensor]:
-    return [sample.modalities[name] for sample in few for name in sorted(sample.modalities)]

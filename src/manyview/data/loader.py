@@ -16,7 +16,7 @@ from manyview.core.errors import UserError
 from manyview.core.rng import key, order
 from manyview.core.sample import Batch, Views
 from manyview.data.dataset import Dataset
-from manyview.data.memory import Resident, decode
+from manyview.data.decoded import decode
 from manyview.data.workers import Collated, EpochRows, Pipeline, Reader, start_workers
 
 SHUFFLE = 0x5EED  # key of the order of an epoch, so that it is drawn apart from what the views draw
@@ -64,10 +64,10 @@ class Loader:
         self.labels = torch.full((len(dataset),), -1) if dataset.labels is None else dataset.labels
         _check(self)
         self._decoded = decode(dataset, memory) if memory != 0 else None
-        self._note(self._decoded.unreadable if self._decoded else {})
+        self._note({} if self._decoded is None else self._decoded.unreadable)
         self._replacement = _next_readable(len(dataset), self.unreadable)
         self._rows, self._epochs = EpochRows(), 0
-        source = Resident(dataset, self._decoded) if self._decoded else dataset
+        source = dataset if self._decoded is None else self._decoded
         reader = Reader(source, pipeline, seed, colour=self.device.type == "cpu")
         pinned = self.device.type == "cuda"
         self.at_once = self._at_once()
@@ -114,18 +114,18 @@ class Loader:
     def _at_once(self) -> bool:
         if self._decoded is None:
             return False
+        held = self._decoded.pixels
         return all(
-            self.pipeline.at_once(self._decoded.modalities[name][:0].to(self.device))
-            for name in self.pipeline.sources(self._decoded.modalities).values()
+            self.pipeline.at_once(held[name][:0].to(self.device)) for name in self.pipeline.sources(held).values()
         )
 
     def _from_memory(self, epoch: int, rows: Tensor) -> Batch:
         assert self._decoded is not None
         decoded, index = self._decoded, self._replacement[rows]
-        ids, used = self.dataset.ids[index], set(self.pipeline.sources(self._decoded.modalities).values())
+        ids, used = self.dataset.ids[index], set(self.pipeline.sources(decoded.pixels).values())
 
         def make(rows: slice) -> Views:
-            raw = {name: all[index[rows]].to(self.device) for name, all in decoded.modalities.items() if name in used}
+            raw = {name: all[index[rows]].to(self.device) for name, all in decoded.pixels.items() if name in used}
             return self.pipeline(raw, ids[rows], seed=self.seed, epoch=epoch)
 
         return self._batch(ids, index, {name: there[index] for name, there in decoded.present.items()}, make)

@@ -17,8 +17,8 @@ from torch.utils.data import DataLoader
 
 from manyview.core.parallel import available
 from manyview.core.sample import Sample, Views
-from manyview.data.dataset import Dataset, Unreadable
-from manyview.data.memory import Resident, local_processes, some_samples
+from manyview.data.dataset import Dataset, read
+from manyview.data.decoded import Decoded, local_processes, some_samples
 
 GRACE = 600  # seconds that a worker goes on after it was told to end: longer than any step takes
 IN_A_ROW = 100  # so many unreadable samples in a row are no accident
@@ -89,7 +89,7 @@ class Prepared(NamedTuple):
 class Reader(torch.utils.data.Dataset[Prepared]):
     """Reads one sample, or the next one that can be read, and prepares its views."""
 
-    def __init__(self, dataset: Dataset | Resident, pipeline: Pipeline, seed: int, colour: bool) -> None:
+    def __init__(self, dataset: Dataset | Decoded, pipeline: Pipeline, seed: int, colour: bool) -> None:
         self.dataset, self.pipeline, self.seed, self.colour = dataset, pipeline, seed, colour
         used = set(pipeline.sources(dataset.modalities).values())
         self.modalities = tuple(name for name in dataset.modalities if name in used)
@@ -99,10 +99,9 @@ class Reader(torch.utils.data.Dataset[Prepared]):
         unreadable: dict[int, str] = {}
         for step in range(min(IN_A_ROW, len(self.dataset))):
             index = (row + step) % len(self.dataset)
-            try:
-                sample = self.dataset[index]
-            except Unreadable as error:
-                unreadable[index] = str(error)
+            sample = read(self.dataset, index)
+            if isinstance(sample, str):
+                unreadable[index] = sample
                 continue
             views = self.prepared(sample, epoch)
             return Prepared(sample.id, sample.index, frozenset(sample.modalities), views, unreadable)

@@ -16,7 +16,7 @@ from manyview.core.disk import naming_full_disk
 from manyview.core.distributed import fail_together
 from manyview.core.errors import UserError
 from manyview.core.lock import locked
-from manyview.data.memory import local_processes
+from manyview.data.decoded import local_processes
 from manyview.training import build
 from manyview.training.checkpoint import Checkpoints
 from manyview.training.run import CHECKPOINTS, CONFIG, ENCODER, encoder_files
