@@ -66,7 +66,8 @@ class Loader:
         self._decoded = decode(dataset, memory) if memory != 0 else None
         self._note({} if self._decoded is None else self._decoded.unreadable)
         self._replacement = _next_readable(len(dataset), self.unreadable)
-        self._rows, self._epochs = EpochRows(), 0
+        self._rows: EpochRows = []
+        self._epochs = 0
         source = dataset if self._decoded is None else self._decoded
         reader = Reader(source, pipeline, seed, colour=self.device.type == "cpu")
         pinned = self.device.type == "cuda"
@@ -89,13 +90,15 @@ class Loader:
             return
         self._epochs += 1
         this = self._epochs
-        self._rows.todo = [[(number, row) for row in rows.tolist()] for rows in self.rows(number, start)]
+        self._rows[:] = [[(number, row) for row in rows.tolist()] for rows in self.rows(number, start)]
         for collated in self._stream:
             if this != self._epochs:
                 raise RuntimeError(f"epoch {number} cannot go on: another one was begun with the same loader")
             self._note(collated.unreadable)
             if collated.unreadable and not len(collated.ids):
-                raise TooManyUnreadable(None, _in_a_row(self.dataset, collated.unreadable))
+                (row, reason), *_ = collated.unreadable.items()
+                what = f"{len(collated.unreadable)} samples in a row cannot be read, from {self.dataset.name(row)}: {reason}"
+                raise TooManyUnreadable(None, what)
             yield self._from_workers(number, collated)
 
     def rows(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
@@ -164,11 +167,6 @@ class TooManyUnreadable(UserError):
     """More samples than allowed could not be read."""
 
 
-def _in_a_row(dataset: Dataset, unreadable: dict[int, str]) -> str:
-    row, reason = next(iter(unreadable.items()))
-    return f"{len(unreadable)} samples in a row cannot be read, from {dataset.name(row)}: {reason}"
-
-
 def _next_readable(count: int, unreadable: Iterable[int]) -> Tensor:
     """Gives (count,) each row, or the next readable one after it, round the end."""
     found = torch.arange(count)
@@ -194,16 +192,12 @@ def _check(loader: Loader) -> None:
         raise UserError("max_unreadable", f"expected a share between 0 and 1, got {loader.max_unreadable}")
     if len(loader.dataset) == 0:
         raise UserError("dataset", "it is empty; give one with samples")
+    if len(loader.dataset) < 2 and len(loader) == 0:
+        raise UserError(None, "data: one image cannot be contrasted with others; give more")
     if len(loader) == 0:
-        raise UserError(None, _too_few(loader))
+        few = f"is more than the {len(loader.dataset)} samples: give {len(loader.dataset)} or less (--batch-size)"
+        raise UserError(None, f"batch_size={loader.batch_size} {few}")
     loader.pipeline.sources(loader.dataset.modalities)  # refuses what the data does not have
-
-
-def _too_few(loader: Loader) -> str:
-    count = len(loader.dataset)
-    if count < 2:
-        return "data: one image cannot be contrasted with others; give more"
-    return f"batch_size={loader.batch_size} is more than the {count} samples: give {count} or less (--batch-size)"
 
 
 def _check_kinds(dataset: object, pipeline: object) -> None:

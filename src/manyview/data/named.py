@@ -15,8 +15,8 @@ from torch import Tensor
 from manyview.core.errors import UserError
 from manyview.core.sample import Sample
 from manyview.core.text import printable
-from manyview.data.dataset import Unreadable, id_of, label_target
-from manyview.data.image import reason, to_rgb
+from manyview.data.dataset import id_of, label_target
+from manyview.data.image import reason, to_rgb, unreadable
 from manyview.data.published import WNIDS, class_folders, idx_files, only
 
 
@@ -121,12 +121,8 @@ class Named:
         return f"{type(self).__name__}({self._title!r}, {len(self)} images, {len(self.classes)} classes)"
 
     def _image(self, row: int) -> Tensor:
-        try:
+        with unreadable():
             return to_rgb(self._data[row][0])
-        except (MemoryError, ImportError):
-            raise
-        except Exception as error:
-            raise Unreadable(reason(error)) from error
 
 
 class NamedArray(Named):

@@ -6,7 +6,7 @@ import os
 import signal
 import traceback
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -34,8 +34,15 @@ class Pipeline(Protocol):
     def finish(self, prepared: Views, ids: Tensor, *, seed: int, epoch: int, colour: bool) -> Views: ...
 
 
+EpochRows = list[list[tuple[int, int]]]
+"""The batches of the epoch under way as workers get them: rows, each with its epoch."""
+
+
 def start_workers(reader: Reader, rows: EpochRows, workers: int | None, *, pinned: bool) -> DataLoader[Any]:
-    """Starts worker processes that stay for all epochs; one a core if nobody says how many."""
+    """Starts worker processes that stay for all epochs; one a core if nobody says how many.
+
+    They know nothing of the loader, so that one that nobody needs is gone at once, and its workers with it.
+    """
     workers = usual_workers() if workers is None else workers
     over = mp.get_context().RawValue("b", 0)  # whether the loader itself is being shut down
     loader = DataLoader(
@@ -110,22 +117,6 @@ class Reader(torch.utils.data.Dataset[Prepared]):
     def prepared(self, sample: Sample, epoch: int) -> Views:
         there = {name: sample.modalities[name] for name in self.modalities if name in sample.modalities}
         return self.pipeline.prepare(there, sample.id, seed=self.seed, epoch=epoch, colour=self.colour)
-
-
-class EpochRows:
-    """The batches of the epoch under way as workers get them: rows together with their epoch.
-
-    It knows nothing of the loader, so that a loader that nobody needs is gone at once, and its workers with it.
-    """
-
-    def __init__(self) -> None:
-        self.todo: list[list[tuple[int, int]]] = []
-
-    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
-        return iter(self.todo)
-
-    def __len__(self) -> int:
-        return len(self.todo)
 
 
 class Collated(NamedTuple):

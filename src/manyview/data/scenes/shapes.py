@@ -91,25 +91,13 @@ def tube(origin: Tensor, direction: Tensor, radius: float = 1.0) -> Interval:
     return between_roots(dx * dx + dy * dy, x * dx + y * dy, x * x + y * y - radius * radius)
 
 
-def raised(point: Tensor, height: float) -> Tensor:
+def raised(point: Tensor, height: float | Tensor) -> Tensor:
     return torch.stack([point[0], point[1], point[2] + height])
-
-
-def enter_sphere(origin: Tensor, direction: Tensor) -> Tensor:
-    return first(ball(origin, direction))
 
 
 def block(origin: Tensor, direction: Tensor, half: Sequence[float]) -> Interval:
     x, y, z = (slab(o, d, -h, h) for o, d, h in zip(origin, direction, half, strict=True))
     return both(both(x, y), z)
-
-
-def enter_box(origin: Tensor, direction: Tensor) -> Tensor:
-    return first(block(origin, direction, (1, 1, 1)))
-
-
-def enter_cylinder(origin: Tensor, direction: Tensor) -> Tensor:
-    return first(both(tube(origin, direction), slab(origin[2], direction[2], -1, 1)))
 
 
 def enter_cone(origin: Tensor, direction: Tensor) -> Tensor:
@@ -155,11 +143,6 @@ def enter_octahedron(origin: Tensor, direction: Tensor) -> Tensor:
     return first(both(inside, slab(x - y - z, dx - dy - dz, -1, 1)))
 
 
-def enter_dome(origin: Tensor, direction: Tensor) -> Tensor:
-    above = halfspace(-origin[2], -direction[2], -FLOOR)
-    return first(both(ball(raised(origin, -FLOOR), direction), above))
-
-
 def enter_cross(origin: Tensor, direction: Tensor) -> Tensor:
     bars = ((1, BAR, BAR), (BAR, 1, BAR), (BAR, BAR, 1))
     a, b, c = (first(block(origin, direction, bar)) for bar in bars)
@@ -190,10 +173,6 @@ def to_torus(point: Tensor) -> Tensor:
     x, y, z = point.unbind(0)
     beside = (x * x + y * y).sqrt() - 1
     return (beside * beside + z * z).sqrt() - TUBE
-
-
-def normal_sphere(point: Tensor) -> Tensor:
-    return point
 
 
 def normal_box(point: Tensor) -> Tensor:
@@ -229,14 +208,6 @@ def normal_pyramid(point: Tensor) -> Tensor:
     return torch.stack([x.sign() * (by_x & ~base), y.sign() * ~(by_x | base), torch.where(base, -1.0, 0.5)])
 
 
-def normal_capsule(point: Tensor) -> Tensor:
-    return torch.stack([point[0], point[1], point[2] - point[2].clamp(-LENGTH, LENGTH)])
-
-
-def normal_octahedron(point: Tensor) -> Tensor:
-    return point.sign()
-
-
 def normal_dome(point: Tensor) -> Tensor:
     from_middle = raised(point, -FLOOR)
     base = from_middle[2].abs() < (dot(from_middle, from_middle) - 1).abs()
@@ -266,36 +237,8 @@ def support_box(u: Tensor) -> Tensor:
     return u[0].abs() + u[1].abs() + u[2].abs()
 
 
-def support_cylinder(u: Tensor) -> Tensor:
-    return across(u) + u[2].abs()
-
-
-def support_cone(u: Tensor) -> Tensor:
-    return torch.maximum(u[2], across(u) - u[2])
-
-
-def support_torus(u: Tensor) -> Tensor:
-    return across(u) + TUBE * length(u)
-
-
-def support_pyramid(u: Tensor) -> Tensor:
-    return torch.maximum(u[2], u[0].abs() + u[1].abs() - u[2])
-
-
-def support_capsule(u: Tensor) -> Tensor:
-    return THICK * length(u) + LENGTH * u[2].abs()
-
-
 def support_octahedron(u: Tensor) -> Tensor:
     return torch.maximum(torch.maximum(u[0].abs(), u[1].abs()), u[2].abs())
-
-
-def support_dome(u: Tensor) -> Tensor:
-    return torch.where(u[2] > 0, length(u), across(u)) + FLOOR * u[2]
-
-
-def support_cross(u: Tensor) -> Tensor:
-    return BAR * support_box(u) + (1 - BAR) * support_octahedron(u)
 
 
 def six(x: float, z: float, low: float | None = None) -> tuple[tuple[float, float, float], ...]:
@@ -309,19 +252,27 @@ ONE, ABOUT = (1.0, 1.0), (0.8, 1.25)
 
 # fmt: off
 SHAPES: dict[str, Shape] = {
-    "sphere": Shape(enter_sphere, normal_sphere, length, (ONE, ONE), True, (1, 0, 0), six(1, 1)),
-    "box": Shape(enter_box, normal_box, support_box, (ABOUT, ABOUT), False, (1, 1, 1), six(1, 1)),
-    "cylinder": Shape(enter_cylinder, normal_cylinder, support_cylinder, ((0.7, 1.0), (0.75, 1.1)), True,
-                      (1, 0, 1), six(1, 1)),
-    "cone": Shape(enter_cone, normal_cone, support_cone, ((0.9, 1.2), (0.9, 1.2)), True, (1, 0, -1), six(0.5, 1)),
-    "torus": Shape(enter_torus, normal_torus, support_torus, (ONE, (0.85, 1.15)), True, (1 + TUBE, 0, 0), ON_RING),
-    "pyramid": Shape(enter_pyramid, normal_pyramid, support_pyramid, ((0.9, 1.2), (0.8, 1.1)), True, (1, 1, -1),
-                     six(0.5, 1)),
-    "capsule": Shape(enter_capsule, normal_capsule, support_capsule, (ONE, ONE), True, (0, 0, LENGTH + THICK),
-                     six(THICK, LENGTH + THICK)),
-    "octahedron": Shape(enter_octahedron, normal_octahedron, support_octahedron, ((0.9, 1.1), (0.9, 1.3)), True,
-                        (0, 0, 1), six(1, 1)),
-    "dome": Shape(enter_dome, normal_dome, support_dome, (ONE, (0.85, 1.15)), True, (1, 0, FLOOR), ON_DOME),
-    "cross": Shape(enter_cross, normal_cross, support_cross, (ONE, ONE), True, (1, BAR, BAR), six(1, 1)),
+    "sphere": Shape(lambda o, d: first(ball(o, d)), lambda p: p, length,
+                    (ONE, ONE), True, (1, 0, 0), six(1, 1)),
+    "box": Shape(lambda o, d: first(block(o, d, (1, 1, 1))), normal_box, support_box,
+                 (ABOUT, ABOUT), False, (1, 1, 1), six(1, 1)),
+    "cylinder": Shape(lambda o, d: first(both(tube(o, d), slab(o[2], d[2], -1, 1))), normal_cylinder,
+                      lambda u: across(u) + u[2].abs(), ((0.7, 1.0), (0.75, 1.1)), True, (1, 0, 1), six(1, 1)),
+    "cone": Shape(enter_cone, normal_cone, lambda u: torch.maximum(u[2], across(u) - u[2]),
+                  ((0.9, 1.2), (0.9, 1.2)), True, (1, 0, -1), six(0.5, 1)),
+    "torus": Shape(enter_torus, normal_torus, lambda u: across(u) + TUBE * length(u),
+                   (ONE, (0.85, 1.15)), True, (1 + TUBE, 0, 0), ON_RING),
+    "pyramid": Shape(enter_pyramid, normal_pyramid, lambda u: torch.maximum(u[2], u[0].abs() + u[1].abs() - u[2]),
+                     ((0.9, 1.2), (0.8, 1.1)), True, (1, 1, -1), six(0.5, 1)),
+    "capsule": Shape(enter_capsule, lambda p: raised(p, -p[2].clamp(-LENGTH, LENGTH)),
+                     lambda u: THICK * length(u) + LENGTH * u[2].abs(),
+                     (ONE, ONE), True, (0, 0, LENGTH + THICK), six(THICK, LENGTH + THICK)),
+    "octahedron": Shape(enter_octahedron, torch.sign, support_octahedron,
+                        ((0.9, 1.1), (0.9, 1.3)), True, (0, 0, 1), six(1, 1)),
+    "dome": Shape(lambda o, d: first(both(ball(raised(o, -FLOOR), d), halfspace(-o[2], -d[2], -FLOOR))), normal_dome,
+                  lambda u: torch.where(u[2] > 0, length(u), across(u)) + FLOOR * u[2],
+                  (ONE, (0.85, 1.15)), True, (1, 0, FLOOR), ON_DOME),
+    "cross": Shape(enter_cross, normal_cross, lambda u: BAR * support_box(u) + (1 - BAR) * support_octahedron(u),
+                   (ONE, ONE), True, (1, BAR, BAR), six(1, 1)),
 }
 # fmt: on
