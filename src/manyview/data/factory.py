@@ -109,36 +109,30 @@ def some(dataset: Dataset, count: int) -> Dataset:
     return dataset if len(chosen) == len(dataset) else subset(dataset, chosen.sort().values)
 
 
-def _split(
-    data: str, split: str, options: dict[str, Any], train: Dataset
-) -> tuple[Dataset, None] | tuple[None, str | None]:
-    """Opens a split to score on, or says what is wrong with it; neither where there is none."""
+def _split(data: str, split: str, options: dict[str, Any], train: Dataset) -> tuple[Dataset | None, str | None]:
+    """Opens a split to score on, or says why it cannot be; neither where there is none.
+
+    It needs labels that training has too, and none of its images, as where a person trains on the test split itself.
+    """
     try:
-        found = open_data(data, **{**options, "split": split})
+        test = open_data(data, **{**options, "split": split})
     except (ValueError, OSError) as error:
         there_is_none = isinstance(error, UserError) and error.setting == "split"  # as in most folders
         return None, None if there_is_none else f"it cannot be opened: {error}"
-    useless = _useless(found, train)
-    return (found, None) if useless is None else (None, useless)
+    assert train.labels is not None
+    if test.labels is None or not _labelled(test):
+        return None, "it has no labels, or one only"
+    known = torch.isin(test.labels[test.labels >= 0], train.labels)
+    if test.classes != train.classes or not bool(known.any()):
+        return None, "it has other classes than the training images"
+    if bool(torch.isin(train.ids, test.ids).any()):
+        return None, "some of its images are training images"
+    return test, None
 
 
 def _labelled(dataset: Dataset) -> bool:
     """Tells whether there are at least two classes to tell apart."""
     return dataset.labels is not None and len(dataset.labels[dataset.labels >= 0].unique()) > 1
-
-
-def _useless(test: Dataset, train: Dataset) -> str | None:
-    """Says why a test split cannot be scored on: it needs labels that training has too, and none of its images.
-
-    The images are the same where a person trains on the test split itself, or from all splits of a folder.
-    """
-    assert train.labels is not None
-    if test.labels is None or not _labelled(test):
-        return "it has no labels, or one only"
-    known = torch.isin(test.labels[test.labels >= 0], train.labels)
-    if test.classes != train.classes or not bool(known.any()):
-        return "it has other classes than the training images"
-    return "some of its images are training images" if bool(torch.isin(train.ids, test.ids).any()) else None
 
 
 def _hold_out(dataset: Dataset, test_unused: str | None) -> Divided:

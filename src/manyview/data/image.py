@@ -143,10 +143,12 @@ def _open(source: Source) -> Image.Image:
 
 def _load(source: Source) -> Image.Image:
     """Opens an image once, decodes it, turns it upright and closes it."""
-    with unreadable(), _open(source) as image:
-        image.load()
-        if image.getexif().get(_ORIENTATION, 1) != 1:
-            ImageOps.exif_transpose(image, in_place=True)
+    with unreadable():
+        image = _open(source)
+        with image:
+            image.load()
+            if image.getexif().get(_ORIENTATION, 1) != 1:
+                ImageOps.exif_transpose(image, in_place=True)
         return image
 
 

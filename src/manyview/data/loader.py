@@ -56,7 +56,12 @@ class Loader:
         memory: int | None = None,
         max_unreadable: float = 0.05,
     ) -> None:
-        _check_kinds(dataset, pipeline)
+        if not isinstance(dataset, Dataset):
+            what = f"{type(dataset).__name__} is none; open_data(name) makes one, TorchDataset wraps one of torch's"
+            raise UserError("dataset", what)
+        if not hasattr(pipeline, "prepare"):
+            what = f"{type(pipeline).__name__} is none; give AUGMENTATIONS[name](size), or TransformPipeline(transform)"
+            raise UserError("pipeline", what)
         self.dataset, self.pipeline, self.batch_size = dataset, pipeline, batch_size
         self.seed, self.shuffle, self.drop_last = seed, shuffle, drop_last
         self.rank, self.world, self.device, self.max_unreadable = rank, world, torch.device(device), max_unreadable
@@ -97,8 +102,8 @@ class Loader:
             self._note(collated.unreadable)
             if collated.unreadable and not len(collated.ids):
                 (row, reason), *_ = collated.unreadable.items()
-                what = f"{len(collated.unreadable)} samples in a row cannot be read, from {self.dataset.name(row)}: {reason}"
-                raise TooManyUnreadable(None, what)
+                found = f"{len(collated.unreadable)} samples in a row cannot be read"
+                raise TooManyUnreadable(None, f"{found}, from {self.dataset.name(row)}: {reason}")
             yield self._from_workers(number, collated)
 
     def rows(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
@@ -198,18 +203,6 @@ def _check(loader: Loader) -> None:
         few = f"is more than the {len(loader.dataset)} samples: give {len(loader.dataset)} or less (--batch-size)"
         raise UserError(None, f"batch_size={loader.batch_size} {few}")
     loader.pipeline.sources(loader.dataset.modalities)  # refuses what the data does not have
-
-
-def _check_kinds(dataset: object, pipeline: object) -> None:
-    if not isinstance(dataset, Dataset):
-        raise UserError(
-            "dataset", f"{type(dataset).__name__} is none; open_data(name) makes one, Own(dataset) wraps one of torch's"
-        )
-    if not hasattr(pipeline, "prepare"):
-        raise UserError(
-            "pipeline",
-            f"{type(pipeline).__name__} is none; give AUGMENTATIONS[name](size), or TransformPipeline(transform)",
-        )
 
 
 def _is_whole(number: object) -> bool:

@@ -222,17 +222,13 @@ def _ids_of(data: Any, name: str, split: str, labels: list[int | None]) -> Tenso
     """Makes ids of paths where a class is a folder, for some of the folders may be missing; of positions elsewhere."""
     if hasattr(data, "samples"):
         wnids = getattr(data, "wnids", data.classes)
-        return torch.tensor([id_of(f"{name}/{split}/{_in_class(path, wnids[label])}") for path, label in data.samples])
+        within = [(wnids[label], path.rpartition(os.sep + wnids[label] + os.sep)[2]) for path, label in data.samples]
+        return torch.tensor([id_of(f"{name}/{split}/{folder}/{file}") for folder, file in within])
     parts = split.split("+")  # STL-10's train+unlabeled: the labelled ones first
     labelled = sum(label is not None and label >= 0 for label in labels)
     counts = [len(labels)] if len(parts) == 1 else [labelled, len(labels) - labelled]
     starts = [id_of(f"{name}/{part}") >> 32 << 32 for part in parts]
     return torch.cat([start + torch.arange(count) for start, count in zip(starts, counts, strict=True)])
-
-
-def _in_class(path: str, folder: str) -> str:
-    """The path from the class's folder on."""
-    return f"{folder}/{path.rpartition(os.sep + folder + os.sep)[2]}"
 
 
 def _classes_of(data: Any, official: Official) -> list[str]:

@@ -71,7 +71,14 @@ class Paired:
         self.found: dict[str, Found] = {name: scan(folder, _READ) for name, folder in self._folders.items()}
         if not isinstance(root, Mapping) and modalities is None:
             self.found = {name: found for name, found in self.found.items() if len(found.files)}
-        _check_folders(self.found, self._folders)
+        empty = next((name for name, found in self.found.items() if not len(found.files)), None)
+        if empty is not None:
+            where = printable(self._folders[empty])
+            raise UserError(None, f"modality {empty!r}: no images or .npy files below {where!r}")
+        if len(self.found) < 2:
+            there = ", ".join(map(printable, self.found)) or "none"
+            what = f"expected at least two folders with images, found {there}; for a single folder of images use Folder"
+            raise UserError("modalities", what)
         self._files = {name: found.files for name, found in self.found.items()}
         self._stems, self._rows = _match(self._files, complete_only)
         self._label(root, labels)
@@ -192,18 +199,6 @@ def _folders(
             known = ", ".join(map(printable, there)) or "no folders"
             raise UserError("modalities", f"there is no {name!r}; there are {known}")
     return prefix, there if modalities is None else {name: there[name] for name in modalities}
-
-
-def _check_folders(found: dict[str, Found], folders: dict[str, str]) -> None:
-    empty = [name for name, what in found.items() if not len(what.files)]
-    if empty:
-        raise UserError(None, f"modality {empty[0]!r}: no images or .npy files below {printable(folders[empty[0]])!r}")
-    if len(found) < 2:
-        raise UserError(
-            "modalities",
-            f"expected at least two folders with images, found {', '.join(map(printable, found)) or 'none'}; "
-            f"for a single folder of images use Folder",
-        )
 
 
 def _match(

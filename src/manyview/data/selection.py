@@ -16,6 +16,13 @@ from manyview.core.sample import Sample
 from manyview.data.dataset import Batched, Dataset
 from manyview.data.paired import Paired
 
+Rule = Literal["linear", "exponential"]
+
+RULES: dict[str, Callable[[int, int], float]] = {  # the share that step 1 .. steps keeps
+    "linear": lambda step, steps: step / steps,
+    "exponential": lambda step, steps: math.exp(step - steps),
+}
+
 
 def subset(dataset: Dataset, index: Tensor | Sequence[int]) -> Dataset:
     """The samples at `index`, in that order: rows, each at most once, or a boolean for every row.
@@ -27,7 +34,15 @@ def subset(dataset: Dataset, index: Tensor | Sequence[int]) -> Dataset:
         if rows.shape != (len(dataset),):
             raise UserError("index", f"expected ({len(dataset)},) booleans, got {tuple(rows.shape)}")
         rows = rows.nonzero()[:, 0]
-    _check_rows(rows, len(dataset))
+    if rows.dim() != 1 or (rows.numel() and (rows.is_floating_point() or rows.is_complex())):
+        raise UserError("index", f"expected whole numbers (n,), got {rows.dtype} {tuple(rows.shape)}")
+    if not len(rows):
+        raise UserError("index", "no samples are left; choose at least one")
+    low, high = (int(end) for end in rows.aminmax())
+    if low < 0 or high >= len(dataset):
+        raise UserError("index", f"expected rows 0 to {len(dataset) - 1}, got {low} to {high}")
+    if len(rows.unique()) < len(rows):
+        raise UserError("index", "a row is there twice; a sample is in a data set once")
     kind = BatchedSubset if isinstance(dataset, Batched) else Subset
     return kind(dataset, rows.long())
 
@@ -84,26 +99,6 @@ class BatchedSubset(Subset):
         return {name: made[name] for name in self.modalities}
 
 
-def _check_rows(rows: Tensor, count: int) -> None:
-    if rows.dim() != 1 or (rows.numel() and (rows.is_floating_point() or rows.is_complex())):
-        raise UserError("index", f"expected whole numbers (n,), got {rows.dtype} {tuple(rows.shape)}")
-    if not len(rows):
-        raise UserError("index", "no samples are left; choose at least one")
-    low, high = (int(end) for end in rows.aminmax())
-    if low < 0 or high >= count:
-        raise UserError("index", f"expected rows 0 to {count - 1}, got {low} to {high}")
-    if len(rows.unique()) < len(rows):
-        raise UserError("index", "a row is there twice; a sample is in a data set once")
-
-
-Rule = Literal["linear", "exponential"]
-
-RULES: dict[str, Callable[[int, int], float]] = {  # the share that step 1 .. steps keeps
-    "linear": lambda step, steps: step / steps,
-    "exponential": lambda step, steps: math.exp(step - steps),
-}
-
-
 def imbalanced(dataset: Dataset, rule: Rule = "linear", *, group: int | None = None, seed: int = 2021) -> Dataset:
     """Keeps a share of each class l = 0 .. C - 1, as CACR (Zheng et al.) does for its Table 2.
 
@@ -124,8 +119,11 @@ def imbalanced(dataset: Dataset, rule: Rule = "linear", *, group: int | None = N
     if labels is None:
         raise UserError("dataset", "has no labels, so there are no classes to thin out")
     shares = keep_shares(len(dataset.classes), rule, group)
-    keys = key(seed, dataset.ids)
-    kept = [_smallest(keys, (labels == label).nonzero()[:, 0], share) for label, share in enumerate(shares)]
+    kept = []
+    for label, share in enumerate(shares):
+        rows = (labels == label).nonzero()[:, 0]
+        count = math.floor(share * len(rows) + 1e-9)  # 0.3 of 10 is 3, though 0.3 * 10 may be less in floats
+        kept.append(rows[order(key(seed, dataset.ids[rows]))[:count]])
     rows = torch.cat(kept).sort().values
     if not len(rows):
         raise UserError("rule", f"{rule!r} leaves no sample of {len(labels)} in {len(shares)} classes; use more data")
@@ -141,9 +139,3 @@ def keep_shares(classes: int, rule: Rule, group: int | None = None) -> list[floa
         raise UserError("group", f"expected at least 1 class, got {group}")
     steps = math.ceil(classes / group)
     return [RULES[rule](label // group + 1, steps) for label in range(classes)]
-
-
-def _smallest(keys: Tensor, rows: Tensor, share: float) -> Tensor:
-    """The rows with the smallest keys, a share of them."""
-    count = math.floor(share * len(rows) + 1e-9)  # 0.3 of 10 is 3, though 0.3 * 10 may be less in floats
-    return rows[order(keys[rows])[:count]]

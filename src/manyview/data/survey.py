@@ -17,7 +17,7 @@ from torch import Tensor
 from manyview.core.parallel import available
 from manyview.data.dataset import Dataset, Unreadable
 from manyview.data.folder import Folder
-from manyview.data.image import Source, decode, read_header, reason
+from manyview.data.image import Source, read_header, reason
 from manyview.data.paired import Paired
 
 MIN_SIDE = 32  # pixels of the shorter side; below, crops show almost nothing
@@ -120,9 +120,7 @@ def _examine_all(dataset: Dataset, fast: bool, threads: int) -> Iterator[tuple[i
 
 
 def _examine(dataset: Dataset, index: int, fast: bool) -> list[Finding]:
-    if isinstance(dataset, Folder):
-        return [_examine_file("image", dataset.path(index), fast, decode)]
-    if isinstance(dataset, Paired):
+    if isinstance(dataset, Folder | Paired):
         paths = dataset.paths(index).items()
         return [_examine_file(name, path, fast, partial(dataset.decode, name)) for name, path in paths]
     try:

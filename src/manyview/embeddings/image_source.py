@@ -13,8 +13,8 @@ from torch import Tensor
 from manyview.core.errors import UserError
 from manyview.core.text import printable
 from manyview.data import NAMED, Dataset, Folder, Paired
+from manyview.data.dataset import few_samples, fingerprint
 from manyview.data.factory import SCENES, open_data
-from manyview.data.fingerprint import few_samples, fingerprint
 from manyview.data.selection import Subset, only_modalities
 from manyview.data.splits import Labels, find_splits
 from manyview.training.build import OWN

@@ -17,7 +17,7 @@ from manyview import encoders
 from manyview.core.digest import digest
 from manyview.core.errors import UserError
 from manyview.data import Dataset
-from manyview.data.fingerprint import few_samples, usual_shape
+from manyview.data.dataset import few_samples, usual_shape
 from manyview.encoders import Encoder
 from manyview.encoders.encoder import FAMILIES, Stem, nearest_names
 from manyview.encoders.weights import UnknownNetwork, normalisation

@@ -19,8 +19,8 @@ from manyview.core.digest import digest
 from manyview.core.errors import UserError
 from manyview.core.progress import progress_bar
 from manyview.data import Dataset, Loader, TorchDataset, Unreadable, subset
+from manyview.data.dataset import few_samples, fingerprint
 from manyview.data.factory import Divided, divided
-from manyview.data.fingerprint import few_samples, fingerprint
 from manyview.data.selection import only_modalities
 from manyview.data.torch_dataset import as_dataset
 from manyview.embeddings.model_source import ALL, REFERENCE, AnyModel, ModelSource, check_named, open_model, run_of

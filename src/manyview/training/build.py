@@ -20,8 +20,8 @@ from manyview.core.device import resolve_device
 from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives
 from manyview.data import NAMED, Dataset
+from manyview.data.dataset import few_samples, fingerprint, usual_shape
 from manyview.data.factory import SCENES, divided
-from manyview.data.fingerprint import few_samples, fingerprint, usual_shape
 from manyview.data.selection import only_modalities
 from manyview.encoders import Encoder
 from manyview.methods import METHODS, Method

@@ -2,10 +2,9 @@
 
 from manyview.views.augmentation import Augmentation
 from manyview.views.augmentation_recipes import AUGMENTATIONS
-from manyview.views.modality import CIFAR, IMAGENET, PICTURE, Modality
 from manyview.views.pipeline import ViewPipeline
 from manyview.views.transform import TransformPipeline
-from manyview.views.view import SPACES, VIEWS, View
+from manyview.views.view import CIFAR, IMAGENET, PICTURE, SPACES, VIEWS, Modality, View
 
 __all__ = [
     "AUGMENTATIONS",

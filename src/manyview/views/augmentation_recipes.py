@@ -9,8 +9,8 @@ from typing import Annotated, Literal, get_args
 from manyview.core.bounds import Between, Count
 from manyview.core.errors import UserError
 from manyview.views.augmentation import Augmentation
-from manyview.views.modality import CIFAR, PICTURE, Modality
 from manyview.views.pipeline import ViewPipeline
+from manyview.views.view import CIFAR, PICTURE, Modality
 
 SIZES = (32, 128)  # pixels of a view, at least and at most, where nobody says
 UNBLURRED_SIZE = 64  # pixels up to which pictures are not blurred

@@ -99,7 +99,9 @@ def jitter(planes: Tensor, colour: Array, order: Array, strengths: Sequence[floa
     """
     rows: Array = np.arange(len(order))
     for place, turn in enumerate(_TURNS[order].T):  # (n,) what happens first, second, ...
-        planes, rows = _together(planes, rows, turn, "ab"[place % 2])
+        if len(rows) > 1:
+            wanted = turn.argsort(kind="stable")
+            planes, rows = taken(planes, rows.argsort()[wanted], "ab"[place % 2]), wanted
         end = 0
         for number, count in enumerate(np.bincount(turn + 1, minlength=5).tolist(), start=-1):
             start, end = end, end + count
@@ -107,14 +109,6 @@ def jitter(planes: Tensor, colour: Array, order: Array, strengths: Sequence[floa
                 factor = torch.from_numpy(colour[rows[start:end], number])
                 OPERATIONS[number](planes[:, start:end], factor.to(planes.device))
     return planes, rows
-
-
-def _together(planes: Tensor, rows: Array, turn: Array, into: str) -> tuple[Tensor, Array]:
-    """Moves the planes of the pictures `rows` to the order of their turn's operation."""
-    if len(rows) == 1:
-        return planes, rows
-    wanted = turn.argsort(kind="stable")
-    return taken(planes, rows.argsort()[wanted], into), wanted
 
 
 def taken(planes: Tensor, pictures: Array, into: str) -> Tensor:

@@ -12,7 +12,7 @@ from manyview.core.errors import UserError
 from manyview.core.parallel import cores, parallel_map
 from manyview.core.rng import key
 from manyview.core.sample import Sample
-from manyview.data.scenes.description import Description, captions, describe
+from manyview.data.scenes.description import Description, describe
 from manyview.data.scenes.render import EXACT, PICTURES, render
 from manyview.data.scenes.shading import rays_per_pixel
 from manyview.data.scenes.shapes import SHAPES
@@ -56,7 +56,12 @@ class Scenes:
         modalities: Sequence[str] = ("image",),
         targets: Sequence[str] = (),
     ) -> None:
-        _check(count, size, split)
+        if count < 1:
+            raise UserError("count", f"expected at least 1 scene, got {count}")
+        if size < 1:
+            raise UserError("size", f"expected at least 1 pixel, got {size}")
+        if split not in SPLITS:
+            raise UserError("split", f"expected one of {', '.join(SPLITS)}, got {split!r}")
         _check_names("modalities", modalities, MODALITIES)
         _check_names("targets", targets, TARGETS)
         if not modalities:
@@ -88,11 +93,6 @@ class Scenes:
         parts = parallel_map(lambda part: render(stage(part), self.size, self.modalities), chunks)
         return {name: torch.cat([part[name] for part in parts]) for name in self.modalities}
 
-    def captions(self, index: Tensor) -> list[str]:
-        """An English sentence about each scene."""
-        parts = parallel_map(lambda part: captions(stage(part)), self._keys[index].split(MIN_CHUNK))
-        return [text for part in parts for text in part]
-
     def describe(self, index: int) -> Description:
         """Caption, boxes and keypoints of one scene."""
         row = self._row(index)
@@ -109,15 +109,6 @@ def chunk_length(count: int, size: int) -> int:
     share = -(-count // cores())
     bound = RAYS // (len(rays_per_pixel(size)) * size**2)
     return max(1, min(bound, max(share, MIN_CHUNK)))
-
-
-def _check(count: int, size: int, split: str) -> None:
-    if count < 1:
-        raise UserError("count", f"expected at least 1 scene, got {count}")
-    if size < 1:
-        raise UserError("size", f"expected at least 1 pixel, got {size}")
-    if split not in SPLITS:
-        raise UserError("split", f"expected one of {', '.join(SPLITS)}, got {split!r}")
 
 
 def _check_names(setting: str, names: Sequence[str], known: Sequence[str]) -> None:

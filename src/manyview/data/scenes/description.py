@@ -44,7 +44,7 @@ def describe(scene: Stage, size: int) -> Description:
     points, visible = keypoints(scene, size)
     names = tuple(SHAPES)
     return Description(
-        caption=captions(scene)[0],
+        caption=caption(scene),
         shapes=tuple(names[int(scene.objects.shape[0, number])] for number in seen),
         instances=torch.tensor(seen, dtype=torch.long) + 1,
         boxes=torch.stack([box(mask == number + 1) for number in seen]) if seen else torch.zeros(0, 4),
@@ -85,36 +85,30 @@ def in_sight(scene: Stage) -> Tensor:
     return free
 
 
-def captions(stage: Stage) -> list[str]:
-    """One sentence per scene, as in "a large red striped torus left of a small blue cone on a grey floor"."""
-    mask = instance(geometry(stage, REFERENCE))[:, 0]
-    return [caption(stage, row, mask[row]) for row in range(len(mask))]
-
-
-def caption(stage: Stage, row: int, mask: Tensor) -> str:
+def caption(scene: Stage) -> str:
+    """A sentence about one scene, as "a large red striped torus left of a small blue cone on a grey floor"."""
+    mask = instance(geometry(scene, REFERENCE))[0, 0]
     shares = [float((mask == number + 1).double().mean()) for number in range(OBJECTS)]
     others = [number for number in range(1, OBJECTS) if shares[number] > MIN_SHARE]
-    words = with_article(noun(stage, row, 0, shares[0]))
-    relations = [f"{relation(mask, n)} {with_article(noun(stage, row, n, shares[n]))}" for n in others]
-    beside = "".join(f" {text}" if first == 0 else f" and {text}" for first, text in enumerate(relations))
-    return f"{words}{beside} on {with_article(floor(stage, row))}"
+    relations = [f"{relation(mask, n)} {with_article(noun(scene, n, shares[n]))}" for n in others]
+    ground = scene.surroundings.ground
+    floor = words(list(PALETTE)[int(ground.name)], PATTERNS[int(ground.pattern)], "floor")
+    beside = " and ".join(relations)
+    return words(with_article(noun(scene, 0, shares[0])), beside, "on", with_article(floor))
 
 
-def noun(stage: Stage, row: int, number: int, share: float) -> str:
-    things = stage.objects
+def noun(scene: Stage, number: int, share: float) -> str:
+    things = scene.objects
     size = "large" if share > LARGE_SHARE else "small" if share < SMALL_SHARE else ""
-    material = MATERIALS[int(things.material[row, number])].replace("matte", "")
-    pattern = PATTERNS[int(things.paint.pattern[row, number])].replace("plain", "")
-    colour = list(PALETTE)[int(things.paint.name[row, number])]
-    shape = list(SHAPES)[int(things.shape[row, number])]
-    return " ".join(word for word in (size, material, colour, pattern, shape) if word)
+    material = MATERIALS[int(things.material[0, number])]
+    pattern = PATTERNS[int(things.paint.pattern[0, number])]
+    colour = list(PALETTE)[int(things.paint.name[0, number])]
+    return words(size, material, colour, pattern, list(SHAPES)[int(things.shape[0, number])])
 
 
-def floor(stage: Stage, row: int) -> str:
-    paint = stage.surroundings.ground
-    pattern = PATTERNS[int(paint.pattern[row, 0])].replace("plain", "")
-    words = (list(PALETTE)[int(paint.name[row, 0])], pattern, "floor")
-    return " ".join(word for word in words if word)
+def words(*parts: str) -> str:
+    """Joins what is worth saying."""
+    return " ".join(part for part in parts if part not in ("", "matte", "plain"))
 
 
 def with_article(words: str) -> str:

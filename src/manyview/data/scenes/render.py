@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from manyview.data.scenes.shading import picture
-from manyview.data.scenes.stage import Stage, moved
+from manyview.data.scenes.stage import Camera, Stage, moved
 from manyview.data.scenes.trace import (
     FAR,
     Surface,
@@ -101,10 +101,8 @@ def project_moved(g: Geometry) -> tuple[Tensor, Tensor]:
     objects, motion, thing = g.stage.objects, g.stage.motion, g.surface.thing
     centre = at(objects.centre, thing)
     point = apply(at(motion.spin, thing), g.surface.point - centre) + centre + at(motion.shift, thing)
-    scene = scene_of(thing)
-    right, down, forward = apply(at(motion.camera.axes, scene), point - at(motion.camera.eye, scene))
-    scale = 1 / (forward * at(motion.camera.field, scene))
-    return (right * scale + 1) * (g.size / 2), (down * scale + 1) * (g.size / 2)
+    parts = (motion.camera.eye, motion.camera.axes, motion.camera.field)
+    return project(Camera(*(at(part, scene_of(thing)) for part in parts)), point, g.size)[:2]
 
 
 def over(g: Geometry, behind: Tensor, objects: Tensor) -> Tensor:
