@@ -87,7 +87,12 @@ def decode(dataset: Dataset, limit: int | None = None) -> Decoded | None:
         {name: torch.zeros(len(dataset), *shape, dtype=dtype) for name, (shape, dtype) in shapes.items()},
         {name: torch.ones(len(dataset), dtype=torch.bool) for name in shapes},
     )
-    return decoded if (_fill_batched if isinstance(dataset, Batched) else _fill)(dataset, decoded) else None
+    if not isinstance(dataset, Batched):
+        return decoded if _fill(dataset, decoded) else None
+    for rows in torch.arange(len(dataset)).split(CHUNK):
+        for name, images in dataset.batch(rows).items():
+            decoded.pixels[name][rows] = images
+    return decoded
 
 
 Shapes = dict[str, tuple[tuple[int, ...], torch.dtype]]
@@ -114,14 +119,6 @@ def some_samples(dataset: Dataset | Decoded) -> Iterator[Sample]:
         if isinstance(sample, Sample):
             missing -= sample.modalities.keys()
             yield sample
-
-
-def _fill_batched(dataset: Dataset, decoded: Decoded) -> bool:
-    assert isinstance(dataset, Batched)
-    for rows in torch.arange(len(dataset)).split(CHUNK):
-        for name, images in dataset.batch(rows).items():
-            decoded.pixels[name][rows] = images
-    return True
 
 
 def _fill(dataset: Dataset, decoded: Decoded) -> bool:

@@ -161,10 +161,9 @@ class Loader:
         self.unreadable |= unreadable
         if len(self.unreadable) > self.max_unreadable * len(self.dataset):
             some = "; ".join(f"{self.dataset.name(i)}: {reason}" for i, reason in list(self.unreadable.items())[:3])
+            most = f"more than max_unreadable={self.max_unreadable:g} of them ({some}): mend the files, or allow more"
             raise TooManyUnreadable(
-                None,
-                f"{len(self.unreadable)} of {len(self.dataset)} samples cannot be read, more than max_unreadable="
-                f"{self.max_unreadable:g} of them ({some}): mend the files, or allow more",
+                None, f"{len(self.unreadable)} of {len(self.dataset)} samples cannot be read, {most}"
             )
 
 
@@ -187,10 +186,8 @@ def _check(loader: Loader) -> None:
     if loader.world < 1:
         raise UserError("world", f"expected at least one process, got {loader.world}")
     if loader.batch_size < 1 or loader.batch_size % loader.world:
-        raise UserError(
-            "batch_size",
-            f"expected at least 1, and a multiple of the {loader.world} processes, got {loader.batch_size}",
-        )
+        what = f"at least 1, and a multiple of the {loader.world} processes"
+        raise UserError("batch_size", f"expected {what}, got {loader.batch_size}")
     if not 0 <= loader.rank < loader.world:
         raise UserError("rank", f"expected a number from 0 to world - 1 = {loader.world - 1}, got {loader.rank}")
     if not 0 <= loader.max_unreadable <= 1:

@@ -15,7 +15,7 @@ from statistics import median_low
 from torch import Tensor
 
 from manyview.core.parallel import available
-from manyview.data.dataset import Dataset, Unreadable
+from manyview.data.dataset import Dataset, Unreadable, read
 from manyview.data.folder import Folder
 from manyview.data.image import Source, read_header, reason
 from manyview.data.paired import Paired
@@ -123,10 +123,10 @@ def _examine(dataset: Dataset, index: int, fast: bool) -> list[Finding]:
     if isinstance(dataset, Folder | Paired):
         paths = dataset.paths(index).items()
         return [_examine_file(name, path, fast, partial(dataset.decode, name)) for name, path in paths]
-    try:
-        return [_examine_tensor(modality, tensor) for modality, tensor in dataset[index].modalities.items()]
-    except Unreadable as error:
-        return [Finding(dataset.modalities[0], problem=str(error))]
+    sample = read(dataset, index)
+    if isinstance(sample, str):
+        return [Finding(dataset.modalities[0], problem=sample)]
+    return [_examine_tensor(modality, tensor) for modality, tensor in sample.modalities.items()]
 
 
 def _examine_file(modality: str, path: str, fast: bool, decoder: Callable[[Source], Tensor]) -> Finding:

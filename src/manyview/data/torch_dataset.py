@@ -84,22 +84,16 @@ def _raw(name: str, image: Any) -> Tensor:
     if tensor.ndim != 3:
         raise UserError(None, f"modality {name!r} has shape {tuple(tensor.shape)}: give (channels, height, width)")
     if tensor.shape[2] in (1, 3, 4) and tensor.shape[0] > 4:
-        raise UserError(
-            None,
-            f"modality {name!r} has shape {tuple(tensor.shape)}, channels last: give (channels, height, width), "
-            "as permute(2, 0, 1) makes it",
-        )
+        what = f"modality {name!r} has shape {tuple(tensor.shape)}, channels last"
+        raise UserError(None, f"{what}: give (channels, height, width), as permute(2, 0, 1) makes it")
     if tensor.dtype == torch.uint8 or not tensor.is_floating_point():
         return tensor if tensor.dtype == torch.uint8 else tensor.float()
     if tensor.shape[0] != 3:
         return tensor.float()
     low, high = tensor.aminmax()
     if low < 0 or high > 1:
-        raise UserError(
-            None,
-            f"picture {name!r} has values from {low:g} to {high:g}: give uint8, or floats in [0, 1], not normalised; "
-            "the views are normalised later",
-        )
+        give = "give uint8, or floats in [0, 1], not normalised; the views are normalised later"
+        raise UserError(None, f"picture {name!r} has values from {low:g} to {high:g}: {give}")
     return tensor.mul(255).round().to(torch.uint8)
 
 
