@@ -19,7 +19,7 @@ from manyview.core.bounds import Count
 from manyview.core.errors import UserError, hint
 from manyview.data import NAMED, open_data
 from manyview.data.factory import SCENES
-from manyview.data.imbalance import Rule
+from manyview.data.selection import Rule
 from manyview.losses import LOSSES
 from manyview.memories import MEMORIES
 from manyview.methods import METHODS

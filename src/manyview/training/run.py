@@ -20,7 +20,7 @@ from manyview.core.atomic import atomic_write, naming_full_disk, remove_drafts
 from manyview.core.distributed import fail_together
 from manyview.core.errors import UserError
 from manyview.core.lock import locked
-from manyview.data.memory import local_processes
+from manyview.data.decoded import local_processes
 from manyview.encoders.towers import SHARED
 from manyview.features.preprocess import Preprocess
 from manyview.methods.method import VIEW
