@@ -15,8 +15,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 import manyview
-from manyview.config.config import Config
-from manyview.config.resolve import resolve
+from manyview.config.config import Config, component, resolve
 from manyview.config.sections import flat
 from manyview.core.sample import Views
 from manyview.data import Batch, Dataset, Loader
@@ -67,7 +66,7 @@ class Ours(Contender):
         found = build.RunData(data, None, views, dict.fromkeys(views, 3), side, (0, 0), data.modalities)
         self.config: Config = build.settled(config, found)
         self.method = build.method(self.config, found.channels, len(data))
-        self.encoder = self.method.encoder()
+        self.encoder = self.method.towers.encoder()
         self.trainer = Trainer(start_fabric(self.config), self.config, self.method)
         pipeline = build.pipeline(self.config, views, self.method)
         self.loader = Loader(data, pipeline, self.config.batch_size, seed=self.config.seed)
@@ -86,7 +85,7 @@ class Ours(Contender):
             return {name: [channels_last(copy) for copy in copies] for name, copies in made.items()}
 
         epochs = self.config.epochs
-        share = build.schedule(self.config)(self.progress * epochs, epochs)
+        share = component(self.config, "schedule")(self.progress * epochs, epochs)
         output = self.trainer.gradient(views, BatchOutputs({}, batch.ids, batch.index, step=self.done))
         self.trainer.step(self.config.optimizer["lr"] * share, measure=False)
         self.method.update(output.batch, self.done, 1 << 30)

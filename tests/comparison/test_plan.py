@@ -1,13 +1,24 @@
-"""What makes a comparison fair."""
+"""What makes a comparison fair, and epochs that fill the same time."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
 
-from manyview.comparison.plan import describe, differing_settings, images_an_epoch, plan_runs, views_of_an_image
+from manyview.comparison.plan import (
+    EVERY,
+    STEPS,
+    describe,
+    differing_settings,
+    equal_time,
+    images_an_epoch,
+    plan_runs,
+    views_of_an_image,
+)
+from manyview.config.config import Config
 from manyview.data import Loader, Scenes
 from manyview.training import build
 from manyview.views import AUGMENTATIONS
@@ -24,7 +35,7 @@ def test_every_method_has_a_run_before_any_has_two(tmp_path: Path) -> None:
 def test_runs_of_a_seed_begin_with_the_same_weights_and_those_of_another_do_not(tmp_path: Path) -> None:
     names = ["simclr", "jcl", "cacr"]
     found = plan_runs(names, [3, 4], tmp_path, GIVEN)
-    weights = [next(build.method(each.config, {"image": 3}, 8).encoder().parameters()) for each in found]
+    weights = [next(build.method(each.config, {"image": 3}, 8).towers.encoder().parameters()) for each in found]
     assert all(torch.equal(weights[0], each) for each in weights[1:3])
     assert not torch.equal(weights[0], weights[3])
 
@@ -135,3 +146,31 @@ def test_what_cannot_be_compared_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=words):
         plan_runs(methods, seeds, tmp_path, {**GIVEN, **given})
+
+
+SECONDS = {"simclr": 0.1, "dcl": 0.2}  # a step
+
+
+def test_the_faster_gets_more_epochs_and_the_first_steps_do_not_count(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def train(config: Config) -> None:
+        """A run whose first steps take ten seconds more."""
+        asked.append(config.method["name"])
+        assert config.out is not None
+        assert config.max_steps == STEPS
+        folder, slow = Path(config.out), asked.count(config.method["name"])  # the first round is the faster one
+        folder.mkdir(parents=True)
+        lines = [
+            {"step": step, "seconds": 10 + step * slow * SECONDS[config.method["name"]], "loss": 1.0}
+            for step in range(EVERY, STEPS + 1, EVERY)
+        ]
+        (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
+
+    runs = plan_runs(
+        ["simclr", "dcl"], [0], tmp_path, {"data.name": "scenes", "data.count": 640, "augmentation.size": 16}
+    )
+    found = equal_time(runs, minutes=1.0, train=train)
+    assert asked == ["simclr", "dcl", "simclr", "dcl"]  # in turns
+    assert found == pytest.approx({"simclr": 60.0, "dcl": 30.0})  # 600 and 300 steps of ten an epoch
+    assert not list((tmp_path / "speed").iterdir())

@@ -7,13 +7,13 @@ from pathlib import Path
 import torch
 
 from manyview import encoders
-from manyview.config.flags import read_flags
-from manyview.config.resolve import resolve
+from manyview.config.config import resolve
+from manyview.config.recipes import to_yaml
 from manyview.config.sections import flat
-from manyview.config.yaml_file import to_yaml
 from manyview.training import build
 from manyview.training.run import CONFIG, ENCODER, Run
 from tests import tiny
+from tests.config.small import read_flags
 
 
 def made(folder: Path, **settings: object) -> Run:
@@ -22,7 +22,7 @@ def made(folder: Path, **settings: object) -> Run:
     data = build.data(config)
     config = build.settled(config, data)
     with torch.random.fork_rng([]):
-        encoder = build.method(config, data.channels, len(data.train)).encoder()
+        encoder = build.method(config, data.channels, len(data.train)).towers.encoder()
         size = config.augmentation["size"]
         encoder(torch.randn(64, encoder.options["channels"], size, size))
         with torch.no_grad():

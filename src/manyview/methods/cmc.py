@@ -9,8 +9,7 @@ from typing import Literal
 
 from manyview import losses, memories
 from manyview.core.bounds import Count
-from manyview.core.errors import UserError
-from manyview.core.names import hint
+from manyview.core.errors import UserError, hint
 from manyview.encoders import Encoder, Slot, Towers, heads
 from manyview.encoders.momentum import constant
 from manyview.memories import Memory
