@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -175,3 +176,25 @@ def test_data_without_labels_is_refused(tmp_path: Path, capsys: pytest.CaptureFi
     tiny.pictures(tmp_path / "plain", 30)
     assert evaluate("patchnet", "--data", "plain") == 2
     assert "data: plain has no labels to evaluate with" in capsys.readouterr().err
+
+
+def test_a_data_folder_whose_name_is_no_utf_8_is_judged_and_written_down(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
+    for name in ("cats", "dogs"):
+        tiny.pictures(folder / name, 20)
+    words = ["--data", folder, "--protocols", "knn", "--knn.k", 3, "--size", 16, "--workers", 0]
+    assert evaluate("patchnet", *words, "--out", folder / "out") == 0
+    assert r"/caf\xe9: 36 training images" in capsys.readouterr().out
+    assert [each.data["name"] for each in read(folder / "out")] == [str(folder)]
+
+
+def test_results_that_cannot_be_added_to_are_said_before_anything_is_computed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "results.json").write_text('{"accuracy": 1.0}')
+    monkeypatch.setattr(Task, "features", None)
+    assert evaluate("patchnet", *SCENES, "--out", tmp_path, "--recompute") == 2
+    assert "results.json is damaged (expected a list of results, got dict); remove it" in capsys.readouterr().err
+    assert (tmp_path / "results.json").read_text() == '{"accuracy": 1.0}'
