@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from manyview.core.errors import UserError
 from manyview.core.lock import locked
 from manyview.data import Folder, TorchDataset
 from manyview.embeddings import Embeddings, embed
-from manyview.embeddings.embed import BATCHES, PartialEmbeddings
+from manyview.embeddings.embed import BATCHES, PartialEmbeddings, target
 from manyview.embeddings.file_format import About, read
 from manyview.embeddings.image_source import ImageReader, ImageSource, open_images
 from manyview.encoders import Encoder
@@ -401,3 +402,47 @@ def test_a_full_disk_is_one_line_that_says_what_to_do(
 
 def test_a_piece_is_some_batches(partial: PartialEmbeddings) -> None:
     assert partial.store.size == BATCHES * ABOUT.batch_size
+
+
+@pytest.mark.parametrize("theirs", ["thesis.txt", "about.json", "000000.txt"])
+def test_a_folder_of_somebody_else_is_refused_and_untouched(partial: PartialEmbeddings, theirs: str) -> None:
+    partial.folder.mkdir()
+    (partial.folder / theirs).write_text("mine")
+    line = (
+        rf"^to: .*e\.npz\.part is a folder of somebody's, with {re.escape(theirs)}; move it away, or give another --to$"
+    )
+    with pytest.raises(UserError, match=line), partial.alone():
+        pytest.fail("it is not ours")
+    assert [file.name for file in partial.folder.iterdir()] == [theirs]
+    assert (partial.folder / theirs).read_text() == "mine"
+
+
+def test_what_somebody_has_put_into_our_folder_stays(partial: PartialEmbeddings) -> None:
+    with partial.alone():
+        partial.complete()
+        (partial.folder / "notes.txt").write_text("mine")
+        fill(partial)
+        partial.join()
+    assert len(read(partial.path)) == 12
+    assert [file.name for file in partial.folder.iterdir()] == ["notes.txt"]
+
+
+def test_an_empty_folder_or_one_that_was_killed_at_once_is_ours(partial: PartialEmbeddings) -> None:
+    partial.folder.mkdir()
+    (partial.folder / "lock").write_text("")
+    (partial.folder / ".about.json.123.part").write_text("{")
+    with partial.alone():
+        assert not partial.complete()
+    assert partial.folder.exists()
+
+
+def test_links_are_not_followed(partial: PartialEmbeddings, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    partial.folder.symlink_to(elsewhere)
+    with pytest.raises(UserError, match=r"e\.npz\.part is no folder of ours; move it away"), partial.alone():
+        pytest.fail("it is a link")
+    assert not list(elsewhere.iterdir())
+    (tmp_path / "link.npz").symlink_to(tmp_path / "nothing.npz")
+    with pytest.raises(UserError, match=r"link\.npz is a link to no file; remove it, or give another --to"):
+        target(tmp_path / "link.npz")

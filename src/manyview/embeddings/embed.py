@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
+import os
+import re
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from manyview.features.feature_cache import Piece, PieceStore, join_pieces
 
 BATCHES = 8  # in a piece: what a kill costs at most
 PLAN = "about.json"
+OURS = re.compile(r"about\.json|lock|\d{6,}\.safetensors|\..+\.part", re.DOTALL)  # in the folder of an unfinished file
 SAME = ("weights", "size", "mean", "std", "view", "fingerprint", "dtype", "batch_size", "version")
 
 
@@ -100,6 +102,8 @@ def target(to: str | Path) -> Path:
         raise UserError("to", f"there is no folder {printable(str(path.parent))}; make it first")
     if path.is_dir():
         raise UserError("to", f"{printable(str(path))} is a folder; give the name of a file in it")
+    if path.is_symlink() and not path.is_file():
+        raise UserError("to", f"{printable(str(path))} is a link to no file; remove it, or give another --to")
     return path
 
 
@@ -155,15 +159,22 @@ class PartialEmbeddings:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keeps others from writing the same file. The folder stays only where there is something to go on with."""
+        """Keeps others from writing the same file. The folder stays only where there is something to go on with.
+
+        A folder of somebody else's by that name is refused; what is not ours in ours stays, and the folder with it.
+        """
         with naming_setting("to", self.path):
+            _check_ours(self.folder)
             self.folder.mkdir(exist_ok=True)
         with locked(self.folder, busy="written", result=self.path, flag="--to"):
             try:
                 yield
             finally:
                 if self.path.exists() or not (self.folder / PLAN).exists():
-                    shutil.rmtree(self.folder, ignore_errors=True)
+                    with suppress(OSError):
+                        for name in filter(OURS.fullmatch, os.listdir(self.folder)):
+                            (self.folder / name).unlink()
+                        self.folder.rmdir()
 
     def complete(self) -> bool:
         """Whether the file is there. If it, or what there is of it, is of something else, that is one line."""
@@ -222,6 +233,18 @@ class PartialEmbeddings:
                 where = printable(str(self.store.path(number)))
                 raise UserError(None, f"{where} was damaged while the file was written; start the same command again")
             yield piece.vectors.numpy()
+
+
+def _check_ours(folder: Path) -> None:
+    """Refuses what is there by the name of our folder and is not ours: a link, or a folder without our plan."""
+    if folder.is_symlink() or (os.path.lexists(folder) and not folder.is_dir()):
+        raise UserError("to", f"{printable(str(folder))} is no folder of ours; move it away, or give another --to")
+    plan, there = folder / PLAN, sorted(os.listdir(folder)) if folder.is_dir() else []
+    begun = plan.is_file() and not plan.is_symlink() and b"manyview_embeddings" in plan.read_bytes()
+    others = [name for name in there if name == PLAN or not OURS.fullmatch(name)]
+    if others and not begun:
+        what = f"{printable(str(folder))} is a folder of somebody's, with {printable(others[0])}"
+        raise UserError("to", f"{what}; move it away, or give another --to")
 
 
 def _check(old: About, new: About, where: Path, remedy: str) -> None:

@@ -152,7 +152,12 @@ def _load_state(encoder: Encoder, state: State, path: str | Path) -> None:
         for key in wanted
         if key in given and given[key].shape != wanted[key].shape
     ]
-    found = {"missing": missing, "unexpected": unexpected, "shapes": shapes}
+    kinds = [
+        f"{key} {given[key].dtype} instead of {value.dtype}"  # whole numbers would be taken for weights
+        for key, value in wanted.items()
+        if key in given and value.is_floating_point() and not given[key].is_floating_point()
+    ]
+    found = {"missing": missing, "unexpected": unexpected, "shapes": shapes, "types": kinds}
     wrong = [f"{kind}: {_first_few(keys)}" for kind, keys in found.items() if keys]
     if wrong:
         expected = f"{encoder.name} {encoder.options}"
