@@ -16,7 +16,7 @@ from PIL import Image
 from torch.utils.data import TensorDataset
 
 from manyview import __version__, encoders
-from manyview.core.disk import DiskFull
+from manyview.core.atomic import DiskFull
 from manyview.core.errors import UserError
 from manyview.core.lock import locked
 from manyview.data import Folder, TorchDataset

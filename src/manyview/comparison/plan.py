@@ -18,10 +18,9 @@ from manyview import encoders
 from manyview.config import recipes
 from manyview.config.config import RUNTIME_KEYS, Config, component, components
 from manyview.config.keys import Flat, flag_name
+from manyview.config.recipes import to_yaml
 from manyview.config.sections import ENCODER, flat
-from manyview.config.yaml_file import to_yaml
-from manyview.core.errors import UserError
-from manyview.core.names import hint
+from manyview.core.errors import UserError, hint
 from manyview.methods import METHODS, Method
 from manyview.training import build
 from manyview.training.launch import configured

@@ -15,12 +15,11 @@ import torch
 from torch import Tensor
 
 from manyview import __version__
-from manyview.core.atomic import atomic_write, naming_setting, remove_drafts
+from manyview.core.atomic import atomic_write, naming_full_disk, naming_setting, remove_drafts
 from manyview.core.bounds import AtLeast, check_bounds
-from manyview.core.device import resolve_device
-from manyview.core.disk import naming_full_disk
 from manyview.core.errors import UserError
 from manyview.core.lock import locked
+from manyview.core.parallel import resolve_device
 from manyview.core.progress import progress_bar
 from manyview.core.text import printable
 from manyview.data import Dataset

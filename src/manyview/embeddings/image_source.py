@@ -16,9 +16,8 @@ from torch.utils.data import DataLoader
 from manyview.core.errors import UserError
 from manyview.core.text import printable
 from manyview.data import NAMED, Dataset, Folder, Paired, Unreadable
-from manyview.data.dataset import Batched
+from manyview.data.dataset import Batched, few_samples, fingerprint
 from manyview.data.factory import SCENES, open_data
-from manyview.data.fingerprint import few_samples, fingerprint
 from manyview.data.selection import Subset, only_modalities
 from manyview.data.splits import Labels, find_splits
 from manyview.data.workers import lost_worker, usual_workers

@@ -14,17 +14,17 @@ from typing import Any, NamedTuple
 import torch
 
 from manyview import encoders
-from manyview.core.digest import digest
 from manyview.core.errors import UserError
+from manyview.core.text import digest
 from manyview.data import Dataset
-from manyview.data.fingerprint import few_samples, usual_shape
+from manyview.data.dataset import few_samples, usual_shape
 from manyview.encoders import Encoder
 from manyview.encoders.encoder import FAMILIES, Stem, nearest_names
 from manyview.encoders.weights import UnknownNetwork, normalisation
 from manyview.training import build
 from manyview.training.run import CONFIG, ENCODER, Run, encoder_file, load
 from manyview.views import AUGMENTATIONS, PICTURE, Modality, ViewPipeline
-from manyview.views.defaults import usual_size
+from manyview.views.augmentation_recipes import usual_size
 from manyview.views.view import view_named
 
 REFERENCE = ""  # stands for the data's reference view, whatever that is called

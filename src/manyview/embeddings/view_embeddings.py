@@ -30,7 +30,7 @@ from manyview.training import build
 from manyview.training.checkpoint import EPOCH, Checkpoints, State, read
 from manyview.training.run import CHECKPOINTS, Run
 from manyview.views import AUGMENTATIONS, ViewPipeline
-from manyview.views.defaults import usual_augmentation
+from manyview.views.augmentation_recipes import usual_augmentation
 from manyview.views.view import view_named
 
 if TYPE_CHECKING:

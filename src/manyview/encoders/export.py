@@ -15,8 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from manyview.core.atomic import atomic_write
-from manyview.core.errors import UserError
-from manyview.core.names import hint
+from manyview.core.errors import UserError, hint
 from manyview.encoders import Encoder, save
 
 Format = Literal["timm", "torchvision", "safetensors", "onnx"]

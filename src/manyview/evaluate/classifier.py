@@ -16,15 +16,14 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from manyview import __version__
-from manyview.core.digest import digest
 from manyview.core.errors import UserError
 from manyview.core.rng import key
+from manyview.core.text import digest
 from manyview.evaluate.scores import tops
 from manyview.evaluate.task import Score, Task
 from manyview.features.feature_cache import PROBE_CHECKPOINT
 from manyview.training.checkpoint import read, write
-from manyview.training.optimizers import set_lr, sgd
-from manyview.training.schedules import cosine, steps
+from manyview.training.optimizers import cosine, set_lr, sgd, steps
 
 Module = TypeVar("Module", bound=nn.Module)
 Curve = list[list[float]]

@@ -14,11 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from manyview import __version__
-from manyview.config.keys import Key, keys_of
-from manyview.config.values import typed
+from manyview.config.keys import Key, keys_of, typed
 from manyview.core.atomic import check_writable
-from manyview.core.errors import UserError
-from manyview.core.names import hint
+from manyview.core.errors import UserError, hint
 from manyview.core.text import printable
 from manyview.embeddings.model_source import AnyModel
 from manyview.evaluate.few_labels import fewshot, semi

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from manyview.core.atomic import atomic_write, naming_setting
-from manyview.core.digest import digest
 from manyview.core.errors import UserError
 from manyview.core.lock import locked
-from manyview.core.text import printable, reason
+from manyview.core.text import digest, printable, reason
 
 FILE = "results.json"
 LOCK = "results.lock"  # not the run's own, which may be in training

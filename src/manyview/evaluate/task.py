@@ -15,13 +15,13 @@ from torch import Tensor
 
 from manyview import __version__
 from manyview.core.bounds import AtLeast, Between, check_bounds
-from manyview.core.device import resolve_device
-from manyview.core.digest import digest
 from manyview.core.errors import UserError
+from manyview.core.parallel import resolve_device
 from manyview.core.progress import progress_bar
+from manyview.core.text import digest
 from manyview.data import Dataset, Loader, TorchDataset, Unreadable, subset
-from manyview.data.fingerprint import few_samples, fingerprint
-from manyview.data.holdout import Divided, divided
+from manyview.data.dataset import few_samples, fingerprint
+from manyview.data.factory import Divided, divided
 from manyview.data.selection import only_modalities
 from manyview.data.torch_dataset import as_dataset
 from manyview.embeddings.model_source import ALL, AnyModel, ModelSource, check_named, open_model, run_of

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from manyview.core.device import resolve_device
 from manyview.core.errors import UserError
+from manyview.core.parallel import resolve_device
 from manyview.core.text import reason
 from manyview.data import Dataset
 from manyview.diagnose import Nearest, Spread, flat_map, nearest, spread

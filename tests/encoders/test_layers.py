@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 from functools import partial
 
 import pytest
@@ -7,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyview.encoders import create, shuffled, split_batch_norm, sync_batch_norm
-from manyview.encoders.norm import SplitBatchNorm
+from manyview.encoders import create, dense_convolutions, shuffled, split_batch_norm, sync_batch_norm
+from manyview.encoders.layers import DenseConv2d
 from tests.golden import golden
 
 
@@ -38,14 +39,14 @@ def test_a_group_is_normed_by_itself_with_the_same_gradient(splits: int, shape: 
     torch.manual_seed(0)
     plain = (nn.BatchNorm2d if len(shape) == 4 else nn.BatchNorm1d)(3).double()
     nn.init.normal_(plain.weight)
-    split = SplitBatchNorm(3, splits).double()
+    split = split_batch_norm(nn.BatchNorm1d(3), splits).double()
     split.load_state_dict(plain.state_dict())
     x = torch.randn(shape, dtype=torch.float64, requires_grad=True)
     weigh = torch.randn(shape, dtype=torch.float64)
     theirs, ours = one_by_one(plain, x, splits), split(x)
     torch.testing.assert_close(ours, theirs)
     for mine, expected in zip(
-        torch.autograd.grad((ours * weigh).sum(), [x, split.weight, split.bias]),
+        torch.autograd.grad((ours * weigh).sum(), [x, *split.parameters()]),
         torch.autograd.grad((theirs * weigh).sum(), [x, plain.weight, plain.bias]),
         strict=True,
     ):
@@ -53,7 +54,7 @@ def test_a_group_is_normed_by_itself_with_the_same_gradient(splits: int, shape: 
 
 
 def test_channels_last_gives_the_same() -> None:
-    split = SplitBatchNorm(3, 2)
+    split = split_batch_norm(nn.BatchNorm1d(3), 2)
     x = torch.randn(4, 3, 5, 5)
     torch.testing.assert_close(split(x.contiguous(memory_format=torch.channels_last)), split(x))
 
@@ -97,7 +98,7 @@ def test_in_training_a_network_sees_its_groups() -> None:
 
 def test_a_batch_that_does_not_divide_is_refused() -> None:
     with pytest.raises(ValueError, match="a batch of 5 does not fall into 2 equal groups"):
-        SplitBatchNorm(3, 2)(torch.randn(5, 3))
+        split_batch_norm(nn.BatchNorm1d(3), 2)(torch.randn(5, 3))
     with pytest.raises(ValueError, match="splits: expected at least 1, got 0"):
         split_batch_norm(nn.BatchNorm1d(3), 0)
     with pytest.raises(ValueError, match="cannot split BatchNorm3d"):
@@ -133,7 +134,7 @@ def test_the_order_depends_on_seed_and_step_alone() -> None:
 
 def test_shuffling_means_something_once_batch_norm_is_split() -> None:
     x = torch.randn(16, 3)
-    plain, split = nn.BatchNorm1d(3), SplitBatchNorm(3, 4)
+    plain, split = nn.BatchNorm1d(3), split_batch_norm(nn.BatchNorm1d(3), 4)
     of_plain, of_split = (
         shuffled(lambda rows, norm=norm: {"normed": norm(rows)}, x, seed=0, step=0)["normed"]  # type: ignore[misc]
         for norm in (plain, split)
@@ -155,7 +156,7 @@ def test_sync_batch_norm_converts_all_and_evaluates_alike(name: str) -> None:
 
 def test_a_split_of_one_is_plain_batch_norm() -> None:
     x = torch.randn(6, 3)
-    plain, split = nn.BatchNorm1d(3), SplitBatchNorm(3, 1)
+    plain, split = nn.BatchNorm1d(3), split_batch_norm(nn.BatchNorm1d(3), 1)
     torch.testing.assert_close(split(x), plain(x))
     torch.testing.assert_close(split.running_var, plain.running_var)
     assert F.mse_loss(split.eval()(x), plain.eval()(x)) == 0
@@ -165,3 +166,87 @@ def test_a_split_of_one_is_plain_batch_norm() -> None:
 def test_batch_norm_is_split_or_synchronised_not_both(name: str) -> None:
     with pytest.raises(ValueError, match="been through split_batch_norm; use one of the two"):
         sync_batch_norm(split_batch_norm(create(name, size=32), 2))
+
+
+def refuse(*_: object) -> Tensor:
+    raise AssertionError("a convolution, where a dense layer was expected")
+
+
+COVERED = [
+    # kernel, stride, padding, map
+    (3, 1, 1, (1, 1)),
+    (3, 1, 1, (2, 2)),
+    (3, 2, 1, (2, 2)),
+    (3, 1, 1, (1, 2)),
+    (5, 1, 2, (3, 2)),
+    (7, 2, 3, (4, 3)),
+    (2, 1, 0, (2, 2)),
+    ((3, 5), (1, 2), (1, 2), (2, 3)),
+]
+
+
+@pytest.mark.parametrize(("kernel", "stride", "pad", "size"), COVERED)
+@pytest.mark.parametrize("bias", [False, True])
+def test_where_a_kernel_covers_the_map_a_dense_layer_gives_the_same_numbers_and_gradients(
+    kernel: int, stride: int, pad: int, size: tuple[int, int], bias: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    conv = nn.Conv2d(3, 4, kernel, stride, pad, bias=bias).double()
+    dense = copy.deepcopy(conv)
+    dense_convolutions(dense)
+    x = torch.randn(5, 3, *size, dtype=torch.float64, requires_grad=True)
+    expected = conv(x)
+    upstream = torch.randn_like(expected)
+    gradients = torch.autograd.grad(expected, [x, *conv.parameters()], upstream)
+    monkeypatch.setattr(F, "conv2d", refuse)
+    found = dense(x)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    for mine, plain in zip(torch.autograd.grad(found, [x, *dense.parameters()], upstream), gradients, strict=True):
+        torch.testing.assert_close(mine, plain, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "pad", "size"), [(3, 1, 1, (3, 3)), (3, 1, 1, (2, 3)), (3, 1, 0, (4, 4)), (2, 2, 0, (4, 4))]
+)
+def test_elsewhere_it_is_the_convolution_to_the_bit(kernel: int, stride: int, pad: int, size: tuple[int, int]) -> None:
+    conv = nn.Conv2d(3, 4, kernel, stride, pad)
+    dense = copy.deepcopy(conv)
+    dense_convolutions(dense)
+    x = torch.randn(5, 3, *size)
+    assert torch.equal(dense(x), conv(x))
+
+
+def test_a_kernel_larger_than_the_padded_map_is_refused_as_torch_does() -> None:
+    conv = nn.Conv2d(3, 4, 5)
+    dense_convolutions(conv)
+    with pytest.raises(RuntimeError, match="Kernel size can't be greater"):
+        conv(torch.randn(1, 3, 2, 2))
+
+
+def test_only_plain_convolutions_are_touched() -> None:
+    kinds = [
+        nn.Conv2d(4, 4, 3, padding=1, groups=2),
+        nn.Conv2d(4, 4, 3, padding=2, dilation=2),
+        nn.Conv2d(4, 4, 3, padding="same"),
+        nn.Conv2d(4, 4, 3, padding=1, padding_mode="circular"),
+        nn.Conv2d(4, 4, 1),
+        nn.ConvTranspose2d(4, 4, 3),
+    ]
+    network = nn.Sequential(*kinds, nn.Conv2d(4, 4, 3, padding=1))
+    names = list(network.state_dict())
+    dense_convolutions(network)
+    assert [isinstance(part, DenseConv2d) for part in network] == [False] * len(kinds) + [True]
+    assert list(network.state_dict()) == names
+
+
+@pytest.mark.parametrize(("name", "size"), [("patchnet", 16), ("torchvision/resnet18", 32)])
+def test_a_whole_network_has_the_same_gradient(name: str, size: int) -> None:
+    torch.manual_seed(0)
+    plain = create(name, size=32).double()
+    quick = copy.deepcopy(plain)
+    dense_convolutions(quick)
+    x = torch.randn(4, 3, size, size, dtype=torch.float64)
+    for network in (plain, quick):
+        network(x).square().sum().backward()
+    for one, other in zip(plain.parameters(), quick.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad, rtol=1e-7, atol=1e-9)
