@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import time
 from multiprocessing.synchronize import Event
+from typing import Any
 
 import pytest
 import torch
 
 from manyview.core.sample import Sample
 from manyview.data.loader import Loader
-from manyview.data.workers import Collate, Reader, lost_worker, usual_workers
+from manyview.data.workers import Collate, Reader, end_when, lost_worker, usual_workers
 from manyview.views import Augmentation, ViewPipeline
 from tests.data.random_pictures import Paired, Pictures
 from tests.patience import PATIENCE
@@ -45,6 +47,26 @@ def test_workers_outlive_a_signal_and_end_with_their_loader(monkeypatch: pytest.
     assert worker.is_alive()
     del loader
     worker.join(PATIENCE)
+    assert worker.exitcode == 0
+
+
+def read_two(over: Any, then: Event) -> None:
+    end_when(over)
+    reader = Reader(Pictures(sizes=(20, 22)), PIPELINE, 0, colour=True)
+    reader[0, 0]
+    then.set()
+    over.value = 1
+    reader[0, 1]
+    os._exit(3)
+
+
+def test_a_worker_whose_loader_goes_ends_between_two_samples() -> None:
+    fork = multiprocessing.get_context("fork")
+    over, then = fork.RawValue("b", 0), fork.Event()
+    worker = fork.Process(target=read_two, args=(over, then))
+    worker.start()
+    worker.join()
+    assert then.is_set()
     assert worker.exitcode == 0
 
 

@@ -21,6 +21,7 @@ from manyview.data.dataset import Dataset, read
 from manyview.data.decoded import Decoded, local_processes, some_samples
 
 GRACE = 600  # seconds that a worker goes on after it was told to end: longer than any step takes
+_over: Any = None
 IN_A_ROW = 100  # so many unreadable samples in a row are no accident
 
 
@@ -75,11 +76,24 @@ def lost_worker(error: BaseException) -> bool:
     return isinstance(error, ConnectionError | EOFError) and DataLoader.__module__ in places
 
 
+def end_when(over: Any) -> None:
+    """Tells a worker, in its process, which value says that its loader is being shut down."""
+    global _over
+    _over = over
+
+
+def end_if_over() -> None:
+    """Ends a worker whose loader is being shut down, between two samples: else its whole batch is waited for."""
+    if _over is not None and _over.value:
+        os._exit(0)
+
+
 def _outlive_signals(over: Any, _: int) -> None:
     """Lets a worker outlive a signal to the whole job: training ends after its step, for which it needs its workers."""
     for ignored in ("SIGINT", "SIGHUP"):
         if hasattr(signal, ignored):
             signal.signal(getattr(signal, ignored), signal.SIG_IGN)
+    end_when(over)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0) if over.value else signal.alarm(GRACE))
 
 
@@ -105,6 +119,7 @@ class Reader(torch.utils.data.Dataset[Prepared]):
         epoch, row = where
         unreadable: dict[int, str] = {}
         for step in range(min(IN_A_ROW, len(self.dataset))):
+            end_if_over()
             index = (row + step) % len(self.dataset)
             sample = read(self.dataset, index)
             if isinstance(sample, str):

@@ -6,10 +6,12 @@ import os
 import signal
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import torch
+import torch.multiprocessing as mp
 from torch import Tensor
 from torch.utils.data import DataLoader
 
@@ -20,7 +22,7 @@ from manyview.data.dataset import Batched, few_samples, fingerprint
 from manyview.data.factory import SCENES, open_data
 from manyview.data.selection import Subset, only_modalities
 from manyview.data.splits import Labels, find_splits
-from manyview.data.workers import lost_worker, usual_workers
+from manyview.data.workers import end_if_over, end_when, lost_worker, usual_workers
 from manyview.features.embedding_pass import ImageBatch
 from manyview.features.preprocess import as_seen
 from manyview.training.build import OWN
@@ -138,6 +140,7 @@ class ImageReader(torch.utils.data.Dataset[ImageBatch]):
             return ImageBatch(len(rows), rows, as_seen(self.pipeline, raw, self.modality))
         kept, unreadable = {}, {}
         for row in rows.tolist():
+            end_if_over()
             try:
                 kept[row] = self.dataset[row].modalities[self.modality]
             except (Unreadable, KeyError) as error:
@@ -152,17 +155,27 @@ def read_images(
     """What a reader gives for each batch of rows, in order."""
     workers = min(usual_workers() if workers is None else workers, max(0, len(batches) - 1))
     own = torch.Generator()  # the workers' seeds are not to be drawn from what others draw from
+    over = mp.get_context().RawValue("b", 0)  # whether nobody waits for images any more
     loader: DataLoader[ImageBatch] = DataLoader(
-        reader, batch_size=None, sampler=batches, num_workers=workers, worker_init_fn=_quietly, generator=own
+        reader,
+        batch_size=None,
+        sampler=batches,
+        num_workers=workers,
+        worker_init_fn=partial(_quietly, over),
+        generator=own,
     )
+    images = iter(loader)  # which waits for its workers when it goes: they must know before that it does
     try:
-        yield from loader
+        yield from images
     except (RuntimeError, ConnectionError, EOFError) as error:
         if not lost_worker(error):
             raise
         why = "a process that reads images was killed, perhaps for lack of memory; try --workers 1"
         raise UserError("workers", why) from None
+    finally:
+        over.value = 1
 
 
-def _quietly(_: int) -> None:
+def _quietly(over: Any, _: int) -> None:
+    end_when(over)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one ends it
