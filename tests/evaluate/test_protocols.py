@@ -244,6 +244,17 @@ def test_what_is_not_there_is_named(settings: dict[str, Any], protocols: list[st
         ("fewshot", "draws", 0),
         ("retrieval", "ks", (0,)),
         ("supervised", "epochs", 0),
+        ("knn", "k", 10**20),
+        ("knn-sweep", "ks", (10**20,)),
+        ("linear-fast", "steps", 10**20),
+        ("linear", "epochs", 10**20),
+        ("linear", "lr", float("inf")),
+        ("mlp", "hidden", 10**20),
+        ("layers", "dims", 10**20),
+        ("finetune", "batch_size", 10**20),
+        ("fewshot", "shots", (10**20,)),
+        ("fewshot", "draws", 10**20),
+        ("retrieval", "ks", (10**20,)),
     ],
 )
 def test_wrong_settings_of_any_protocol_are_refused_before_the_first_one_begins(

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from manyview import __version__
 from manyview.core.atomic import atomic_write, naming_full_disk, naming_setting, remove_drafts
-from manyview.core.bounds import AtLeast, check_bounds
+from manyview.core.bounds import MOST, MOST_WORKERS, AtLeast, AtMost, check_bounds
 from manyview.core.errors import UserError
 from manyview.core.lock import locked
 from manyview.core.parallel import resolve_device
@@ -69,8 +69,8 @@ def embed(
     path = target(to)
     if dtype not in DTYPES:
         raise UserError("dtype", f"expected {' or '.join(DTYPES)}, got {dtype!r}")
-    check_bounds("batch_size", batch_size, [AtLeast(1)])
-    check_bounds("workers", workers, [AtLeast(0)])
+    check_bounds("batch_size", batch_size, [AtLeast(1), AtMost(MOST)])
+    check_bounds("workers", workers, [AtLeast(0), AtMost(MOST_WORKERS)])
     place, images = resolve_device(device), open_images(data, split=split, root=root, labels=labels, download=download)
     source = one_encoder(model, **({} if isinstance(model, ModelSource) else {"like": images.dataset, **encoder}))
     if not source.trained and not isinstance(model, ModelSource):

@@ -14,6 +14,7 @@ from PIL.PngImagePlugin import PngInfo
 from torch import Tensor
 
 from manyview.core.atomic import atomic_write, naming_setting
+from manyview.core.bounds import MOST, AtLeast, AtMost, check_bounds
 from manyview.core.errors import UserError
 from manyview.core.text import printable
 from manyview.data import Dataset, Unreadable
@@ -75,8 +76,7 @@ def search(
     >>> for found in search("runs/dcl-photos-1a2b3c", "cat.jpg", "embeddings.npz"):
     ...     print(found.similarity, found.name)
     """
-    if top < 1:
-        raise UserError("top", f"expected 1 or more images, got {top}")
+    check_bounds("top", top, [AtLeast(1), AtMost(MOST)])
     found = embeddings if isinstance(embeddings, Embeddings) else read(embeddings)
     source = _maker(model, found, encoder)
     modality = replace(source.picture, mean=found.about.mean, std=found.about.std)
