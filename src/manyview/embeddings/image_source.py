@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import weakref
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -157,23 +158,17 @@ def read_images(
     own = torch.Generator()  # the workers' seeds are not to be drawn from what others draw from
     over = mp.get_context().RawValue("b", 0)  # whether nobody waits for images any more
     loader: DataLoader[ImageBatch] = DataLoader(
-        reader,
-        batch_size=None,
-        sampler=batches,
-        num_workers=workers,
-        worker_init_fn=partial(_quietly, over),
-        generator=own,
-    )
-    images = iter(loader)  # which waits for its workers when it goes: they must know before that it does
+        reader, batch_size=None, sampler=batches, num_workers=workers, worker_init_fn=partial(_quietly, over),
+        generator=own, persistent_workers=workers > 0,
+    )  # fmt: skip
+    weakref.finalize(loader, partial(setattr, over, "value", 1))  # before it waits for its workers
     try:
-        yield from images
+        yield from loader
     except (RuntimeError, ConnectionError, EOFError) as error:
         if not lost_worker(error):
             raise
         why = "a process that reads images was killed, perhaps for lack of memory; try --workers 1"
         raise UserError("workers", why) from None
-    finally:
-        over.value = 1
 
 
 def _quietly(over: Any, _: int) -> None:
