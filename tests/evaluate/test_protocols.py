@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from manyview import __version__
+from manyview.core.errors import UserError
+from manyview.data import Loader
 from manyview.evaluate import PROTOCOLS, FeatureCache, ModelSource, classifier, evaluate, prepare
 from manyview.evaluate import protocols as table
 from manyview.evaluate.results import read
@@ -279,3 +281,12 @@ def test_the_untrained_network_looks_once_for_all_protocols(monkeypatch: pytest.
     monkeypatch.setattr(ModelSource, "untrained", counted)
     evaluate(encoder(), DATA, ["knn", "retrieval"], settings={"knn": {"k": 5}, "retrieval": {"ks": (1,)}})
     assert len(made) == 1
+
+
+def test_a_reader_of_images_that_is_killed_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: object) -> None:
+        raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. ")
+
+    monkeypatch.setattr(Loader, "epoch", killed)
+    with pytest.raises(UserError, match=r"^workers: a process that reads images was killed, .*; try --workers 1$"):
+        evaluate(encoder(), DATA, ["knn"])

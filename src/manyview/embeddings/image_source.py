@@ -23,8 +23,8 @@ from manyview.data.dataset import Batched, few_samples, fingerprint
 from manyview.data.factory import SCENES, open_data
 from manyview.data.selection import Subset, only_modalities
 from manyview.data.splits import Labels, find_splits
-from manyview.data.workers import end_if_over, end_when, lost_worker, usual_workers
-from manyview.features.embedding_pass import ImageBatch
+from manyview.data.workers import end_if_over, end_when, usual_workers
+from manyview.features.embedding_pass import ImageBatch, naming_lost_worker
 from manyview.features.preprocess import as_seen
 from manyview.training.build import OWN
 from manyview.views import ViewPipeline
@@ -162,13 +162,8 @@ def read_images(
         generator=own, persistent_workers=workers > 0,
     )  # fmt: skip
     weakref.finalize(loader, partial(setattr, over, "value", 1))  # before it waits for its workers
-    try:
+    with naming_lost_worker():
         yield from loader
-    except (RuntimeError, ConnectionError, EOFError) as error:
-        if not lost_worker(error):
-            raise
-        why = "a process that reads images was killed, perhaps for lack of memory; try --workers 1"
-        raise UserError("workers", why) from None
 
 
 def _quietly(over: Any, _: int) -> None:

@@ -27,6 +27,7 @@ from manyview.evaluate.neighbours import nearest, retrieval, sweep
 from manyview.evaluate.probe import linear, mlp
 from manyview.evaluate.results import Result, find, put, read
 from manyview.evaluate.task import Data, Scores, Task, prepare
+from manyview.features.embedding_pass import naming_lost_worker
 
 Protocol = Callable[..., Scores]
 PROTOCOLS: dict[str, Protocol] = {
@@ -91,7 +92,8 @@ def evaluate(
         read(folder)  # what cannot be added to is said before anything is computed
     for name, each in {**chosen, **({} if trained is None else {SUPERVISED: trained})}.items():
         _scores(name, task, each)  # which refuses wrong settings, and computes nothing yet
-    return Evaluation(task, folder, recompute, untrained and task.model.trained, trained, say).run(chosen)
+    with naming_lost_worker():
+        return Evaluation(task, folder, recompute, untrained and task.model.trained, trained, say).run(chosen)
 
 
 def known(protocols: Iterable[str]) -> list[str]:
