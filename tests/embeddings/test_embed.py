@@ -366,9 +366,10 @@ def test_what_is_there_must_be_of_the_same_encoder_and_images(partial: PartialEm
             other.complete()
 
 
-def test_a_damaged_plan_is_one_line(partial: PartialEmbeddings) -> None:
+@pytest.mark.parametrize("content", ["{", "[" * 100_000, "null", "\0"])
+def test_a_damaged_plan_is_one_line(partial: PartialEmbeddings, content: str) -> None:
     partial.folder.mkdir()
-    (partial.folder / "about.json").write_text("{")
+    (partial.folder / "about.json").write_text(content)
     with pytest.raises(UserError, match=r"about\.json is damaged: .*; delete its folder to start anew"):
         partial.complete()
 

@@ -185,7 +185,7 @@ class PartialEmbeddings:
         if plan.exists():
             try:
                 begun = About.from_json(plan.read_bytes())
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 why = f"{printable(str(plan))} is damaged: {error}"
                 raise UserError(None, f"{why}; delete its folder to start anew") from None
             _check(begun, self.about, self.folder, "delete that folder to start anew")
