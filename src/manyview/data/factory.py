@@ -8,8 +8,7 @@ from typing import Any
 
 import torch
 
-from manyview.core.errors import UserError
-from manyview.core.names import hint
+from manyview.core.errors import UserError, hint
 from manyview.core.rng import key, order
 from manyview.data.dataset import Dataset
 from manyview.data.folder import Folder

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from manyview.core.errors import UserError
-from manyview.core.parallel import cores, parallel_map
+from manyview.core.parallel import parallel_map
 from manyview.core.rng import key
 from manyview.core.sample import Sample
 from manyview.data.scenes.description import Description, describe
@@ -106,7 +106,7 @@ class Scenes:
 
 def chunk_length(count: int, size: int) -> int:
     """Scenes to render at a time: some for every thread, but no more than the memory bound."""
-    share = -(-count // cores())
+    share = -(-count // torch.get_num_threads())
     bound = RAYS // (len(rays_per_pixel(size)) * size**2)
     return max(1, min(bound, max(share, MIN_CHUNK)))
 
