@@ -22,6 +22,7 @@ from manyview.core.parallel import resolve_device
 from manyview.core.progress import progress_bar
 from manyview.core.text import printable
 from manyview.data import Dataset
+from manyview.data.image import MAX_PIXELS
 from manyview.data.splits import Labels
 from manyview.data.workers import usual_workers
 from manyview.embeddings.file_format import DTYPES, About, Array, Embeddings, checked, read, write
@@ -44,6 +45,7 @@ def embed(
     root: str | Path | None = None,
     labels: Labels = "auto",
     download: bool = False,
+    max_pixels: int = MAX_PIXELS,
     dtype: str = "float32",
     batch_size: int = 64,
     device: str = "auto",
@@ -69,7 +71,8 @@ def embed(
         raise UserError("dtype", f"expected {' or '.join(DTYPES)}, got {dtype!r}")
     check_bounds("batch_size", batch_size, [AtLeast(1)])
     check_bounds("workers", workers, [AtLeast(0)])
-    place, images = resolve_device(device), open_images(data, split=split, root=root, labels=labels, download=download)
+    place = resolve_device(device)
+    images = open_images(data, split=split, root=root, labels=labels, download=download, max_pixels=max_pixels)
     source = one_encoder(model, **({} if isinstance(model, ModelSource) else {"like": images.dataset, **encoder}))
     if not source.trained and not isinstance(model, ModelSource):
         name = f"the name {source.name} alone"

@@ -18,6 +18,7 @@ from manyview.core.text import printable
 from manyview.data import NAMED, Dataset, Folder, Paired, Unreadable
 from manyview.data.dataset import Batched, few_samples, fingerprint
 from manyview.data.factory import SCENES, open_data
+from manyview.data.image import MAX_PIXELS, MaxPixels
 from manyview.data.selection import Subset, only_modalities
 from manyview.data.splits import Labels, find_splits
 from manyview.data.workers import lost_worker, usual_workers
@@ -69,6 +70,7 @@ def open_images(
     root: str | Path | None = None,
     labels: Labels = "auto",
     download: bool = False,
+    max_pixels: MaxPixels = MAX_PIXELS,
 ) -> ImageSource:
     """A data set, with the options of `open_data`. Without a split, all of a folder."""
     if isinstance(data, Dataset):
@@ -78,7 +80,9 @@ def open_images(
         return ImageSource(data, *_labelled(data), OWN, home, {})
     named = os.fspath(data) in (SCENES, *NAMED)
     divided = split is None and not named and os.path.isdir(data) and find_splits(os.fspath(data))
-    found = open_data(data, root=root, split=split, labels=False if divided else labels, download=download)
+    found = open_data(
+        data, root=root, split=split, labels=False if divided else labels, download=download, max_pixels=max_pixels
+    )
     options = {"split": split, "root": None if root is None else os.path.abspath(root)}
     if not isinstance(found, Folder | Paired):
         return ImageSource(found, *_labelled(found), os.fspath(data), None, options)
