@@ -21,7 +21,7 @@ from manyview.data.factory import SCENES, open_data
 from manyview.data.image import MAX_PIXELS, MaxPixels
 from manyview.data.selection import Subset, only_modalities
 from manyview.data.splits import Labels, find_splits
-from manyview.data.workers import lost_worker, usual_workers
+from manyview.data.workers import PATIENCE, counter, fitting_workers, lost_worker, patiently, shared
 from manyview.features.embedding_pass import ImageBatch
 from manyview.features.preprocess import as_seen
 from manyview.training.build import OWN
@@ -135,32 +135,38 @@ class ImageReader(torch.utils.data.Dataset[ImageBatch]):
 
     def __init__(self, dataset: Dataset, pipeline: ViewPipeline) -> None:
         self.dataset, self.pipeline, self.modality = dataset, pipeline, dataset.modalities[0]
+        self.read = counter()
 
     def __getitem__(self, rows: Tensor) -> ImageBatch:
         if isinstance(self.dataset, Batched):
             raw = list(cast(Batched, self.dataset).batch(rows)[self.modality])
-            return ImageBatch(len(rows), rows, as_seen(self.pipeline, raw, self.modality))
+            self.read.value += len(rows)
+            return ImageBatch(len(rows), shared(rows), shared(as_seen(self.pipeline, raw, self.modality)))
         kept, unreadable = {}, {}
         for row in rows.tolist():
+            self.read.value += 1
             try:
                 kept[row] = self.dataset[row].modalities[self.modality]
             except (Unreadable, KeyError) as error:
                 unreadable[row] = f"it has no {self.modality}" if isinstance(error, KeyError) else str(error)
         images = as_seen(self.pipeline, list(kept.values()), self.modality)
-        return ImageBatch(len(rows), torch.tensor(list(kept), dtype=torch.long), images, unreadable)
+        return ImageBatch(len(rows), shared(torch.tensor(list(kept), dtype=torch.long)), shared(images), unreadable)
 
 
 def read_images(
     reader: ImageReader, batches: Sequence[Tensor], workers: int | None
 ) -> Generator[ImageBatch, None, None]:
     """What a reader gives for each batch of rows, in order."""
-    workers = min(usual_workers() if workers is None else workers, max(0, len(batches) - 1))
+    bytes_each = 3 * 4 * reader.pipeline.augmentations[0].size ** 2
+    workers = fitting_workers(workers, bytes_each * max(map(len, batches), default=0))
+    workers = min(workers, max(0, len(batches) - 1))
     own = torch.Generator()  # the workers' seeds are not to be drawn from what others draw from
     loader: DataLoader[ImageBatch] = DataLoader(
-        reader, batch_size=None, sampler=batches, num_workers=workers, worker_init_fn=_quietly, generator=own
-    )
+        reader, batch_size=None, sampler=batches, num_workers=workers, worker_init_fn=_quietly, generator=own,
+        timeout=PATIENCE if workers else 0,
+    )  # fmt: skip
     try:
-        yield from loader
+        yield from patiently(loader, reader.read)
     except (RuntimeError, ConnectionError, EOFError) as error:
         if not lost_worker(error):
             raise
