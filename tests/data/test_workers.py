@@ -120,9 +120,9 @@ def with_room(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
 def test_workers_for_which_shared_memory_has_no_room_are_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
     with_room(monkeypatch, 64_000_000)
     batch = 512 * 2 * 3 * 128 * 128  # bytes of uint8
-    with pytest.warns(UserWarning, match="/dev/shm has 64 MB free, and a batch takes 50 MB: 0 workers instead of 2"):
+    with pytest.warns(UserWarning, match="/dev/shm has 64 MB free, and a batch takes 50 MB: 0 of 2 workers are started"):
         assert fitting_workers(2, batch) == 0
-    with pytest.warns(UserWarning, match="1 workers instead of 2"):
+    with pytest.warns(UserWarning, match="1 of 2 workers are started"):
         assert fitting_workers(2, 64_000_000 // 5) == 1
     assert fitting_workers(2, 1000) == 2
 
@@ -135,7 +135,7 @@ def test_a_system_without_that_folder_is_trusted(monkeypatch: pytest.MonkeyPatch
 def test_a_loader_goes_on_without_workers_where_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = Loader(Pictures(20), PIPELINE, 10, workers=0, memory=0)
     with_room(monkeypatch, 1000)
-    with pytest.warns(UserWarning, match="0 workers instead of 2"):
+    with pytest.warns(UserWarning, match="0 of 2 workers are started"):
         loader = Loader(Pictures(20), PIPELINE, 10, workers=2, memory=0)
     for ours, theirs in zip(loader.epoch(0), whole.epoch(0), strict=True):
         assert torch.equal(ours.views()["image"][0], theirs.views()["image"][0])

@@ -2,10 +2,7 @@
 
 import json as encoding
 import sys
-import warnings
 from typing import Annotated
-
-from PIL import Image
 
 from manyview.core.bounds import AtLeast, Between
 from manyview.core.progress import progress_bar
@@ -34,7 +31,6 @@ def check(
 
     Exit code: 0 all well, 1 too many unreadable files, 2 DATA cannot be opened.
     """
-    warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the sizes are in the report
     splits, missing = open_splits(data, split, root=root, labels=labels, download=download, max_pixels=max_pixels)
     with progress_bar(sum(map(len, splits.values())), "examining") as advance:
         result = survey(splits, fast=fast, threads=threads, advance=advance)

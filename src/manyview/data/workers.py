@@ -91,7 +91,7 @@ def fitting_workers(workers: int | None, batch: int) -> int:
     fitting = min(workers, max(0, free // max(1, batch) - IN_USE) // PREFETCH)
     if fitting < workers and os.environ.get("LOCAL_RANK", "0") == "0":
         room = f"{SHARED_MEMORY} has {free / 1e6:,.0f} MB free, and a batch takes {batch / 1e6:,.0f} MB"
-        warnings.warn(f"{room}: {fitting} workers instead of {workers}; {MORE_ROOM} gives more", stacklevel=2)
+        warnings.warn(f"{room}: {fitting} of {workers} workers are started; {MORE_ROOM} gives more", stacklevel=2)
     return fitting
 
 
