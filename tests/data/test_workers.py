@@ -120,7 +120,7 @@ def with_room(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
 def test_workers_for_which_shared_memory_has_no_room_are_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
     with_room(monkeypatch, 64_000_000)
     batch = 512 * 2 * 3 * 128 * 128  # bytes of uint8
-    with pytest.warns(UserWarning, match="/dev/shm has 64 MB free, and a batch takes 50 MB: 0 of 2 workers are started"):
+    with pytest.warns(UserWarning, match="has 64 MB free, and a batch takes 50 MB: 0 of 2 workers are started"):
         assert fitting_workers(2, batch) == 0
     with pytest.warns(UserWarning, match="1 of 2 workers are started"):
         assert fitting_workers(2, 64_000_000 // 5) == 1

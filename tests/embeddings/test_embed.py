@@ -118,8 +118,8 @@ def other_pixels(data: Path) -> None:
     [
         (None, {"dtype": "float16"}, "dtype float32, not float16"),
         (None, {"batch_size": 3}, "batch_size 2, not 3"),
-        (other_images, {}, "other images"),
-        (other_pixels, {}, "other images"),
+        (other_images, {}, "other images, or of files that were written anew since"),
+        (other_pixels, {}, "other images, or of files that were written anew since"),
     ],
 )
 def test_going_on_with_something_else_is_refused(

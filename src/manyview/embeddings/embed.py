@@ -230,7 +230,10 @@ def _check(old: About, new: About, where: Path, remedy: str) -> None:
     for name in SAME:
         was, now = (getattr(each, name) for each in (old, new))
         if was != now:
-            hint = {"fingerprint": "other images", "weights": f"another encoder, {old.encoder}"}
+            hint = {
+                "fingerprint": "other images, or of files that were written anew since",
+                "weights": f"another encoder, {old.encoder}",
+            }
             what = hint.get(name, f"{name} {was}, not {now}")
             raise UserError(None, f"{printable(str(where))} is of {printable(what)}; {remedy}")
 

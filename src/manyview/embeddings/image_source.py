@@ -48,10 +48,10 @@ class ImageSource:
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the images by their ids, their labels, and the pixels of a few."""
+        """Identifies the images by their ids and labels, the sizes and times of their files, the pixels of a few."""
         data = self.dataset
-        count, total = fingerprint(data, few_samples(data), labels=self.labels, classes=self.classes)
-        return f"{count}-{total:08x}"
+        count, *sums = fingerprint(data, few_samples(data), labels=self.labels, classes=self.classes)
+        return "-".join([str(count), *(f"{each:08x}" for each in sums)])
 
     def path(self, row: int) -> bytes:
         """The path relative to the root, as the file system has it; of what is no file, its name."""
