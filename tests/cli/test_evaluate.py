@@ -201,3 +201,22 @@ def test_results_that_cannot_be_added_to_are_said_before_anything_is_computed(
     assert evaluate("patchnet", *SCENES, "--out", tmp_path, "--recompute") == 2
     assert "results.json is damaged (expected a list of results, got dict); remove it" in capsys.readouterr().err
     assert (tmp_path / "results.json").read_text() == '{"accuracy": 1.0}'
+
+
+def test_an_image_that_was_replaced_in_place_makes_a_new_score(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tiny.pictures(tmp_path / "data", 60, classes=2)
+    words = ["patchnet", "--data", folder, "--protocols", "knn", "--knn.k", 3, "--size", 16, "--workers", 0]
+    assert evaluate(*words, "--out", "out") == 0
+    assert evaluate(*words, "--out", "out") == 0
+    assert "--recompute computes it anew" in capsys.readouterr().err
+    replaced = folder / "class1" / "7.png"  # none of those whose pixels are looked at
+    tiny.pictures(tmp_path / "other", 1, sides=(24,))
+    (tmp_path / "other" / "0.png").rename(replaced)
+    features = set((tmp_path / "cache").iterdir())
+    for more in ([], ["--recompute"]):
+        assert evaluate(*words, *more, "--out", "out") == 0
+        assert "computed on" not in capsys.readouterr().err
+    assert len(read(Path("out"))) == 2
+    assert set((tmp_path / "cache").iterdir()) > features

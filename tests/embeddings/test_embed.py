@@ -119,8 +119,8 @@ def other_pixels(data: Path) -> None:
     [
         (None, {"dtype": "float16"}, "dtype float32, not float16"),
         (None, {"batch_size": 3}, "batch_size 2, not 3"),
-        (other_images, {}, "other images"),
-        (other_pixels, {}, "other images"),
+        (other_images, {}, "other images, or of files that were written anew since"),
+        (other_pixels, {}, "other images, or of files that were written anew since"),
     ],
 )
 def test_going_on_with_something_else_is_refused(
@@ -447,3 +447,12 @@ def test_links_are_not_followed(partial: PartialEmbeddings, tmp_path: Path) -> N
     (tmp_path / "link.npz").symlink_to(tmp_path / "nothing.npz")
     with pytest.raises(UserError, match=r"link\.npz is a link to no file; remove it, or give another --to"):
         target(tmp_path / "link.npz")
+
+
+def test_an_image_that_was_replaced_in_place_is_noticed(encoder: Encoder, tmp_path: Path) -> None:
+    data, to = pictures(tmp_path / "data", 60), tmp_path / "e.npz"
+    embedded(encoder, data, to)
+    pictures(tmp_path / "other", 1, sides=(24,))
+    (tmp_path / "other" / "0.png").rename(data / "31.png")
+    with pytest.raises(UserError, match=r"e\.npz is of other images, or of files .*; delete it, or give another --to"):
+        embedded(encoder, data, to)

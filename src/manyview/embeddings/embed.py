@@ -23,6 +23,7 @@ from manyview.core.parallel import resolve_device
 from manyview.core.progress import progress_bar
 from manyview.core.text import printable
 from manyview.data import Dataset
+from manyview.data.image import MAX_PIXELS
 from manyview.data.splits import Labels
 from manyview.data.workers import usual_workers
 from manyview.embeddings.file_format import DTYPES, About, Array, Embeddings, checked, read, write
@@ -46,6 +47,7 @@ def embed(
     root: str | Path | None = None,
     labels: Labels = "auto",
     download: bool = False,
+    max_pixels: int = MAX_PIXELS,
     dtype: str = "float32",
     batch_size: int = 64,
     device: str = "auto",
@@ -71,7 +73,8 @@ def embed(
         raise UserError("dtype", f"expected {' or '.join(DTYPES)}, got {dtype!r}")
     check_bounds("batch_size", batch_size, [AtLeast(1), AtMost(MOST)])
     check_bounds("workers", workers, [AtLeast(0), AtMost(MOST_WORKERS)])
-    place, images = resolve_device(device), open_images(data, split=split, root=root, labels=labels, download=download)
+    place = resolve_device(device)
+    images = open_images(data, split=split, root=root, labels=labels, download=download, max_pixels=max_pixels)
     source = one_encoder(model, **({} if isinstance(model, ModelSource) else {"like": images.dataset, **encoder}))
     if not source.trained and not isinstance(model, ModelSource):
         name = f"the name {source.name} alone"
@@ -250,7 +253,10 @@ def _check(old: About, new: About, where: Path, remedy: str) -> None:
     for name in SAME:
         was, now = (getattr(each, name) for each in (old, new))
         if was != now:
-            hint = {"fingerprint": "other images", "weights": f"another encoder, {old.encoder}"}
+            hint = {
+                "fingerprint": "other images, or of files that were written anew since",
+                "weights": f"another encoder, {old.encoder}",
+            }
             what = hint.get(name, f"{name} {was}, not {now}")
             raise UserError(None, f"{printable(str(where))} is of {printable(what)}; {remedy}")
 

@@ -135,8 +135,8 @@ class Task:
         return progress_bar(total, text, shown=self.show_bar)
 
     @cached_property
-    def fingerprints(self) -> dict[str, tuple[int, int]]:
-        """Those of the data by split: of ids, labels, and the pixels of a few images."""
+    def fingerprints(self) -> dict[str, tuple[int, ...]]:
+        """Those of the data by split: of ids, labels, sizes and times of files, and the pixels of a few images."""
         return {
             split: fingerprint(data, few_samples(data), labels=data.labels, classes=data.classes)
             for split, data in (("train", self.train), ("test", self.test))
