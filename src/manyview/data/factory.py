@@ -10,6 +10,7 @@ import torch
 
 from manyview.core.errors import UserError, hint
 from manyview.core.rng import key, order
+from manyview.core.text import printable
 from manyview.data.dataset import Dataset
 from manyview.data.folder import Folder
 from manyview.data.image import MAX_PIXELS, MaxPixels
@@ -64,7 +65,7 @@ def _unknown(text: str) -> str:
     if os.path.dirname(text):  # a path, not a name
         check_folder(text)
     near = hint(text.lower(), [SCENES, *NAMED], cutoff=0.6)
-    return f"{text!r} is neither a folder here nor the name of a data set; {near}"
+    return f"{printable(text)!r} is neither a folder here nor the name of a data set; {near}"
 
 
 @dataclass(frozen=True, eq=False)

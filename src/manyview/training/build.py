@@ -197,7 +197,7 @@ def _name(config: Config, found: RunData) -> str:
     """The same settings and data give the same folder, so that the same command goes on with the same run."""
     settings = {key: value for key, value in config.flat().items() if key not in RUNTIME_KEYS}
     own = config.data["name"] == OWN
-    settings["data.name"] = found.fingerprint if own else config.data["name"]
+    settings["data.name"] = found.fingerprint[:2] if own else config.data["name"]  # copies have other times
     digest = hashlib.sha256(repr(sorted(settings.items())).encode()).hexdigest()[:6]
-    source = "own" if own else Path(config.data["name"]).name
+    source = "own" if own else os.fsencode(Path(config.data["name"]).name).decode("utf-8", "replace")
     return f"{config.method['name']}-{source or 'data'}-{digest}"
