@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from manyview.core import lock
-from manyview.core.lock import InUse, locked
+from manyview.core.lock import InUse, is_free, locked
 from tests.patience import PATIENCE
 
 FORK = multiprocessing.get_context("fork")  # real processes that need not import torch again, and must not compute
@@ -84,3 +84,11 @@ def test_who_comes_second_is_told_what_is_being_made_and_what_to_give_instead(tm
         locked(tmp_path, busy="written", result=tmp_path / "e.npz", flag="--to"),
     ):
         pass
+
+
+def test_a_folder_is_free_while_nobody_works_in_it(tmp_path: Path) -> None:
+    assert is_free(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    with locked(tmp_path):
+        assert not is_free(tmp_path)
+    assert is_free(tmp_path)
