@@ -21,9 +21,9 @@ from manyview.config.sections import flat
 from manyview.core.sample import Views
 from manyview.data import Batch, Dataset, Loader
 from manyview.encoders import Encoder, create, dense_convolutions
+from manyview.methods import BatchOutputs
 from manyview.training import build
 from manyview.training.engine import Trainer, start_fabric
-from manyview.training.step import StepInput
 
 WORKERS = 2  # lightly's examples say 8; more than there are cores only costs
 WARM = 2  # steps after a pause that are not counted, until workers have something ready
@@ -87,7 +87,7 @@ class Ours(Contender):
 
         epochs = self.config.epochs
         share = build.schedule(self.config)(self.progress * epochs, epochs)
-        output = self.trainer.gradient(StepInput(views, batch.ids, batch.index, step=self.done))
+        output = self.trainer.gradient(views, BatchOutputs({}, batch.ids, batch.index, step=self.done))
         self.trainer.step(self.config.optimizer["lr"] * share, measure=False)
         self.method.update(output.batch, self.done, 1 << 30)
 

@@ -20,8 +20,9 @@ from measure import MB, available_bytes, machine_facts, peak_extra_bytes
 from manyview.config.resolve import resolve
 from manyview.config.sections import flat
 from manyview.core.sample import Views
+from manyview.methods import BatchOutputs
 from manyview.training import build
-from manyview.training.step import Engine, StepInput, micro_batches, whole_batch
+from manyview.training.step import Engine, micro_batches, whole_batch
 
 BATCHES = (64, 256, 1024, 4096)
 KEYS = (1, 2, 5, 9)
@@ -76,11 +77,11 @@ def peak(encoder: str, batch: int, settings: dict[str, Any], micro: int | None =
         return {name: [torch.randn(shape, generator=made) for _ in range(n)] for name, n in method.views.items()}
 
     def step() -> None:
-        given = StepInput(views, torch.arange(batch), torch.arange(batch))
+        given = BatchOutputs({}, torch.arange(batch), torch.arange(batch))
         if micro:
-            micro_batches(engine, given, size=micro)
+            micro_batches(engine, views, given, size=micro)
         else:
-            whole_batch(engine, given)
+            whole_batch(engine, views, given)
 
     return peak_extra_bytes(step)
 

@@ -100,12 +100,17 @@ def numbers(recorded: Recorded) -> Counter[tuple[int, float]]:
 def verdict(before: Recorded, after: Recorded) -> tuple[bool, str]:
     """Whether all is the same to the bit, and how many tensors and numbers are not."""
     old, new = (Counter(map(digest, each["tensors"])) for each in (before, after))
-    moved, missing = (old - new).total() + (new - old).total(), (numbers(before) - numbers(after)).total()
+    moved, gone = (old - new).total() + (new - old).total(), numbers(before) - numbers(after)
     far = furthest(before["tensors"], after["tensors"]) if moved else 0.0
     word = "the same" if not moved else "CLOSE" if far <= CLOSE else "DIFFERENT"
     by = f" by {far:.1e}" if moved else ""
-    metrics = f"{missing} DIFFERENT" if missing else "the same"
-    return not moved and not missing, f"{size(before)}: weights {word + by}, metrics {metrics}"
+    off = max((abs(value - nearest(step, value, after)) for step, value in gone), default=0.0)
+    metrics = f"{gone.total()} {'CLOSE' if off <= CLOSE else 'DIFFERENT'} by {off:.1e}" if gone else "the same"
+    return not moved and not gone, f"{size(before)}: weights {word + by}, metrics {metrics}"
+
+
+def nearest(step: int, value: float, recorded: Recorded) -> float:
+    return min((other for at, other in numbers(recorded) if at == step), key=lambda other: abs(other - value))
 
 
 def size(recorded: Recorded) -> str:

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from manyview import losses
 from manyview.methods import cacr, cacr_moco, uaur
-from manyview.methods.contrast import of_triple
 from manyview.methods.method import VIEW
 from tests.golden import DOUBLE, assert_golden, entries, golden, parameter, unit
 from tests.losses import oracle
@@ -54,7 +53,7 @@ def test_each_copy_in_turn_has_section_3_2_s_loss(entry: str) -> None:
     views = DOUBLE.leaf("views_raw")
     first, *_ = triples(method, Given(list(unit(views))))
     assert first.weight == 1 / 5
-    assert_golden(entry, of_triple(term_of(method).loss, first), {"views_raw": views}, DOUBLE)
+    assert_golden(entry, first.loss(term_of(method).loss), {"views_raw": views}, DOUBLE)
 
 
 @pytest.mark.parametrize("positives", [1, 2, 4])

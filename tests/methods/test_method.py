@@ -163,6 +163,13 @@ def test_two_terms_of_one_name_are_refused() -> None:
         declared(two_copies(every_copy, losses.info_nce), two_copies(each_copy, losses.info_nce))
 
 
+def test_a_copy_that_the_views_do_not_have_is_refused() -> None:
+    term = two_copies(every_copy, losses.info_nce)
+    for views in ({VIEW: 1}, {"other": 2}):
+        with pytest.raises(ValueError, match=r"views: copy [01] of 'image' is asked for, and not among \{"):
+            Method(views=views, towers=towers(), terms=[term])
+
+
 def test_a_memory_that_is_not_declared_is_refused() -> None:
     """It would not be saved, nor moved to the GPU."""
     term = two_copies(every_copy, losses.info_nce, memory=of_queue("each")(DIM))

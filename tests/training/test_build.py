@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 import pytest
 import torch
 
 from manyview.core.errors import UserError
-from manyview.methods import METHODS
+from manyview.methods import METHODS, Alignment, Method
+from manyview.methods.terms import queries
 from manyview.training import build
-from manyview.views import View
+from manyview.views import VIEWS, View
 from tests.config.small import flags
 from tests.methods.toys.two_banks import two_banks
 
@@ -157,6 +159,20 @@ def test_of_a_view_in_a_colour_space_the_channels_are_those_that_it_takes() -> N
     pipeline, raw = build.pipeline(config, found.views, method), found.train[0].modalities["image"]
     copies = pipeline({"image": raw[None]}, torch.arange(1))["image"]
     assert [tuple(copy.shape) for copy in copies] == [(1, 2, 32, 32)] * 3
+
+
+@pytest.mark.parametrize("geometry", ["shared", "own"])
+def test_a_method_says_whether_its_views_share_their_crop(geometry: Literal["shared", "own"]) -> None:
+    config = flags("--method simclr --views L --data.count 40", SCENES)
+    found = build.data(config)
+    config = build.settled(config, found)
+    one = build.method(config, {"image": 1}, 40)
+    views = {"L": VIEWS["L"], "again": VIEWS["L"]}
+    term = Alignment(queries("L", 0), queries("again", 0))
+    method = Method(views={"L": 1, "again": 1}, towers=one.towers, terms=[term], geometry=geometry)
+    raw = found.train[0].modalities["image"]
+    made = build.pipeline(config, views, method)({"image": raw[None]}, torch.arange(1))
+    assert torch.equal(made["L"][0], made["again"][0]) == (geometry == "shared")
 
 
 def test_a_method_of_many_views_has_an_encoder_for_each(monkeypatch: pytest.MonkeyPatch) -> None:

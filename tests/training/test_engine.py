@@ -13,9 +13,10 @@ from lightning_fabric.strategies.ddp import DDPStrategy
 from manyview.config.resolve import resolve
 from manyview.core.errors import UserError
 from manyview.encoders import dense_conv
+from manyview.methods import BatchOutputs
 from manyview.training import build, engine, step
 from manyview.training.engine import Ddp, Trainer, check_groups
-from manyview.training.step import StepInput
+from manyview.training.step import MakeViews
 from tests.tiny import pretrain
 
 
@@ -78,11 +79,11 @@ def test_a_batch_that_does_not_fall_into_the_groups_of_batch_norm_is_refused(mic
 def test_a_trainer_steps_and_its_state_goes_on_in_another() -> None:
     one, other = trainer(), trainer()
     for number in range(2):
-        one.gradient(given(number))
+        one.gradient(*given(number))
         assert one.step(0.1, measure=False) is None
     other.load_state_dict(copy.deepcopy(one.state_dict()))
     for each in (one, other):
-        each.gradient(given(2))
+        each.gradient(*given(2))
         norm = each.step(0.1, measure=True)
         assert norm is not None
         assert norm > 0
@@ -96,11 +97,11 @@ def trainer() -> Trainer:
     return Trainer(engine.start_fabric(config), config, build.method(config, {"image": 3}, 40))
 
 
-def given(number: int) -> StepInput:
+def given(number: int) -> tuple[MakeViews, BatchOutputs]:
     draw = torch.Generator().manual_seed(number)
     copies = [torch.rand(4, 3, 32, 32, generator=draw) for _ in range(2)]
     rows = torch.arange(4)
-    return StepInput(lambda part: {"image": [each[part] for each in copies]}, rows, rows, step=number)
+    return lambda part: {"image": [each[part] for each in copies]}, BatchOutputs({}, rows, rows, step=number)
 
 
 def test_only_where_a_method_leaves_parameters_out_they_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:

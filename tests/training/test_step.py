@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,8 +15,8 @@ from torch import Tensor, nn
 
 from manyview import losses
 from manyview.encoders import Encoder
-from manyview.methods import Method, cacr, cacr_moco, dcl, dclw, jcl, moco_v2, multikey, simclr
-from manyview.training.step import Engine, NotFinite, StepInput, StepOutput, micro_batches, whole_batch
+from manyview.methods import BatchOutputs, Method, cacr, cacr_moco, dcl, dclw, jcl, moco_v2, multikey, simclr
+from manyview.training.step import Engine, MakeViews, NotFinite, StepOutput, micro_batches, whole_batch
 from tests.methods import test_terms as terms
 from tests.methods.small import doubled, images, of_queue, plain
 
@@ -44,15 +45,13 @@ def made(kind: str, encoder: Encoder | None = None) -> Method:
     return KINDS[kind](encoder=encoder)
 
 
-def given(method: Method, step: int = 2, **options: Any) -> StepInput:
+def given(method: Method) -> MakeViews:
     whole = {view: images(copies, COUNT, seed=ord(view[-1])) for view, copies in method.views.items()}
-    return StepInput(
-        lambda rows: {view: [copy[rows] for copy in copies] for view, copies in whole.items()},
-        IDS,
-        torch.tensor([5, 1, 2, 9, 4, 7, 0]),
-        step=step,
-        **options,
-    )
+    return lambda rows: {view: [copy[rows] for copy in copies] for view, copies in whole.items()}
+
+
+def unembedded(step: int = 2, **options: Any) -> BatchOutputs:
+    return BatchOutputs({}, IDS, torch.tensor([5, 1, 2, 9, 4, 7, 0]), step=step, **options)
 
 
 def gradients(method: Method, unused: str = "nothing") -> list[Tensor]:
@@ -67,11 +66,11 @@ def engine(method: Method, **options: Any) -> Engine:
 
 
 def in_parts(method: Method, size: int, **options: Any) -> StepOutput:
-    return micro_batches(engine(method), given(method, **options), size=size)
+    return micro_batches(engine(method), given(method), unembedded(**options), size=size)
 
 
 def at_once(method: Method, **options: Any) -> StepOutput:
-    return whole_batch(engine(method), given(method, **options))
+    return whole_batch(engine(method), given(method), unembedded(**options))
 
 
 def assert_same(found: list[Tensor], expected: list[Tensor]) -> None:
@@ -100,7 +99,7 @@ def test_what_was_embedded_and_so_the_update_is_the_same(kind: str) -> None:
 
 def test_the_whole_batch_is_embedding_objective_and_backward() -> None:
     method, other = made("jcl"), made("jcl")
-    batch = given(other, progress=0.5).outputs(other(given(other).views(slice(None)), 2))
+    batch = replace(unembedded(progress=0.5), outputs=other(given(other)(slice(None)), 2))
     loss = other.objective(batch).loss
     loss.backward()
     stepped = at_once(method, progress=0.5)
@@ -124,12 +123,12 @@ def test_progress_reaches_the_ramp_in_both_ways() -> None:
 def test_dropout_draws_the_same_in_both_passes(kind: str) -> None:
     """Embedding the parts one after the other, all with a graph, says what the gradient is."""
     method, other = (made(kind, plain(dropout=0.4)) for _ in range(2))
-    step, parts = given(method), [slice(0, 3), slice(3, 6), slice(6, 9)]
+    views, parts = given(method), [slice(0, 3), slice(3, 6), slice(6, 9)]
     torch.manual_seed(8)
-    embedded = [other(step.views(part), 2) for part in parts]
+    embedded = [other(views(part), 2) for part in parts]
     after = torch.get_rng_state()
     outputs = {slot: torch.cat([each[slot] for each in embedded]) for slot in other.slots}
-    loss = other.objective(step.outputs(outputs)).loss
+    loss = other.objective(replace(unembedded(), outputs=outputs)).loss
     loss.backward()
     torch.manual_seed(8)
     stepped = in_parts(method, 3)
@@ -149,7 +148,7 @@ def test_dropout_differs_between_parts_and_steps() -> None:
 def test_running_statistics_move_once(kind: str) -> None:
     method, other = (made(kind, plain(norm=True)) for _ in range(2))
     for part in (slice(0, 4), slice(4, 8)):
-        other(given(method).views(part), 2)
+        other(given(method)(part), 2)
     before = {name: value.clone() for name, value in method.towers.named_buffers()}
     in_parts(method, 4)
     found = dict(method.towers.named_buffers())
@@ -167,9 +166,9 @@ def test_statistics_are_kept_even_if_the_second_pass_fails() -> None:
 
     other = made("simclr", plain(norm=True))
     for part in (slice(0, 4), slice(4, 8)):
-        other(given(other).views(part), 2)
+        other(given(other)(part), 2)
     with pytest.raises(RuntimeError, match="out of memory"):
-        micro_batches(engine(method, backward=fail), given(method), size=4)
+        micro_batches(engine(method, backward=fail), given(method), unembedded(), size=4)
     for name, value in other.towers.named_buffers():
         assert torch.equal(dict(method.towers.named_buffers())[name], value)
 
@@ -186,7 +185,7 @@ def test_processes_synchronise_on_the_last_part_alone() -> None:
         happened.append("backward")
         loss.backward()
 
-    micro_batches(engine(method, backward=backward, unsynced=unsynced), given(method), size=3)
+    micro_batches(engine(method, backward=backward, unsynced=unsynced), given(method), unembedded(), size=3)
     assert happened == ["apart", "backward", "apart", "backward", "backward"]
 
 

@@ -19,6 +19,7 @@ import manyview
 from manyview.cli.main import main
 from manyview.config.resolve import resolve
 from manyview.config.yaml_file import from_yaml
+from manyview.methods import BatchOutputs, Method
 from manyview.training import build, train
 from manyview.training.checkpoint import Checkpoints
 from tests.tiny import STEPS, pictures, pretrain
@@ -302,6 +303,20 @@ def test_every_way_to_train_trains(settings: dict[str, Any], tmp_path: Path) -> 
     assert all(torch.isfinite(torch.tensor(line["loss"])) for line in lines)
     if "grad_clip" in settings:
         assert lines[-1]["gradient_norm"] > 0
+
+
+def test_the_momentum_rises_over_all_epochs_also_in_a_run_that_ends_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    update, totals = Method.update, set()
+
+    def noted(self: Method, batch: BatchOutputs, step: int, total: int) -> None:
+        totals.add(total)
+        update(self, batch, step, total)
+
+    monkeypatch.setattr(Method, "update", noted)
+    assert pretrain(tmp_path, method="moco_v2", memory__size=40, max_steps=3, evaluate_every=0) == 0
+    assert totals == {STEPS}
 
 
 def test_steps_lower_the_rate_where_they_are_set(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -226,16 +226,28 @@ def counting(rank: int, folder: str) -> dict[str, list[dict[str, int]]]:
     import torch.distributed as dist
 
     from manyview.config.resolve import resolve
+    from manyview.core.distributed import Agreement
     from manyview.training.state import RunState
     from manyview.training.train import train
 
     counts: Counter[str] = Counter()
     after: list[Counter[str]] = []
-    stepped = RunState.stepped
+    stepped, attempt = RunState.stepped, Agreement.attempt
+    attempts: list[int] = []
+
+    @contextlib.contextmanager
+    def attempted(self: Agreement) -> Iterator[None]:
+        with attempt(self):
+            attempts.append(1)
+            try:
+                yield
+            finally:
+                attempts.pop()
 
     def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def called(*given: Any, **more: Any) -> Any:
             counts[name] += 1
+            assert not attempts, f"{name} where one process may already have failed, and the others would wait for ever"
             return function(*given, **more)
 
         return called
@@ -246,7 +258,7 @@ def counting(rank: int, folder: str) -> dict[str, list[dict[str, int]]]:
 
     for name in COLLECTIVES:
         setattr(dist, name, counted(name, getattr(dist, name)))
-    RunState.stepped = noted  # type: ignore[method-assign]
+    RunState.stepped, Agreement.attempt = noted, attempted  # type: ignore[method-assign]
     found = {}
     for name, case in CASES.items():
         after.clear()

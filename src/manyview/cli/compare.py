@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from manyview.comparison.compare import compare as compared
 from manyview.comparison.outcome import OUTCOME
-from manyview.comparison.scheduler import Stopped
+from manyview.comparison.workers import Stopped
 from manyview.core.errors import UserError
 
 

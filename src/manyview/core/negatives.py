@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -77,6 +78,11 @@ class Triple(NamedTuple):
     present: Tensor | None = None  # (N, K), which positives exist
     weight: float = 1.0
     total: int | None = None  # queries of all processes
+
+    def loss(self, loss: Callable[..., Tensor], **options: Any) -> Tensor:
+        """The loss of this query, these positives and these negatives."""
+        more = options if self.present is None else {**options, "present": self.present}
+        return loss(self.query, self.positives, self.negatives, **more)
 
 
 def _check(source: Source) -> None:

@@ -22,7 +22,7 @@ from manyview.core.rng import key, order
 from manyview.core.sample import Views
 from manyview.data import Dataset, Loader
 from manyview.data.selection import only_modalities, subset
-from manyview.diagnose.validation import batch_measures
+from manyview.diagnose.measures import batch_measures
 from manyview.encoders import Encoder
 from manyview.features.embedding_pass import embedding, forward
 from manyview.methods import BatchOutputs, Method

@@ -4,10 +4,6 @@ Every loss is `loss(query, positives, negatives, *, ..., present=None, reduction
 (N, d), positives (N, K, d) and `Negatives`; `LOSSES` names them.
 """
 
-from collections.abc import Callable
-
-from torch import Tensor
-
 from manyview.losses.align_uniform import align_uniform, alignment, uniformity
 from manyview.losses.cacr import attraction, cacr, repulsion
 from manyview.losses.dcl import dcl
@@ -16,9 +12,9 @@ from manyview.losses.info_nce import info_nce
 from manyview.losses.jcl import jcl
 from manyview.losses.nce import nce, nce_partition
 from manyview.losses.streaming import bfloat16_matmul
-from manyview.losses.traits import is_coupled, is_pooled, option
+from manyview.losses.traits import Loss, is_coupled, is_pooled, option
 
-LOSSES: dict[str, Callable[..., Tensor]] = {
+LOSSES: dict[str, Loss] = {
     "info_nce": info_nce,
     "dcl": dcl,
     "jcl": jcl,
@@ -32,6 +28,7 @@ LOSSES: dict[str, Callable[..., Tensor]] = {
 
 __all__ = [
     "LOSSES",
+    "Loss",
     "align_uniform",
     "alignment",
     "attraction",

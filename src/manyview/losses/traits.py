@@ -7,6 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from torch import Tensor
+
 from manyview.losses.align_uniform import align_uniform
 from manyview.losses.cacr import cacr, repulsion
 from manyview.losses.dcl import dcl
@@ -14,7 +16,7 @@ from manyview.losses.hard_negative import hard_negative
 from manyview.losses.info_nce import info_nce
 from manyview.losses.jcl import jcl
 
-Loss = Callable[..., Any]
+Loss = Callable[..., Tensor]
 
 
 def option(loss: Loss, name: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -12,12 +12,10 @@ from torch import Tensor
 from manyview.core.distributed import Gather, no_gather
 from manyview.core.errors import UserError
 from manyview.core.negatives import Triple
-from manyview.losses import LOSSES, info_nce
+from manyview.losses import LOSSES, Loss, info_nce
 from manyview.memories import Memory
 from manyview.methods.embeddings import Embeddings, check_shapes
 from manyview.methods.topologies import Topology, each_copy, every_copy
-
-Loss = Callable[..., Tensor]
 
 
 def total(triples: Iterable[Triple], loss: Loss | str, *, gather: Gather = no_gather, **options: Any) -> Tensor:
@@ -31,18 +29,7 @@ def total(triples: Iterable[Triple], loss: Loss | str, *, gather: Gather = no_ga
             "reduction", f"expected 'mean', got {options['reduction']!r}; for one value per query call the loss itself"
         )
     more = options if gather is no_gather else {**options, "gather": gather}  # a loss of one's own may know no gather
-    return weighted_sum(triples, lambda triple: of_triple(loss, triple, **more))
-
-
-def of_triple(loss: Loss, triple: Triple, **options: Any) -> Tensor:
-    """The loss of one triple."""
-    more = options if triple.present is None else {**options, "present": triple.present}
-    return loss(triple.query, triple.positives, triple.negatives, **more)
-
-
-def weighted_sum(triples: Iterable[Triple], value: Callable[[Triple], Tensor]) -> Tensor:
-    """The sum of weight * value over the triples; 0, which has a gradient, if there are none."""
-    parts = [triple.weight * value(triple) for triple in triples]
+    parts = [triple.weight * triple.loss(loss, **more) for triple in triples]
     return torch.stack(parts).sum() if parts else torch.zeros((), requires_grad=True)
 
 

@@ -13,8 +13,8 @@ from manyview.core.sample import Views
 from manyview.encoders import Encoder
 from manyview.encoders.momentum import Schedule as Momentum
 from manyview.encoders.towers import Head, Outputs, Slot, Towers
+from manyview.losses import Loss
 from manyview.memories import Memory
-from manyview.methods.contrast import Loss
 from manyview.methods.terms import BatchOutputs, Contrast, Term, TermOutput
 
 MakeMemory = Callable[[int], Memory]

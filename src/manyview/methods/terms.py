@@ -15,10 +15,9 @@ from torch import Tensor
 from manyview.core.distributed import gather, gather_all
 from manyview.core.negatives import Triple
 from manyview.encoders.towers import Outputs, Slot
-from manyview.losses import nce_partition
+from manyview.losses import Loss, nce_partition
 from manyview.losses.traits import is_coupled, is_pooled, option
 from manyview.memories import Memory
-from manyview.methods.contrast import Loss, of_triple, weighted_sum
 from manyview.methods.embeddings import Embeddings
 from manyview.methods.topologies import Topology
 
@@ -27,7 +26,7 @@ from manyview.methods.topologies import Topology
 class BatchOutputs:
     """What the towers answered for a batch, and which images these are: all that terms and memories are given.
 
-    outputs   by slot, a row for each of the N images of this process
+    outputs   by slot, a row for each of the N images of this process; none yet before the towers have seen it
     ids       (N,) what the images are
     index     (N,) their rows in the data
     present   masks (N,) by view: which images have it; of all views, or empty where no image can lack any
@@ -135,7 +134,8 @@ class Contrast(Term):
         triples = self.topology(batch.embeddings(self.queries, self.keys), self.memory)
         if not triples:
             return TermOutput(_nothing(batch, self.queries), triples)
-        return TermOutput(weighted_sum(triples, partial(self._share, batch)), triples)
+        parts = [triple.weight * self._share(batch, triple) for triple in triples]
+        return TermOutput(torch.stack(parts).sum(), triples)
 
     @property
     def coupled(self) -> bool:
@@ -158,9 +158,9 @@ class Contrast(Term):
         """
         loss = partial(self.loss_at(batch.progress), **self._kept_options(batch, triple))
         if batch.processes == 1 or is_pooled(loss) or triple.present is not None:
-            return of_triple(loss, triple, gather=batch.gather)
+            return triple.loss(loss, gather=batch.gather)
         assert triple.total is not None
-        values = of_triple(loss, triple, reduction="none", gather=batch.gather)
+        values = triple.loss(loss, reduction="none", gather=batch.gather)
         return values.sum() * (batch.processes / triple.total)
 
     def _kept_options(self, batch: BatchOutputs, triple: Triple) -> dict[str, Any]:
@@ -170,7 +170,7 @@ class Contrast(Term):
 
         def estimate(population: int) -> Tensor:
             known = {"population": population, "temperature": self.option("temperature"), "gather": batch.gather}
-            return of_triple(partial(nce_partition, **known), triple)
+            return triple.loss(nce_partition, **known)
 
         return self.memory.partition(estimate)
 

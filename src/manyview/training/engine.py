@@ -20,10 +20,10 @@ from torch.nn.parallel import DistributedDataParallel
 from manyview import encoders
 from manyview.config.config import Config
 from manyview.core.errors import UserError
-from manyview.methods import Method
+from manyview.methods import BatchOutputs, Method
 from manyview.training import build
 from manyview.training.optimizers import set_lr
-from manyview.training.step import Engine, StepInput, StepOutput, micro_batches, whole_batch
+from manyview.training.step import Engine, MakeViews, StepOutput, micro_batches, whole_batch
 
 PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}  # and fp64 is `Double`
 
@@ -81,12 +81,12 @@ class Trainer:
         unsynced = partial(fabric.no_backward_sync, self._module)
         self._engine = Engine(method, self._module, fabric.backward, unsynced)
 
-    def gradient(self, given: StepInput) -> StepOutput:
+    def gradient(self, views: MakeViews, batch: BatchOutputs) -> StepOutput:
         """Leaves the step's gradient in the parameters."""
         size = self.config.micro_batch
-        if size and size < len(given.ids):
-            return micro_batches(self._engine, given, size=size)
-        return whole_batch(self._engine, given)
+        if size and size < len(batch.ids):
+            return micro_batches(self._engine, views, batch, size=size)
+        return whole_batch(self._engine, views, batch)
 
     def step(self, lr: float, *, measure: bool) -> Tensor | None:
         """Clips the gradient and moves the parameters; returns the gradient's length where somebody wants to know."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,9 +57,12 @@ class Run:
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
-        """The lines of metrics.jsonl."""
-        path = self.folder / METRICS
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+        """The lines of metrics.jsonl; what a run that was killed has half written is passed over."""
+        path, found = self.folder / METRICS, []
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
+            with suppress(ValueError):
+                found.append(json.loads(line))
+        return [line for line in found if isinstance(line, dict) and isinstance(line.get("step"), int)]
 
     @property
     def knn(self) -> list[tuple[int, float]]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -13,34 +13,11 @@ from torch import Tensor, nn
 from manyview.core.distributed import world_size
 from manyview.core.errors import UserError
 from manyview.core.sample import Views
-from manyview.encoders.towers import Outputs
 from manyview.methods import BatchOutputs, Method
 from manyview.methods.method import Objective
 
-
-@dataclass(frozen=True, eq=False)
-class StepInput:
-    """What a step is given.
-
-    views     rows of the batch -> their views, {name: [copy, ...]}; asked again, the same again
-    ids       (N,) what the images are, and their rows in the data
-    present   masks (N,) by view, of all views or of none
-    counts    how many images each process has; empty in one process
-    progress  the share of the run that is done after this epoch
-    """
-
-    views: Callable[[slice], Views]
-    ids: Tensor
-    index: Tensor
-    present: Mapping[str, Tensor] = field(default_factory=dict)
-    counts: Sequence[int] = ()
-    step: int = 0
-    progress: float = 1.0
-
-    def outputs(self, outputs: Outputs) -> BatchOutputs:
-        return BatchOutputs(
-            outputs, self.ids, self.index, self.present, self.counts, step=self.step, progress=self.progress
-        )
+MakeViews = Callable[[slice], Views]
+"""Rows of the batch -> their views, {name: [copy, ...]}; asked again, the same again."""
 
 
 class StepOutput(NamedTuple):
@@ -73,15 +50,15 @@ class NotFinite(UserError):
     """The loss is NaN or infinite; no parameter and no gradient has been changed by it."""
 
 
-def whole_batch(engine: Engine, given: StepInput) -> StepOutput:
-    """Embeds the batch, computes the objective, and leaves the gradient in the parameters."""
-    batch = given.outputs(engine.module(given.views(slice(None)), given.step))
+def whole_batch(engine: Engine, views: MakeViews, batch: BatchOutputs) -> StepOutput:
+    """Embeds the batch, which has no outputs yet, computes the objective, and leaves its gradient in the parameters."""
+    batch = replace(batch, outputs=engine.module(views(slice(None)), batch.step))
     objective = _finite(engine.method.objective(batch))
     engine.backward(objective.loss)
     return StepOutput(objective, batch)
 
 
-def micro_batches(engine: Engine, given: StepInput, *, size: int) -> StepOutput:
+def micro_batches(engine: Engine, views: MakeViews, batch: BatchOutputs, *, size: int) -> StepOutput:
     """The same gradient with the graph of only `size` images at a time in memory (Gao et al., 2021, GradCache).
 
     The batch is embedded in parts without a graph, the loss gives the gradient on the outputs, and each part is
@@ -89,23 +66,23 @@ def micro_batches(engine: Engine, given: StepInput, *, size: int) -> StepOutput:
     norm sees the parts, in both passes the same; its running statistics move in the first alone.
     """
     method = engine.method
-    parts = [slice(start, start + size) for start in range(0, len(given.ids), size)]
+    parts = [slice(start, start + size) for start in range(0, len(batch.ids), size)]
     embedded, randomness = [], []
     with torch.no_grad():
         for part in parts:
             randomness.append(_random_state())
-            embedded.append(engine.module(given.views(part), given.step))
+            embedded.append(engine.module(views(part), batch.step))
     with_gradient = [slot for slot in method.slots if method.towers.has_gradient(slot)]
     outputs = {slot: torch.cat([each[slot] for each in embedded]) for slot in method.slots}
     leaves = [outputs[slot].requires_grad_() for slot in with_gradient]
-    batch = given.outputs(outputs)
+    batch = replace(batch, outputs=outputs)
     objective = _finite(method.objective(batch))
     gradients = torch.autograd.grad(objective.loss, leaves, materialize_grads=True)  # repulsion knows no positives
     with _kept(method.towers), torch.random.fork_rng(_devices()):
         for part, state in zip(parts, randomness, strict=True):
             _set_random_state(state)
             with nullcontext() if part is parts[-1] else engine.unsynced():
-                again = engine.module(given.views(part), given.step, with_gradient)
+                again = engine.module(views(part), batch.step, with_gradient)
                 engine.backward(_passed_on(again.values(), [gradient[part] for gradient in gradients]))
     return StepOutput(objective, batch)
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from manyview.core.distributed import Agreed, Agreement, fail_together
 from manyview.core.rng import key
 from manyview.core.sample import Batch, Views
 from manyview.data import Dataset, Loader
+from manyview.methods import BatchOutputs
 from manyview.methods.method import Objective
 from manyview.training import build, messages, signals
 from manyview.training.engine import Trainer, check_groups, start_fabric
@@ -29,7 +31,7 @@ from manyview.training.run import CONFIG, REPORT, Run, encoder_file
 from manyview.training.run_log import RunLog
 from manyview.training.schedules import Schedule
 from manyview.training.state import RunState
-from manyview.training.step import NotFinite, StepInput
+from manyview.training.step import NotFinite
 
 
 def train(config: Config, own: Dataset | None = None) -> Run:
@@ -95,7 +97,7 @@ class Session:
         torch.manual_seed(int(key(config.seed, state.step, distributed.rank())))  # for encoders that draw: dropout
         report, lr = _report_due(config, state), _rate(config, state, self.schedule)
         try:
-            output = self.trainer.gradient(self._given(batch, agreed))
+            output = self.trainer.gradient(partial(_views, batch), self._unembedded(batch, agreed))
         except NotFinite as error:
             raise diverged(str(error), config, state.step, batch, self.trainer.method, self.folder.path) from None
         norm = self.trainer.step(lr, measure=report)
@@ -153,13 +155,11 @@ class Session:
             assert batch is not None
             yield batch, agreed
 
-    def _given(self, batch: Batch, agreed: Agreed) -> StepInput:
-        def views(rows: slice) -> Views:
-            return {name: [_channels_last(each) for each in copies] for name, copies in batch.views(rows).items()}
-
+    def _unembedded(self, batch: Batch, agreed: Agreed) -> BatchOutputs:
+        """All that terms and memories are told of a batch but the outputs."""
         counts = agreed.counts if distributed.world_size() > 1 else ()
         done = progress(self.config, self.state)
-        return StepInput(views, batch.ids, batch.index, batch.present, counts, self.state.step, done)
+        return BatchOutputs({}, batch.ids, batch.index, batch.present, counts, self.state.step, done)
 
     def _check_losses(self, batch: Batch) -> None:
         """Ends the run where a loss was no number."""
@@ -250,8 +250,11 @@ def _losses(objective: Objective) -> torch.Tensor:
     return torch.stack([objective.loss, *terms]).detach()
 
 
-def _channels_last(view: torch.Tensor) -> torch.Tensor:
-    return view.contiguous(memory_format=torch.channels_last)
+def _views(batch: Batch, rows: slice) -> Views:
+    layout = torch.channels_last
+    return {
+        name: [each.contiguous(memory_format=layout) for each in copies] for name, copies in batch.views(rows).items()
+    }
 
 
 def _rate(config: Config, state: RunState, schedule: Schedule) -> float:

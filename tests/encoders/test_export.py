@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from manyview.encoders import Encoder, create, load, split_batch_norm
-from manyview.export import export
+from manyview.encoders.export import export
 
-module = import_module("manyview.export.export")
+module = import_module("manyview.encoders.export")
 PATCHNET: dict[str, Any] = {"size": 16, "widths": (8, 12), "blocks": (1, 1)}
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("timm/resnet18", {"size": 64}),

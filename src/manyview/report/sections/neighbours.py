@@ -1,21 +1,65 @@
-"""Which classes have their images together, and which are confused with one another."""
+"""Nearest neighbours: as pictures, and which classes they keep together or confuse with one another."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import torch
 from torch import Tensor
 
 from manyview.diagnose import confusion, nearest, purity
-from manyview.report.bars import Bar, bar_chart, heat_map
+from manyview.report.charts import Bar, bar_chart, heat_map
 from manyview.report.frame import Axis
-from manyview.report.html import Child, Html, tag
-from manyview.report.parts import attempted, figure, section
+from manyview.report.html import Child, Html, attempted, figure, section, tag
+from manyview.report.images import PageImages, commonest
 from manyview.report.run_embeddings import EmbeddedRuns, RunEmbeddings
 
-NEIGHBOURS = 10
+QUERIES = 8
+NEIGHBOURS = 10  # from which the purity of classes is measured
 MAX_CLASSES = 20  # that fit on a page: the commonest
+
+
+def gallery(embedded: EmbeddedRuns) -> Html | None:
+    shown = embedded.shown
+    if not shown:
+        return None
+    labelled = shown[0].images.labels is not None
+    frames = " A line below marks a neighbour of the same class, dots one of another." if labelled else ""
+    lead = f"On the left an image, then those whose features are nearest to its own, the nearest first.{frames}"
+    sheets = {each.sheet: [other for other in shown if other.sheet == each.sheet] for each in shown}
+    rows = [_row(runs, query) for runs in sheets.values() for query in choose_queries(runs[0].images)]
+    return section("neighbours", "Nearest neighbours", lead, tag("div", rows, class_="gallery"))
+
+
+def choose_queries(images: PageImages) -> list[int]:
+    """Chooses an image of each class, as long as there are classes; then any."""
+    firsts: dict[int, int] = {}
+    for row, label in enumerate(images.label_list):
+        firsts.setdefault(label, row)
+    chosen = [row for label, row in sorted(firsts.items()) if label >= 0][:QUERIES]
+    others = [row for row in range(len(images.names)) if row not in chosen]
+    return chosen + others[: QUERIES - len(chosen)]
+
+
+def _row(runs: Sequence[RunEmbeddings], query: int) -> Html:
+    strips = [_strip(each, query, named=len(runs) > 1) for each in runs]
+    return tag("div", _picture(runs[0], query, "query"), tag("div", strips, class_="strips"), class_="row")
+
+
+def _strip(embedded: RunEmbeddings, query: int, *, named: bool) -> Html:
+    record, labels = embedded.record, embedded.images.label_list
+    name = tag("span", record.name, class_=f"name {record.colour_class}") if named else None
+    neighbours = [
+        _picture(embedded, row, "" if labels[query] < 0 else "same" if labels[row] == labels[query] else "differs")
+        for row in embedded.neighbours.rows[query].tolist()
+    ]
+    return tag("div", name, tag("div", neighbours, class_="thumbs"), class_="of-run")
+
+
+def _picture(embedded: RunEmbeddings, row: int, kind: str) -> Html:
+    images = embedded.images
+    return images.sheet.thumbnail(row, embedded.sheet, images.caption(row), kind)
 
 
 def classes(embedded: EmbeddedRuns) -> Html | None:
@@ -34,14 +78,8 @@ def _figures(embedded: RunEmbeddings, name: str) -> Child:
     labels = embedded.images.labels
     assert labels is not None
     labelled = labels >= 0
-    rows = labelled, labels[labelled], _commonest(labels[labelled])
+    rows = labelled, labels[labelled], commonest(labels[labelled], MAX_CLASSES)
     return [_purity(embedded, *rows, name), _confusion(embedded, *rows, name)]
-
-
-def _commonest(labels: Tensor) -> list[int]:
-    counts = labels.bincount()
-    common = counts.argsort(descending=True, stable=True)[:MAX_CLASSES].tolist()
-    return sorted(label for label in common if counts[label])
 
 
 def _purity(embedded: RunEmbeddings, labelled: Tensor, labels: Tensor, kept: list[int], name: str) -> Html:

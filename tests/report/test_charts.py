@@ -6,7 +6,19 @@ from itertools import pairwise
 
 import pytest
 
-from manyview.report.chart import MAX_POINTS, Line, line_chart, thin, trail_chart
+from manyview.report.charts import (
+    MAX_POINTS,
+    Bar,
+    Distribution,
+    Line,
+    bar_chart,
+    box_plot,
+    heat_map,
+    histogram,
+    line_chart,
+    thin,
+    trail_chart,
+)
 from manyview.report.frame import BOTTOM, HEIGHT, TOP, WIDTH, Axis
 
 X, Y = Axis("epoch", low=0.0), Axis("loss")
@@ -97,3 +109,72 @@ def test_hostile_names_are_text() -> None:
     assert "<b>" not in svg
     assert "<i>" not in svg
     assert svg.count("</svg>") == 1
+
+
+AXIS = Axis("same class", low=0.0, percent=True)
+
+
+def test_bars_are_as_long_as_their_values() -> None:
+    svg = bar_chart("Purity", [Bar("a", 0.4), Bar("b", 0.1, mark=0.2)], AXIS, mark="before training")
+    long, short = (float(width) for width in re.findall(r'width="([\d.]+)" height="14"', svg))
+    assert abs(long / short - 4) < 0.05
+    assert svg.count('class="mark"') == 1
+    assert "Purity: a 40%; b 10%; marked: before training" in svg
+
+
+def test_a_bar_of_nothing_is_still_drawn() -> None:
+    assert bar_chart("Purity", [Bar("a", 0.0)], AXIS).count("<rect") == 1
+
+
+def test_a_table_has_a_cell_for_each_pair_darker_where_it_is_larger() -> None:
+    svg = heat_map("Confusion", [[0.75, 0.25], [0.0, 1.0]], ["cat", "dog"], "true, said")
+    opacity = [float(found) for found in re.findall(r'fill-opacity="([\d.]+)"', svg)]
+    assert len(opacity) == 4
+    assert opacity[3] > opacity[0] > opacity[1] > opacity[2]
+    assert "88% on the diagonal on average" in svg
+    assert re.findall(r'text-anchor="middle">(\d+)<|class="tick(?: on)?"[^>]*>(\d+)<', svg)
+
+
+def test_long_names_of_classes_are_cut_and_hostile_ones_are_text() -> None:
+    svg = heat_map("Confusion", [[1.0, 0.0], [0.0, 1.0]], ["<b>" * 40, "dog"], "true, said")
+    assert "<b>" not in svg
+    assert "\N{HORIZONTAL ELLIPSIS}" in svg
+
+
+def test_of_many_classes_the_numbers_are_left_out() -> None:
+    many = [[1.0 if a == b else 0.0 for a in range(20)] for b in range(20)]
+    assert ">100<" not in heat_map("Confusion", many, [str(i) for i in range(20)], "")
+
+
+def heights(svg: str) -> list[float]:
+    """Of the steps of the first histogram, in pixels above the axis."""
+    match = re.search(r'd="M[\d.]+ ([\d.]+)([VH\d.]*)" class="area', svg)
+    assert match is not None
+    floor = float(match[1])
+    return [floor - float(y) for y in re.findall(r"V([\d.]+)H", match[2])]
+
+
+def test_bars_of_a_histogram_are_as_high_as_their_shares() -> None:
+    svg = histogram("H", [Distribution("a", [0.1] * 30 + [0.9] * 10)], Axis("x", low=0.0, high=1.0))
+    found = [height for height in heights(svg) if height > 0.5]
+    assert len(found) == 2
+    assert abs(found[0] / found[1] - 3) < 0.05
+
+
+def test_what_is_no_number_is_passed_over() -> None:
+    svg = histogram("H", [Distribution("a", [float("nan"), 0.5, 0.6])], Axis("x"))
+    assert "nan" not in svg
+
+
+def test_all_values_the_same_still_make_a_histogram() -> None:
+    assert max(heights(histogram("H", [Distribution("a", [0.5] * 50)], Axis("x")))) > 100
+
+
+def test_a_box_lies_over_the_middle_half_of_its_values() -> None:
+    svg = box_plot("B", [Distribution("a", [i / 100 for i in range(101)])], Axis("x", low=0.0, high=1.0))
+    x, width = map(float, re.search(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', svg).groups())  # type: ignore[union-attr]
+    low, high = map(float, re.search(r'd="M([\d.]+) [\d.]+H([\d.]+)" class="line', svg).groups())  # type: ignore[union-attr]
+    whole = (high - low) / 0.8
+    assert abs(width / whole - 0.5) < 0.02
+    assert abs((x - low) / whole - 0.15) < 0.02
+    assert "a: median 0.5" in svg

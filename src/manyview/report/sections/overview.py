@@ -1,4 +1,4 @@
-"""What a page says first: what was done, and what has come of it, in one sentence."""
+"""What was done and what has come of it, in one sentence; and at the page's end all settings, to do it again."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from collections.abc import Sequence
 import torch
 
 from manyview import __version__
+from manyview.config.config import RUNTIME_KEYS
+from manyview.config.yaml_file import to_yaml
 from manyview.core.text import duration
-from manyview.report.html import Child, Html, tag
-from manyview.report.parts import copyable, signed_points
+from manyview.report.html import DASH, Child, Html, copyable, section, signed_points, table, tag
 from manyview.report.run_record import RunRecord
 
 NAMED_RUNS = 6  # in the first sentence
@@ -31,7 +32,7 @@ HEALTH = {
 
 def header(runs: Sequence[RunRecord], ranking: str | None = None) -> Html:
     """Makes the header; `ranking` is a sentence on several runs, if more is known of them than their records tell."""
-    body = _one(runs[0]) if len(runs) == 1 else _several(runs, ranking or _ranking(runs))
+    body = _one(runs[0]) if len(runs) == 1 else _several(runs, ranking)
     written = f"manyview {__version__}, torch {torch.__version__}, Python {platform.python_version()}"
     begun = f"Begun on {runs[0].date}. " if len(runs) == 1 else ""
     foot = tag("p", f"{begun}Written on {time.strftime('%d %B %Y, %H:%M')} with {written}.", class_="fine")
@@ -61,7 +62,9 @@ def summary(run: RunRecord) -> str:
         score = "nothing has been measured yet"
     unknown = "too little has been measured to call it healthy or not"
     health = unknown if verdict is None else HEALTH.get(verdict.word, verdict.word)
-    return f"{_progress(run)} {score}; {health}."
+    unfinished = "" if run.finished else "Not finished. "
+    after = f"After {_plural(run.epochs, 'epoch')} ({run.steps:,} steps, {duration(run.seconds)})"
+    return f"{unfinished}{after} {score}; {health}."
 
 
 def _one(run: RunRecord) -> Child:
@@ -75,8 +78,12 @@ def _one(run: RunRecord) -> Child:
     ]
 
 
-def _several(runs: Sequence[RunRecord], ranking: str) -> Child:
-    return [tag("p", ranking, class_="summary"), tag("ul", [_item(run) for run in runs], class_="runs")]
+def _several(runs: Sequence[RunRecord], ranking: str | None) -> Child:
+    names = [tag("strong", run.name, class_=f"name {run.colour_class}") for run in runs]
+    folders = [tag("code", "/".join(run.folder.parts[-2:])) for run in runs]
+    summaries = [(tag("br"), summary(run)) for run in runs]
+    items = [tag("li", name, " ", *rest) for name, *rest in zip(names, folders, summaries, strict=True)]
+    return [tag("p", ranking or _ranking(runs), class_="summary"), tag("ul", items, class_="runs")]
 
 
 def _ranking(runs: Sequence[RunRecord]) -> str:
@@ -96,12 +103,6 @@ def _mean(values: Sequence[float]) -> str:
         return f"{values[0]:.1%}"
     extent = f"{100 * min(values):.1f} to {100 * max(values):.1f}"
     return f"{sum(values) / len(values):.1%} ({len(values)} seeds, {extent})"
-
-
-def _item(run: RunRecord) -> Html:
-    name = tag("strong", run.name, class_=f"name {run.colour_class}")
-    folder = "/".join(run.folder.parts[-2:])
-    return tag("li", name, " ", tag("code", folder), tag("br"), summary(run))
 
 
 def _verdict(run: RunRecord) -> Html | None:
@@ -129,10 +130,31 @@ def _facts(run: RunRecord) -> list[tuple[str, str]]:
     return facts
 
 
-def _progress(run: RunRecord) -> str:
-    done = f"After {_plural(run.epochs, 'epoch')} ({run.steps:,} steps, {duration(run.seconds)})"
-    return done if run.finished else f"Not finished. {done}"
-
-
 def _plural(count: float, word: str) -> str:
     return f"{count:.3g} {word}" + ("" if round(count, 2) == 1 else "s")
+
+
+def settings(runs: Sequence[RunRecord]) -> Html:
+    lead = (
+        "Saved as config.yaml, this runs the job again: ",
+        tag("code", "manyview pretrain --recipe config.yaml --out runs/again"),
+    )
+    titles = ["config.yaml" if len(runs) == 1 else f"config.yaml of {run.name}" for run in runs]
+    files = [
+        tag("details", tag("summary", title), copyable(to_yaml(run.config), title))
+        for run, title in zip(runs, titles, strict=True)
+    ]
+    return section("settings", "Settings", lead, _differing(runs) if len(runs) > 1 else None, files)
+
+
+def _differing(runs: Sequence[RunRecord]) -> Child:
+    """Makes a table of the settings in which runs differ."""
+    values = [{key: value for key, value in run.config.flat().items() if key not in RUNTIME_KEYS} for run in runs]
+    keys = dict.fromkeys(key for each in values for key in each)
+    differing = [key for key in keys if len({repr(each.get(key)) for each in values}) > 1]
+    if not differing:
+        return tag("p", "All runs have the same settings.", class_="fine")
+    names = [tag("th", run.name, scope="col", class_=f"name {run.colour_class}") for run in runs]
+    texts = {key: [DASH if each.get(key) is None else str(each[key]) for each in values] for key in differing}
+    rows = [(tag("th", key, scope="row"), [tag("td", text) for text in texts[key]]) for key in differing]
+    return table("Settings that differ", (tag("th", "setting", scope="col"), names), rows)

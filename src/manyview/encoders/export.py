@@ -66,33 +66,37 @@ def _timm(encoder: Encoder, path: Path) -> str:
     config = timm.get_pretrained_cfg(model)
     settings = {"img_size": size} if config is not None and config.fixed_input_size else {}
     settings |= {"num_classes": 0, "in_chans": channels, **known}
-    _write(encoder, path)
-    return _lines(
-        "import timm, torch",
-        "from safetensors.torch import load_file",
-        f"model = timm.create_model({_call(model, settings)})",
-        *(_cifar_stem(encoder.network) if stem else ()),
-        *_filled(path),
-    )
+    return _library(encoder, path, "timm.create_model", settings, _cifar_stem(encoder.network) if stem else [])
 
 
 def _torchvision(encoder: Encoder, path: Path) -> str:
     from manyview.encoders.torchvision_models import network_arguments
 
-    model, known = encoder.name.partition("/")[2], dict(encoder.options)
+    network, known = encoder.network, dict(encoder.options)
     channels, size, stem = (known.pop(each) for each in ("channels", "size", "stem"))
-    settings = network_arguments(model, size, pretrained=False) | known
-    if getattr(encoder.network, "transform_input", False):
+    settings = network_arguments(encoder.name.partition("/")[2], size, pretrained=False) | known
+    if getattr(network, "transform_input", False):
         settings["transform_input"] = True
-    _write(encoder, path)
-    return _lines(
-        "import torch, torchvision",
+    changed = _cifar_stem(network) if stem else _first_convolution(network) if channels != 3 else []
+    changed = [_replaced(network, encoder.removed[0]), *changed]  # the classifier; others are at the side
+    return _library(encoder, path, "torchvision.models.get_model", settings, changed)
+
+
+def _library(encoder: Encoder, path: Path, create: str, settings: dict[str, Any], changed: list[str]) -> str:
+    """Writes the weights by the library's own names; `changed` are the lines that change the network it creates."""
+    state = {key: value.detach().cpu().contiguous().clone() for key, value in encoder.network.state_dict().items()}
+    with atomic_write(path) as draft:
+        save_file(state, draft, metadata={"format": "pt"})
+    given = [repr(encoder.name.partition("/")[2]), *(f"{name}={value!r}" for name, value in settings.items())]
+    lines = [
+        f"import {', '.join(sorted(['torch', create.partition('.')[0]]))}",
         "from safetensors.torch import load_file",
-        f"model = torchvision.models.get_model({_call(model, settings)})",
-        _replaced(encoder.network, encoder.removed[0]),  # the classifier; others are at the side
-        *(_cifar_stem(encoder.network) if stem else _first_convolution(encoder.network) if channels != 3 else ()),
-        *_filled(path),
-    )
+        f"model = {create}({', '.join(given)})",
+        *changed,
+        f"model.load_state_dict(load_file({str(path)!r}))",
+        "model.eval()",
+    ]
+    return "\n".join(lines)
 
 
 def _safetensors(encoder: Encoder, path: Path) -> str:
@@ -107,12 +111,13 @@ def _onnx(encoder: Encoder, path: Path) -> str:
     channels, size = encoder.options["channels"], encoder.options["size"]
     with atomic_write(path) as draft:
         _trace(encoder, torch.zeros(2, channels, size, size), draft)
-    return _lines(
+    lines = [
         "import onnxruntime",
         f"session = onnxruntime.InferenceSession({str(path)!r})",
         f"embed = lambda image: session.run(None, {{'image': image}})[0]  "
         f"# float32 (B, {channels}, {size}, {size}) to (B, {encoder.dim})",
-    )
+    ]
+    return "\n".join(lines)
 
 
 FORMATS: dict[str, Callable[[Encoder, Path], str]] = dict(
@@ -143,12 +148,6 @@ def _trace(encoder: Encoder, images: Tensor, path: Path) -> None:
         raise UserError("to", f"{encoder.name} cannot be written as ONNX: {why}") from error
 
 
-def _write(encoder: Encoder, path: Path) -> None:
-    state = {key: value.detach().cpu().contiguous().clone() for key, value in encoder.network.state_dict().items()}
-    with atomic_write(path) as draft:
-        save_file(state, draft, metadata={"format": "pt"})
-
-
 def _cifar_stem(resnet: nn.Module) -> list[str]:
     changed = [_replaced(resnet, layer) for layer in ("conv1", "maxpool")]
     return ["# stem='cifar': the library's own first layers are for larger images", *changed]
@@ -163,15 +162,3 @@ def _replaced(network: nn.Module, path: str) -> str:
     """The line that puts a layer of this network in the place of the library's; torch prints it as it is made."""
     parts = (f"[{part}]" if part.isdecimal() else f".{part}" for part in path.split("."))
     return f"model{''.join(parts)} = torch.nn.{network.get_submodule(path)}"
-
-
-def _filled(path: Path) -> list[str]:
-    return [f"model.load_state_dict(load_file({str(path)!r}))", "model.eval()"]
-
-
-def _call(model: str, settings: dict[str, Any]) -> str:
-    return ", ".join([repr(model), *(f"{name}={value!r}" for name, value in settings.items())])
-
-
-def _lines(*lines: str) -> str:
-    return "\n".join(lines)

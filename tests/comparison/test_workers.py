@@ -1,4 +1,4 @@
-"""Real comparisons of a second: what is done is kept, and what fails says so."""
+"""Real comparisons of a second: what is done is kept, and what fails says so; and the process of one run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 from manyview.cli import main as cli
-from manyview.comparison.outcome import OUTCOME
+from manyview.comparison import workers
+from manyview.comparison.outcome import COST, OUTCOME, peak_memory
+from manyview.config.yaml_file import to_yaml
+from manyview.training.launch import configured
 from manyview.training.run import Run
 from tests.patience import PATIENCE, wait_until
 from tests.tiny import SETTINGS, flags, pictures
@@ -133,3 +136,27 @@ def test_in_equal_time_each_trains_as_many_epochs_as_it_was_measured_to_manage(t
     epochs = {method: each["epochs"] for method, each in measured.items()}
     assert min(epochs.values()) > 0
     assert {method: Run(tmp_path / f"{method}-0").config.epochs for method in ("simclr", "cacr")} == epochs
+
+
+def test_the_largest_peak_of_all_sittings_is_kept(tmp_path: Path) -> None:
+    (tmp_path / COST).write_text(json.dumps({"memory": 1}))
+    workers.note_memory(tmp_path)
+    first = peak_memory(tmp_path)
+    assert first is not None
+    assert first > 50 << 20
+    (tmp_path / COST).write_text(json.dumps({"memory": 1 << 60}))
+    workers.note_memory(tmp_path)
+    assert peak_memory(tmp_path) == 1 << 60
+
+
+def test_a_run_that_cannot_begin_is_one_line_and_an_exit_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "a file"
+    out.write_text("")
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(to_yaml(configured(None, {"data.name": "scenes", "data.count": 64, "out": str(out)})))
+    assert workers.main(str(settings)) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"{out}: ")
+    assert not (tmp_path / COST).exists()

@@ -1,8 +1,13 @@
-"""Runs the runs of a comparison: one process each, some at a time; what is done is kept, what fails stops no other."""
+"""Runs the runs of a comparison: one process each, some at a time; what is done is kept, what fails stops no other.
+
+The process of a run is `python -m manyview.comparison.workers SETTINGS`, which calls `main`.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -14,13 +19,18 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
-from manyview.comparison.outcome import knn_curve
+import torch
+
+from manyview.comparison.outcome import COST, knn_curve, peak_memory
 from manyview.comparison.plan import PlannedRun
 from manyview.config.config import Config
 from manyview.config.yaml_file import to_yaml
+from manyview.core.atomic import atomic_write
 from manyview.core.errors import UserError
 from manyview.core.parallel import available
-from manyview.core.text import duration
+from manyview.core.text import duration, reason
+from manyview.training.failures import Interrupted
+from manyview.training.launch import configured, start
 from manyview.training.run import ENCODER, Run
 
 SETTINGS = "settings"  # the folder of the files that the workers are given
@@ -49,7 +59,9 @@ def run_all(runs: Sequence[PlannedRun], jobs: int, say: Callable[[str], None]) -
             for run in [each for each, worker in workers.items() if worker.poll() is not None]:
                 done += 1
                 if _succeeded(workers.pop(run)):
-                    say(f"{done} of {len(runs)}: {run.name}: {_result(run)}")
+                    first, *_, last = knn_curve(Run(run.folder))
+                    scores = f"kNN {last.score:.1%}, untrained {first.score:.1%}"
+                    say(f"{done} of {len(runs)}: {run.name}: {scores}, {duration(last.seconds)} of training")
                 else:
                     failed.append(run)
                     say(f"{done} of {len(runs)}: {run.name} has failed, as it says above")
@@ -98,7 +110,7 @@ def _start_worker(config: Config, jobs: int, *, quiet: bool) -> Process:
     environment = dict(os.environ)
     if jobs > 1:
         environment["OMP_NUM_THREADS"] = str(max(1, available() // jobs))
-    return subprocess.Popen([sys.executable, "-m", "manyview.comparison.worker", str(settings)], env=environment)
+    return subprocess.Popen([sys.executable, "-m", "manyview.comparison.workers", str(settings)], env=environment)
 
 
 def _succeeded(worker: Process) -> bool:
@@ -109,7 +121,27 @@ def _succeeded(worker: Process) -> bool:
     return code == 0
 
 
-def _result(run: PlannedRun) -> str:
-    points = knn_curve(Run(run.folder))
-    first, last = points[0], points[-1]
-    return f"kNN {last.score:.1%}, untrained {first.score:.1%}, {duration(last.seconds)} of training"
+def main(settings: str) -> int:
+    """Trains as a file of settings says, notes the memory that it took, and gives the exit code of the run."""
+    config = configured(settings, {})
+    try:
+        start(config)
+    except Interrupted as came:
+        return came.exit_code
+    except (UserError, OSError) as error:
+        print(f"{config.out}: {reason(error)}", file=sys.stderr)
+        return getattr(error, "exit_code", 2)
+    note_memory(Path(str(config.out)))
+    return 0
+
+
+def note_memory(folder: Path) -> None:
+    """Notes the largest peak of all sittings, in bytes: of the GPU, or else of the process."""
+    gpu = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
+    memory = gpu or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    with atomic_write(folder / COST) as draft:
+        draft.write_text(json.dumps({"memory": max(memory, peak_memory(folder) or 0)}), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
