@@ -220,7 +220,7 @@ def test_keep_is_at_least_one(tmp_path: Path) -> None:
 
 def test_tidy_removes_the_drafts_of_the_dead(tmp_path: Path) -> None:
     assert Checkpoints(tmp_path / "none").tidy() == []
-    (tmp_path / ".step-000000001.pt.999999999.part").write_text("half")
+    (tmp_path / ".step-000000001.pt.0123456789abcdef.part").write_text("half")
     Checkpoints(tmp_path).tidy()
     assert names(tmp_path) == []
 
