@@ -15,8 +15,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 import manyview
-from manyview.config.config import Config
-from manyview.config.resolve import resolve
+from manyview.config.config import Config, component, resolve
 from manyview.config.sections import flat
 from manyview.core.sample import Views
 from manyview.data import Batch, Dataset, Loader
@@ -86,7 +85,7 @@ class Ours(Contender):
             return {name: [channels_last(copy) for copy in copies] for name, copies in made.items()}
 
         epochs = self.config.epochs
-        share = build.schedule(self.config)(self.progress * epochs, epochs)
+        share = component(self.config, "schedule")(self.progress * epochs, epochs)
         output = self.trainer.gradient(views, BatchOutputs({}, batch.ids, batch.index, step=self.done))
         self.trainer.step(self.config.optimizer["lr"] * share, measure=False)
         self.method.update(output.batch, self.done, 1 << 30)

@@ -9,6 +9,7 @@ import pytest
 from manyview.cli.arguments import call, parsed, usage
 from manyview.core.bounds import AtLeast
 from manyview.core.errors import UserError
+from tests.config.small import anything
 
 
 def paint(
@@ -95,3 +96,22 @@ def test_help_is_read_off_the_signature(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_a_command_is_called_with_what_was_typed() -> None:
     assert call(paint, ["a", "--size", "5"]) == 5
+
+
+def test_flags_come_as_two_words_or_one_or_alone_with_dashes_or_underscores() -> None:
+    found = parsed(anything, ["--epochs", "3", "--loss.name=dcl", "--quiet", "--micro-batch", "8", "--max_steps=2"])
+    assert found == {"epochs": "3", "loss.name": "dcl", "quiet": True, "micro_batch": "8", "max_steps": "2"}
+
+
+def test_a_negative_number_is_a_value_and_no_flag() -> None:
+    assert parsed(anything, ["--seed", "-3"]) == {"seed": "-3"}
+
+
+def test_an_equals_sign_within_a_value_stays() -> None:
+    assert parsed(anything, ["--out=a=b"]) == {"out": "a=b"}
+
+
+@pytest.mark.parametrize("words", [["photos"], ["-x", "3"], ["--"], ["--epochs", "3", "4"]])
+def test_a_word_that_belongs_to_no_flag_is_refused(words: list[str]) -> None:
+    with pytest.raises(ValueError, match="expected --key value, got"):
+        parsed(anything, words)

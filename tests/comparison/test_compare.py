@@ -15,7 +15,7 @@ from manyview.cli import main as cli
 from manyview.comparison import compare as module
 from manyview.comparison.outcome import OUTCOME, Outcome
 from manyview.comparison.plan import PlannedRun
-from manyview.config.yaml_file import to_yaml
+from manyview.config.recipes import to_yaml
 from manyview.features.feature_cache import FeatureCache
 from manyview.training.run import CONFIG, METRICS
 from tests.tiny import noise

@@ -11,7 +11,7 @@ import pytest
 
 from manyview.comparison.outcome import MethodOutcome, Outcome, Point, collect, knn_curve, mean_and_std, read
 from manyview.comparison.plan import PlannedRun, SettingsByMethod
-from manyview.config.yaml_file import to_yaml
+from manyview.config.recipes import to_yaml
 from manyview.training.launch import configured
 from manyview.training.run import CONFIG, METRICS, Run
 

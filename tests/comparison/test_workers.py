@@ -14,7 +14,7 @@ import pytest
 from manyview.cli import main as cli
 from manyview.comparison import workers
 from manyview.comparison.outcome import COST, OUTCOME, peak_memory
-from manyview.config.yaml_file import to_yaml
+from manyview.config.recipes import to_yaml
 from manyview.training.launch import configured
 from manyview.training.run import Run
 from tests.patience import PATIENCE, wait_until

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from manyview.config.config import Config
-from manyview.config.flags import read_flags
+from collections.abc import Sequence
+from typing import Any
+
+from manyview.cli.arguments import parsed
+from manyview.config.config import Config, resolve
 from manyview.config.keys import Flat
-from manyview.config.resolve import resolve
 
 DATA: Flat = {"data.name": "photos"}
+
+
+def anything(**settings: Any) -> int:
+    """A command that takes any setting."""
+    return 0
+
+
+def read_flags(words: Sequence[str]) -> Flat:
+    return parsed(anything, words)
 
 
 def flags(text: str, recipe: Flat | None = None) -> Config:

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from manyview.config.config import component, components
+from manyview.config.config import component, components, resolve
 from manyview.config.keys import Flat
-from manyview.config.resolve import resolve
 from manyview.config.sections import PARTS, SECTIONS, flat
 from manyview.losses import LOSSES, dcl, info_nce
 from manyview.methods import METHODS
@@ -44,7 +43,7 @@ def test_every_whole_loss_fits_into_every_kind_of_method_and_its_keys_are_its_ar
     assert config.flat()["loss.name"] == loss
     function = component(config, "loss")
     assert function.func is LOSSES[loss]
-    assert not {"present", "reduction", "gather"} & set(config.part("loss") or {})
+    assert not {"present", "reduction", "gather"} & set(config.parts["loss"] or {})
 
 
 def test_a_method_s_own_numbers_win_over_the_function_s_defaults_but_only_for_its_own_part() -> None:
@@ -57,9 +56,9 @@ def test_a_method_s_own_numbers_win_over_the_function_s_defaults_but_only_for_it
 
 def test_a_momentum_schedule_is_a_part_like_any_other() -> None:
     config = flags("--method jcl --momentum cosine --momentum.start 0.9")
-    assert config.part("momentum") == {"name": "cosine", "start": 0.9}
+    assert config.parts["momentum"] == {"name": "cosine", "start": 0.9}
     assert component(config, "momentum")(5, 5) == 1.0
-    assert flags("--method jcl").part("momentum") == {"name": "constant", "start": 0.999}
+    assert flags("--method jcl").parts["momentum"] == {"name": "constant", "start": 0.999}
 
 
 def test_parts_that_no_table_knows_are_read_off_the_signature(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from manyview.diagnose import confusion, flat_map, nearest, neighbourhood, purity, tsne
 from tests.golden import unit
 
-SEARCH = sys.modules["manyview.features.neighbours"]
+SEARCH = sys.modules["manyview.features.knn"]
 MODULE = sys.modules["manyview.diagnose.neighbourhood"]  # whose name in the package is that of a function
 
 

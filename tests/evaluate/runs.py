@@ -7,13 +7,13 @@ from pathlib import Path
 import torch
 
 from manyview import encoders
-from manyview.config.flags import read_flags
-from manyview.config.resolve import resolve
+from manyview.config.config import resolve
+from manyview.config.recipes import to_yaml
 from manyview.config.sections import flat
-from manyview.config.yaml_file import to_yaml
 from manyview.training import build
 from manyview.training.run import CONFIG, ENCODER, Run
 from tests import tiny
+from tests.config.small import read_flags
 
 
 def made(folder: Path, **settings: object) -> Run:

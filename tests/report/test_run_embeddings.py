@@ -54,7 +54,7 @@ def test_few_snapshots_are_the_first_the_last_and_two_between(count: int, expect
 
 def test_the_loss_is_asked_for_its_arguments(embedded: EmbeddedRuns) -> None:
     (one,) = embedded.shown
-    loss = one.record.config.part("loss")
+    loss = one.record.config.parts["loss"]
     assert loss is not None
     assert one.loss_option("temperature", 7.0) == loss["temperature"]
     assert one.loss_option("t_pos", 7.0) == 7.0  # which dcl has not

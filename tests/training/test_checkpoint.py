@@ -68,7 +68,7 @@ def test_what_was_saved_comes_back(tmp_path: Path) -> None:
 
 
 def test_the_newest_are_kept_by_number_and_not_by_name(tmp_path: Path) -> None:
-    kept = Checkpoints(tmp_path, keep=2)
+    kept = Checkpoints(tmp_path)
     for step in (999_999_998, 999_999_999, 1_000_000_000):
         kept.save(state(step), step)
     assert names(tmp_path) == ["step-1000000000.pt", "step-999999999.pt"]
@@ -82,11 +82,12 @@ def test_an_epochs_snapshot_stays_for_ever(links: bool, tmp_path: Path, monkeypa
 
     if not links:
         monkeypatch.setattr(os, "link", refuse)
-    kept = Checkpoints(tmp_path, keep=1)
+    kept = Checkpoints(tmp_path)
     kept.save(state(1), 1, epoch_snapshot=20)
     kept.save(state(1), 1, epoch_snapshot=20)  # a resumed run comes by again
     kept.save(state(2), 2)
-    assert names(tmp_path) == ["epoch-0020.pt", "step-000000002.pt"]
+    kept.save(state(3), 3)
+    assert names(tmp_path) == ["epoch-0020.pt", "step-000000002.pt", "step-000000003.pt"]
     assert torch.load(tmp_path / "epoch-0020.pt", weights_only=True)["step"] == 1
 
 
@@ -186,17 +187,17 @@ def test_without_a_whole_one_it_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_damaged_ones_of_later_steps_do_not_crowd_out_new_ones(tmp_path: Path) -> None:
-    kept = Checkpoints(tmp_path, keep=1)
+    kept = Checkpoints(tmp_path)
     kept.save(state(1), 1)
     (tmp_path / "step-000000009.pt").write_bytes(b"")
     assert latest_step(kept) == 1
     kept.save(state(2), 2)
-    assert names(tmp_path) == ["step-000000002.pt"]
+    assert names(tmp_path) == ["step-000000001.pt", "step-000000002.pt"]
 
 
-@pytest.mark.parametrize("bad", [Path("x"), np.float64(1.0), np.ones(2), {1, 2}, torch.nn.ReLU()])
+@pytest.mark.parametrize("bad", [Path("x"), np.float64(1.0), np.ones(2), torch.nn.ReLU()])
 def test_what_could_not_be_read_again_is_not_written(bad: object, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=rf"state\['a'\]\[1\]: is a {type(bad).__name__}; a checkpoint holds"):
+    with pytest.raises(ValueError, match=r"^state: needs .*; a checkpoint holds dicts, lists"):
         Checkpoints(tmp_path).save({"a": [1, bad]}, 1)
     assert names(tmp_path) == []
 
@@ -211,18 +212,6 @@ def test_reading_runs_no_code(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"none of its 1 .* cannot be read"):
         Checkpoints(tmp_path).latest()
     assert not (tmp_path / "sprung").exists()
-
-
-def test_keep_is_at_least_one(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="keep: expected 1 or more checkpoints, got 0"):
-        Checkpoints(tmp_path, keep=0)
-
-
-def test_tidy_removes_the_drafts_of_the_dead(tmp_path: Path) -> None:
-    assert Checkpoints(tmp_path / "none").tidy() == []
-    (tmp_path / ".step-000000001.pt.0123456789abcdef.part").write_text("half")
-    Checkpoints(tmp_path).tidy()
-    assert names(tmp_path) == []
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ import pytest
 import torch
 from lightning_fabric.strategies.ddp import DDPStrategy
 
-from manyview.config.resolve import resolve
+from manyview.config.config import resolve
 from manyview.core.errors import UserError
-from manyview.encoders import dense_conv
+from manyview.encoders import layers
 from manyview.methods import BatchOutputs
 from manyview.training import build, engine, step
-from manyview.training.engine import Ddp, Trainer, check_groups
+from manyview.training.engine import Ddp, Trainer
 from manyview.training.step import MakeViews
 from tests.tiny import pretrain
 
@@ -48,13 +48,13 @@ def test_in_training_convolutions_on_small_maps_are_dense_layers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     maps: list[torch.Size] = []
-    dense = dense_conv._dense
+    dense = layers._dense
 
     def watched(x: torch.Tensor, *given: Any) -> torch.Tensor:
         maps.append(x.shape[2:])
         return dense(x, *given)
 
-    monkeypatch.setattr(dense_conv, "_dense", watched)
+    monkeypatch.setattr(layers, "_dense", watched)
     assert pretrain(tmp_path, augmentation__size=8, max_steps=1) == 0
     assert set(maps) == {(2, 2)}  # of the second stage's second convolution
 
@@ -71,9 +71,9 @@ def test_a_batch_that_does_not_fall_into_the_groups_of_batch_norm_is_refused(mic
     settings = {"batch_size": 24, "method.name": "moco_v2", "method.bn_splits": 4, "micro_batch": micro_batch}
     config = resolve({"data.name": "photos", "augmentation.size": 32, **settings}, {})
     method = build.method(config, {"image": 3}, 40)
-    check_groups(method, config, 2)
-    with pytest.raises(UserError, match=r"^method\.bn_splits: a batch of 6 a process does not fall into 4 equal group"):
-        check_groups(method, config, 4)
+    build.check_groups(method, config, 2)
+    with pytest.raises(UserError, match=r"^method\.bn_splits: batch_size 6 a process does not fall into 4 equal group"):
+        build.check_groups(method, config, 4)
 
 
 def test_a_trainer_steps_and_its_state_goes_on_in_another() -> None:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from manyview.config.resolve import resolve
+from manyview.config.config import resolve
 from manyview.data import Loader
 from manyview.diagnose.health import Health
 from manyview.training import messages
@@ -110,7 +110,7 @@ def test_it_says_which_of_several_modalities_is_trained_on_and_that_a_batch_is_s
 def test_a_gain_is_said_with_its_doubt_and_none_with_what_to_do(tmp_path: Path) -> None:
     config = resolve({"data.name": "photos"}, {})
     images = SimpleNamespace(test=range(100))
-    state = RunState(10, 10, 5, Health(coupled=True), untrained_scores={"knn": 0.5, "knn/depth": 0.25})
+    state = RunState(config, 10, 10, 5, Health(coupled=True), untrained_scores={"knn": 0.5, "knn/depth": 0.25})
     state.scores = {"knn": 0.6, "knn/depth": 0.25}
     for view in ("image", "depth"):
         (tmp_path / encoder_file(view)).write_bytes(b"")

@@ -1,18 +1,197 @@
+"""A run's folder: it belongs to one run and one process, and its encoders are loaded from it."""
+
 from __future__ import annotations
 
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 import manyview
+from manyview.cli.main import main
+from manyview.config.config import resolve
+from manyview.core import distributed
 from manyview.core.errors import UserError
+from manyview.core.lock import locked
 from manyview.data import Loader, open_data
 from manyview.training import build
-from manyview.training.run import Run, load
+from manyview.training.checkpoint import Checkpoints
+from manyview.training.launch import resumed
+from manyview.training.run import ANEW, Run, RunFolder, load, resume_command
 from manyview.views import View
-from tests.tiny import noise, pretrain
+from tests.tiny import noise, pictures, pretrain
+from tests.training.whole_runs import LabelledPairs, at_step, differences_but_checkpoints, stop_with
+
+
+def test_how_to_go_on_is_told_for_every_way_to_train(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = resolve({}, {"data.name": "photos", "out": "my runs/a"})
+    assert resume_command(config, 1) == "manyview pretrain --resume 'my runs/a'"
+    assert resume_command(config, 2) == "torchrun --nproc-per-node 2 -m manyview pretrain --resume 'my runs/a'"
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    monkeypatch.setattr(distributed, "world_size", lambda: 8)
+    assert resume_command(config, 8).startswith("torchrun --nnodes 2 --nproc-per-node 4 -m manyview pretrain")
+    own = resolve({}, {"data.name": "(own)", "out": "a"})
+    assert resume_command(own, 1) == "manyview.pretrain(data=..., resume='a'), with the same data"
+
+
+def test_a_run_of_which_nothing_was_saved_says_that_it_begins_anew(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert pretrain(tmp_path, max_steps=2) == 0
+    assert ANEW not in capsys.readouterr().err
+    (tmp_path / "encoder.safetensors").unlink()
+    for path in (tmp_path / "checkpoints").iterdir():
+        path.unlink()
+    assert main(["pretrain", "--resume", str(tmp_path)]) == 0
+    assert ANEW in capsys.readouterr().err
+
+
+def test_other_settings_are_refused_with_what_differs(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {path: path.stat().st_mtime_ns for path in whole.rglob("*")}
+    assert pretrain(whole, health_every=2, lr=0.5) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "optimizer.lr: 0.02 -> 0.5" in said
+    assert f"manyview pretrain --resume {whole}" in said
+    assert {path: path.stat().st_mtime_ns for path in whole.rglob("*")} == before
+
+
+def test_settings_may_change_as_long_as_nothing_is_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert pretrain(tmp_path / "run", encoder="no_such") == 2
+    assert "there is no encoder 'no_such'" in capsys.readouterr().err
+    assert pretrain(tmp_path / "run", max_steps=1) == 0
+
+
+def test_a_complete_run_says_so_and_nothing_changes(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {path: path.stat().st_mtime_ns for path in whole.rglob("*")}
+    assert pretrain(whole, health_every=2) == 0
+    assert main(["pretrain", "--resume", str(whole)]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert [line.startswith(f"{whole} is complete; nothing is left to do") for line in said] == [True, True]
+    assert {path: path.stat().st_mtime_ns for path in whole.rglob("*")} == before
+
+
+def test_checkpoints_without_their_settings_are_not_taken_for_anything(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Checkpoints(tmp_path / "run" / "checkpoints").save({"step": 3}, 3)
+    assert pretrain(tmp_path / "run") == 2
+    assert "holds a run without its config.yaml" in capsys.readouterr().err
+
+
+def test_a_damaged_checkpoint_is_passed_over_and_the_end_is_the_same(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        at_step(patch, 8, stop_with(signal.SIGTERM))
+        assert pretrain(out, health_every=2) == 143
+    newest = out / "checkpoints" / "step-000000008.pt"
+    content = bytearray(newest.read_bytes())
+    content[len(content) // 2] ^= 1
+    newest.write_bytes(content)
+    capsys.readouterr()
+    assert pretrain(out, health_every=2) == 0
+    said = capsys.readouterr()
+    assert said.err.startswith(f"warning: passed over a checkpoint: {newest}: is damaged")
+    assert "going on after step 6 of 12" in said.out
+    assert differences_but_checkpoints(whole, out) == []
+
+
+def test_a_second_process_says_that_the_folder_is_in_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = "import sys; from manyview.core.lock import locked; from pathlib import Path\n" + (
+        "with locked(Path(sys.argv[1])): print('ready', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"ready\n"
+        assert pretrain(tmp_path) == 2
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1
+        assert f"is being trained by process {other.pid}" in said
+        assert other.stdin is not None
+        other.stdin.close()
+    with locked(tmp_path):
+        pass
+
+
+def test_other_data_than_a_run_was_begun_with_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, out = pictures(tmp_path / "data", 40), tmp_path / "run"
+    with monkeypatch.context() as patch:
+        at_step(patch, 1, stop_with(signal.SIGTERM))
+        assert pretrain(out, data=folder) == 143
+    before = (out / "checkpoints" / "step-000000001.pt").read_bytes()
+    (folder / "0.png").rename(tmp_path / "0.png")
+    capsys.readouterr()
+    assert pretrain(out, data=folder) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "has changed: 40 images then, 39 now; give another --out, or bring the data back" in said
+    assert (out / "checkpoints" / "step-000000001.pt").read_bytes() == before
+    (tmp_path / "0.png").rename(folder / "0.png")
+    assert pretrain(out, data=folder) == 0
+    (folder / "0.png").rename(folder / "other.png")  # and so it is with a complete run
+    assert pretrain(out, data=folder) == 2
+    assert "40 images then, 40 others now" in capsys.readouterr().err
+
+
+def test_a_complete_run_needs_no_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert pretrain(tmp_path, max_steps=1) == 0
+    (tmp_path / "checkpoints" / "step-000000001.pt").write_text("cut off")
+    assert pretrain(tmp_path, max_steps=1) == 0
+    assert "nothing is left to do" in capsys.readouterr().out
+
+
+def test_a_run_of_two_encoders_is_complete_when_both_are_there(
+    two_views: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, data = shutil.copytree(two_views.folder, tmp_path / "run"), LabelledPairs()
+    before = {path.name: path.read_bytes() for path in out.glob("encoder*.safetensors")}
+    assert sorted(before) == ["encoder-depth.safetensors", "encoder-image.safetensors"]
+    config = resumed(out, {})
+    folder = RunFolder(config, build.data(config, data))
+    assert folder.complete()
+    manyview.pretrain(data, resume=out)
+    assert (
+        f"{out} is complete; nothing is left to do. Its encoders {out / 'encoder-depth.safetensors'}, "
+        in capsys.readouterr().out
+    )
+    for name in before:
+        (out / name).unlink()
+        assert not folder.complete()
+        manyview.pretrain(data, resume=out)
+        assert "going on after step 4 of 4" in capsys.readouterr().out
+        assert {path.name: path.read_bytes() for path in out.glob("encoder*.safetensors")} == before
+
+
+def test_a_checkpoint_of_another_format_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert pretrain(tmp_path, max_steps=1) == 0
+    (tmp_path / "encoder.safetensors").unlink()
+    Checkpoints(tmp_path / "checkpoints").save({"format": 2, "progress": {"step": 1}}, 1)
+    capsys.readouterr()
+    assert pretrain(tmp_path, max_steps=1) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "step-000000001.pt: is of format 2, this version reads 3" in said
+
+
+def test_checkpoints_that_are_all_damaged_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert pretrain(tmp_path, max_steps=1) == 0
+    (tmp_path / "encoder.safetensors").unlink()
+    (tmp_path / "checkpoints" / "step-000000001.pt").write_text("cut off")
+    capsys.readouterr()
+    assert pretrain(tmp_path, max_steps=1) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "step-000000001.pt" in said
 
 
 @pytest.fixture(scope="module")

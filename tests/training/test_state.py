@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
+from manyview.config.config import resolve
 from manyview.diagnose.health import Health
 from manyview.training import state
 from manyview.training.state import RunState
 
 
 def begun(step: int = 0) -> RunState:
-    return RunState(12, 12, 5, Health(coupled=True), step)
+    return RunState(resolve({"data.name": "photos"}, {}), 12, 12, 5, Health(coupled=True), step)
 
 
 def losses(*values: float) -> torch.Tensor:

@@ -9,15 +9,15 @@ is for commands that tell more than `usage` does.
 
 import inspect
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from manyview.config.flags import pairs, put
-from manyview.config.keys import REQUIRED, Flat, Key, flag_name, key_of
-from manyview.config.values import choices, shown, typed
+from manyview.config.keys import REQUIRED, Flat, Key, choices, flag_name, key_of, shown, typed
+from manyview.config.sections import flat
 from manyview.core.errors import UserError, nearest
 
 Command = Callable[..., int]
+SWITCH = ("true", "yes", "false", "no")
 
 
 def call(command: Command, arguments: Sequence[str]) -> int:
@@ -37,24 +37,40 @@ def parsed(command: Command, arguments: Sequence[str]) -> dict[str, Any]:
     settings: Flat = {}
     placed: list[str] = []
     for key, value in pairs(arguments, [name for name, each in flags.items() if each.type is bool]):
-        if key is None and words:
-            placed.append(str(value))
-        elif key is None:
+        if key is None and not words:
             example = f"; for data write --data {value}" if not {**given, **settings} else ""
             raise UserError(None, f"expected --key value, got {value!r}{example}")
-        elif key in given:
-            raise UserError(flag_name(key), "is given twice; leave one out")
-        elif key in flags and not str(value).strip(" ,"):
+        if key is None:
+            placed.append(str(value))
+            continue
+        if key in flags and not str(value).strip(" ,"):
             raise UserError(flag_name(key), f"expected a value, got none; write --{flag_name(key)} VALUE")
-        elif key in flags:
-            given[key] = value
-        elif free:
-            put(settings, key, value)
-        else:
+        if key not in flags and not free:
             near = nearest(key, flags)
             other = "--help shows all" if near is None else f"did you mean --{flag_name(near)}?"
             raise UserError(f"--{flag_name(key)}", f"there is no such flag; {other}")
+        whole = key if key in flags else next(iter(flat({key: value})))  # --loss names the part: loss.name
+        if whole in given or whole in settings:
+            raise UserError(flag_name(whole), "is given twice; leave one out")
+        (given if key in flags else settings)[whole] = value
     return {**typed({**words, **flags}, {}, {**_in_place(placed, words), **given}), **settings}
+
+
+def pairs(arguments: Sequence[str], switches: Collection[str] = ()) -> Iterator[tuple[str | None, str | bool]]:
+    """Key and text of each flag, True for the text of one that stands alone; None and the word where there is no flag.
+
+    switches: keys whose value can only be true or false, so that another word after them is none of theirs.
+    """
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("--") or len(word) == 2:
+            yield None, word
+            continue
+        name, equals, text = word[2:].partition("=")
+        key = name.replace("-", "_")
+        alone = not rest or rest[0].startswith("--") or (key in switches and rest[0].lower() not in SWITCH)
+        yield key, text if equals else True if alone else rest.pop(0)
 
 
 def usage(command: Command) -> str:

@@ -10,14 +10,13 @@ from typing import Annotated, Any
 
 from manyview.cli.arguments import usage
 from manyview.cli.embed import Pretrained, Size, Stem, Weights
-from manyview.config.keys import Flat, flag_name
+from manyview.config.keys import Flat, flag_name, shown, typed
 from manyview.config.sections import data_keys
-from manyview.config.values import shown, typed
 from manyview.core.bounds import Count
 from manyview.core.errors import UserError
 from manyview.core.text import one_line
 from manyview.embeddings.model_source import run_of
-from manyview.evaluate.protocols import PROTOCOLS, SUPERVISED, USUAL, known, protocol, schema
+from manyview.evaluate.protocols import FUNCTIONS, PROTOCOLS, SUPERVISED, USUAL, known, schema
 from manyview.evaluate.protocols import evaluate as judged
 from manyview.evaluate.results import FILE, Result
 from manyview.features.feature_cache import FeatureCache
@@ -131,7 +130,7 @@ def _said(name: str, value: float | None) -> str:
 
 def _about(name: str) -> str:
     """What a protocol is, and its settings as one would give them."""
-    what = (inspect.getdoc(protocol(name)) or "").split("\n")[0]
+    what = (inspect.getdoc(FUNCTIONS[name]) or "").split("\n")[0]
     keys = [f"      --{flag_name(key)} {shown(each.default)}" for key, each in schema(name).items()]
     return "\n".join([f"  {name}: {what}", *keys])
 

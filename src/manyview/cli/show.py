@@ -3,11 +3,9 @@
 from typing import Annotated
 
 from manyview.cli.arguments import table
-from manyview.config.keys import Flat, flag_name
-from manyview.config.recipes import read
-from manyview.config.resolve import resolve, schema
-from manyview.config.values import choices, shown
-from manyview.config.yaml_file import to_yaml
+from manyview.config.config import resolve, schema
+from manyview.config.keys import Flat, choices, flag_name, shown
+from manyview.config.recipes import read, to_yaml
 
 ANY = "DIR"  # shown for data that a recipe leaves to a flag
 

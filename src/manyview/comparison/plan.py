@@ -18,8 +18,8 @@ from manyview import encoders
 from manyview.config import recipes
 from manyview.config.config import RUNTIME_KEYS, Config, component, components
 from manyview.config.keys import Flat, flag_name
+from manyview.config.recipes import to_yaml
 from manyview.config.sections import ENCODER, flat
-from manyview.config.yaml_file import to_yaml
 from manyview.core.errors import UserError, hint
 from manyview.methods import METHODS, Method
 from manyview.training import build

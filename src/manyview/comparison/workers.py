@@ -24,7 +24,7 @@ import torch
 from manyview.comparison.outcome import COST, knn_curve, peak_memory
 from manyview.comparison.plan import PlannedRun
 from manyview.config.config import Config
-from manyview.config.yaml_file import to_yaml
+from manyview.config.recipes import to_yaml
 from manyview.core.atomic import atomic_write
 from manyview.core.errors import UserError
 from manyview.core.parallel import available

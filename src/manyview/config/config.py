@@ -1,19 +1,24 @@
-"""The settings of a run, and the parts that they name."""
+"""The settings of a run: resolved from a recipe and flags, both strict, and the parts that they name.
+
+Resolving builds nothing and runs nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import typing
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from manyview.config.keys import Flat
-from manyview.config.sections import flat, section_of
+from manyview.config import sections
+from manyview.config.keys import REQUIRED, Flat, Key, flag_name, key_of, typed
+from manyview.config.sections import ALWAYS, PARTS, SECTIONS, chosen_method, flat, parts_of
 from manyview.core.bounds import Above, AtLeast, Between, Count, NotNegative
 from manyview.core.errors import UserError
 from manyview.methods import METHODS
+from manyview.training.run_log import logger
 
-Precision = Literal["fp32", "bf16", "fp16", "fp64"]
 RUNTIME_KEYS = (
     "out", "device", "workers", "loggers", "quiet", "report", "data.name", "data.root", "data.download",
     "checkpoint_minutes", "checkpoint_steps", "snapshots", "max_unreadable",
@@ -58,7 +63,7 @@ class Config:
     batch_size: Annotated[int, AtLeast(2)] = 64  # with one image there is nothing to contrast it with
     micro_batch: Annotated[int | None, AtLeast(1)] = None
     seed: Annotated[int, Between(0, (1 << 63) - 1)] = 0
-    precision: Precision = "fp32"
+    precision: Literal["fp32", "bf16", "fp16", "fp64"] = "fp32"
     grad_clip: Annotated[float | None, Above(0)] = None
     device: Literal["auto", "cpu", "cuda"] = "auto"
     workers: Annotated[int | None, AtLeast(0)] = None
@@ -75,10 +80,6 @@ class Config:
     report: bool = True
     quiet: bool = False
 
-    def part(self, name: str) -> dict[str, Any] | None:
-        """The name and arguments of a part of the method; None where the method has none, or was told to have none."""
-        return self.parts.get(name)
-
     def nested(self) -> dict[str, Any]:
         """The settings as a recipe has them: the method's parts beside the other sections."""
         found: dict[str, Any] = {}
@@ -90,6 +91,105 @@ class Config:
     def flat(self) -> Flat:
         """The settings by their keys, such as `loss.temperature`."""
         return flat(self.nested(), self.parts)
+
+
+def resolve(recipe: Flat, given: Flat) -> Config:
+    """The settings of a run from a recipe and what a person gave on top of it (texts or values).
+
+    Naming another part (`--loss dcl`) brings that part's keys and refuses the replaced one's.
+    """
+    recipe = _by_section(recipe, recipe)
+    given = _by_section(given, {**recipe, **given})
+    kept = {key: value for key, value in recipe.items() if not _replaced(key, recipe, given)}
+    kept = _by_section(kept, {**kept, **given})
+    keys = schema({**kept, **given})
+    kept, given = (_whole_keys(each, keys) for each in (kept, given))
+    method = chosen_method({**kept, **given})
+    parts = parts_of(method)
+    for key in (*kept, *given):
+        section = key.partition(".")[0]
+        if section in PARTS and section not in parts:
+            there = ", ".join(parts) or "none"
+            raise UserError(key, f"the method {method.__name__} has no {section}; its parts are {there}")
+    values = typed(keys, kept, given)
+    _check(values)
+    return _config(values, method)
+
+
+def schema(chosen: Flat) -> dict[str, Key]:
+    """All keys of a run with these parts."""
+    chosen = _by_section(chosen, chosen)
+    named = chosen.get("data.name")
+    if not isinstance(named, str | bool | None):
+        raise UserError("data", f"expected a folder or a name, got {named!r}")
+    data = sections.data_keys(named if isinstance(named, str) else None)
+    keys = {"data.name": Key(str, REQUIRED), **data, **sections.encoder_keys()}
+    hints = typing.get_type_hints(Config, include_extras=True)
+    own = [each for each in fields(Config) if each.name not in (*ALWAYS, "parts")]
+    keys |= {each.name: key_of(hints[each.name], each.default) for each in own}
+    method = chosen_method(chosen)
+    for section in ("method", *parts_of(method), *SECTIONS):
+        keys |= sections.section_keys(section, chosen, method)
+    return keys
+
+
+def _by_section(settings: Flat, chosen: Flat) -> Flat:
+    """The same with `loss` as `loss.name`, of the parts that the chosen method has."""
+    return flat(settings, parts_of(chosen_method(chosen)))
+
+
+def _replaced(key: str, recipe: Flat, given: Flat) -> bool:
+    """Whether a recipe's setting belongs to a part for which a person has chosen another."""
+    section, _, name = key.partition(".")
+    method = chosen_method(recipe)
+    parts = parts_of(method)
+    if section not in (*ALWAYS, *parts) or (section in SECTIONS and name in SECTIONS[section].more):
+        return False
+    above = ("method", section) if section in parts else (section,)
+    choosers = {f"{each}.name": each for each in above}
+    return any(
+        given[name] != recipe.get(name, sections.usual_part(each, method))
+        for name, each in choosers.items()
+        if name in given
+    )
+
+
+def _whole_keys(settings: Flat, keys: Mapping[str, Key]) -> Flat:
+    """A key that only one section has may be given without it: --lr for --optimizer.lr."""
+    found: Flat = {}
+    for key, value in settings.items():
+        meant = [] if key in keys or "." in key else [each for each in keys if each.rpartition(".")[2] == key]
+        if len(meant) > 1:
+            raise UserError(f"--{key}", f"which of {', '.join('--' + each for each in meant)}?")
+        whole = meant[0] if meant else key
+        if whole in found:
+            raise UserError(flag_name(whole), f"is given twice, also as {key}; leave one out")
+        found[whole] = value
+    return found
+
+
+def _check(values: Flat) -> None:
+    """Refuses numbers that do not go together."""
+    warmup, epochs = values["schedule.warmup"], values["epochs"]
+    if 0 < warmup >= epochs:
+        raise UserError("schedule.warmup", f"{warmup:g} epochs of a run of {epochs}; give less")
+    for name in values["loggers"]:
+        logger(name)
+    batch, micro = values["batch_size"], values["micro_batch"]
+    if micro is not None and micro > batch:
+        raise UserError("micro_batch", f"{micro} images at a time are more than the batch of {batch}; leave it out")
+
+
+def _config(values: Flat, method: Callable[..., Any]) -> Config:
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        section, dot, name = key.partition(".")
+        if dot:
+            found.setdefault(section, {})[name] = value
+        else:
+            found[key] = value
+    parts = {name: found.pop(name) for name in parts_of(method)}
+    return Config(parts={name: part if part["name"] else None for name, part in parts.items()}, **found)
 
 
 class Component(partial[Any]):
@@ -107,7 +207,7 @@ class Component(partial[Any]):
 def component(config: Config, section: str) -> Component:
     """What a section names, with its arguments."""
     given = config.parts.get(section) or getattr(config, section)
-    about = section_of(section, METHODS[config.method["name"]])
+    about = sections.section_of(section, METHODS[config.method["name"]])
     arguments = {key: value for key, value in given.items() if key != "name" and key not in about.more}
     made = Component(about.table[given["name"]], **arguments)
     made.section = section

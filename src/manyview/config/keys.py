@@ -1,15 +1,19 @@
-"""Settings of any function: which there are, of which type and with which bounds, read off its signature."""
+"""The settings of any function, read off its signature: keys with types and bounds, and the values that fit them."""
 
 from __future__ import annotations
 
 import inspect
+import json
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple
 
-from manyview.core.bounds import Bound
-from manyview.core.errors import nearest
+from jsonargparse import ArgumentError, ArgumentParser
+
+from manyview.core.bounds import Bound, check_bounds
+from manyview.core.errors import UserError, nearest
 
 Flat = dict[str, Any]
 """Settings by their keys, such as `loss.temperature`."""
@@ -20,18 +24,13 @@ ELSEWHERE = {"learning_rate": "optimizer.lr", "queue_size": "memory.size", "mome
 
 
 class Key(NamedTuple):
-    """One setting.
-
-    part    whose argument it is
-    bounds  of a number
-    about   what it means, where the signature says so
-    """
+    """One setting."""
 
     type: Any
     default: Any
-    part: str = ""
-    bounds: tuple[Bound, ...] = ()
-    about: str = ""
+    part: str = ""  # whose argument it is
+    bounds: tuple[Bound, ...] = ()  # of a number
+    about: str = ""  # what it means, where the signature says so
 
 
 def keys_of(
@@ -39,7 +38,7 @@ def keys_of(
     function: Callable[..., Any],
     *,
     hidden: Sequence[str] = (),
-    defaults: Mapping[str, Any] | None = None,
+    defaults: Flat | None = None,
     part: str = "",
 ) -> dict[str, Key]:
     """What a function can be given by keyword and a recipe can hold; but not what is hidden, which the run gives."""
@@ -93,3 +92,84 @@ def unknown(key: str, keys: Mapping[str, Key]) -> str:
 def flag_name(key: str) -> str:
     """A key as one types it after `--`: a part goes by its section's name."""
     return key.removesuffix(".name").replace("_", "-")
+
+
+def typed(keys: Mapping[str, Key], recipe: Flat, given: Flat) -> Flat:
+    """The values of all keys, checked; texts of flags are read as YAML reads them. Others than the keys are refused."""
+    for key in (*recipe, *given):
+        if key not in keys:
+            raise UserError(key, unknown(key, keys))
+    found = {}
+    for key, each in keys.items():
+        value = given.get(key, recipe.get(key, each.default))
+        if value is REQUIRED:
+            raise UserError(key, f"is needed; give --{flag_name(key)}")
+        if value is True and key in given and bool not in (each.type, *typing.get_args(each.type)):
+            raise UserError(key, f"expected {type_name(each.type)}, got none; write --{flag_name(key)} VALUE")
+        found[key] = _one(key, value, each.type, text=isinstance(value, str) and key in given)
+        check_bounds(key, found[key], each.bounds)
+    return found
+
+
+def _one(key: str, value: Any, hint: Any, *, text: bool) -> Any:
+    """A value as its type has it."""
+    parser = _parser(hint)
+    try:
+        given = parser.parse_args([f"--it={_as_list(value, hint)}"]) if text else parser.parse_object({"it": value})
+        if given.it is None and type(None) not in typing.get_args(hint):
+            raise TypeError
+    except (ArgumentError, TypeError, ValueError):
+        raise UserError(key, f"expected {type_name(hint)}, got {value!r}") from None
+    return given.it
+
+
+@cache
+def _parser(hint: Any) -> ArgumentParser:
+    """Returns a parser for one value; building one for all settings would be quadratic."""
+    parser = ArgumentParser(exit_on_error=False, add_help=False)
+    parser.add_argument("--it", type=hint)
+    return parser
+
+
+def _as_list(text: str, hint: Any) -> str:
+    """`1,20,200` and a single 7 are lists where a list is wanted; names in it stay texts, whatever they look like."""
+    lists = [each for each in (hint, *typing.get_args(hint)) if typing.get_origin(each) in (tuple, list, Sequence)]
+    if not lists or text.startswith(("[", "null")):
+        return text
+    names = str in typing.get_args(lists[0])
+    return json.dumps([each.strip() for each in text.split(",") if each.strip()]) if names else f"[{text}]"
+
+
+def type_name(hint: Any) -> str:
+    """A type in words."""
+    words = {int: "a whole number", float: "a number", str: "a text", bool: "true or false", type(None): "null"}
+    if hint in words:
+        return words[hint]
+    origin, within = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        return "one of " + ", ".join(map(str, within))
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(type_name(each) for each in within if each is not int or float not in within)
+    if origin in (tuple, list, Sequence):
+        many = f" of {len(within)}" if origin is tuple and Ellipsis not in within else ""
+        return f"a list{many}, each {type_name(within[0])}"
+    return "a table of settings"
+
+
+def choices(hint: Any) -> list[str]:
+    """All texts that a type allows, where they are few."""
+    if hint in (bool, type(None)):
+        return ["true", "false"] if hint is bool else ["null"]
+    if typing.get_origin(hint) is Literal:
+        return [str(each) for each in typing.get_args(hint)]
+    parts = [choices(each) for each in typing.get_args(hint)]
+    return [text for each in parts for text in each] if all(parts) else []
+
+
+def shown(value: Any) -> str:
+    """A value as one would type it."""
+    if value is REQUIRED or value is None:
+        return "needed" if value is REQUIRED else "-"
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value)) or "-"
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,15 +1,17 @@
-"""Recipes: one YAML file per published setting, found by name."""
+"""Settings in YAML files: recipes, one per published setting and found by name, and the config.yaml of a run."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
+
+from manyview.config.config import Config, plain, resolve, schema
 from manyview.config.keys import Flat
-from manyview.config.resolve import schema
 from manyview.config.sections import flat
-from manyview.config.yaml_file import read_yaml
 from manyview.core.errors import UserError, nearest
+from manyview.core.text import reason
 
 HOMES = (Path(__file__).parents[1] / "recipes", Path(__file__).parents[3] / "recipes")  # installed; in the repository
 ABOUT = "about"  # the section that is for people
@@ -25,13 +27,10 @@ SMOKE: Flat = {  # all that `--smoke` changes: data, image size, steps, batch an
 
 
 class Recipe(NamedTuple):
-    """A published setting.
-
-    about  what it is for people: paper, command, hardware, expected result, and the encoder's parameter count
-    """
+    """A published setting."""
 
     name: str
-    about: dict[str, Any]
+    about: dict[str, Any]  # for people: paper, command, hardware, expected result, and the encoder's parameter count
     settings: Flat
 
 
@@ -62,3 +61,38 @@ def smoke(recipe: Recipe, given: Flat) -> Flat:
     changed = {**SMOKE, "memory.size": 64, **given}
     there = schema({**recipe.settings, "data.name": SMOKE["data.name"], **given})
     return {key: value for key, value in changed.items() if key in there or key in given}
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """Refuses two values for a key, of which YAML takes the last without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for number, key in enumerate(keys):
+            if key in keys[:number]:
+                raise UserError(None, f"{key} is there twice; leave one out")
+        return super().construct_mapping(node, deep)
+
+
+def read_yaml(path: str | Path) -> dict[str, Any]:
+    """What a YAML file holds, by its outermost keys."""
+    try:
+        found = yaml.load(Path(path).read_text(encoding="utf-8"), _StrictLoader)
+    except UserError as error:
+        raise error.within(str(path)) from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(str(path), f"is no YAML: {reason(error)}") from None
+    except OSError as error:
+        raise UserError(str(path), f"cannot be read: {error.strerror}") from None
+    if not isinstance(found, dict):
+        raise UserError(str(path), f"expected settings such as 'epochs: 100', got {type(found).__name__}")
+    return found
+
+
+def to_yaml(config: Config) -> str:
+    """All settings, so that the file alone runs the job again."""
+    return str(yaml.safe_dump(plain(config.nested()), sort_keys=False, allow_unicode=True))
+
+
+def from_yaml(path: str | Path) -> Config:
+    return resolve(flat(read_yaml(path)), {})

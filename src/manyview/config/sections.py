@@ -19,30 +19,23 @@ from manyview.core.bounds import Count
 from manyview.core.errors import UserError, hint
 from manyview.data import NAMED, open_data
 from manyview.data.factory import SCENES
-from manyview.data.imbalance import Rule
+from manyview.data.selection import Rule
 from manyview.losses import LOSSES
 from manyview.memories import MEMORIES
 from manyview.methods import METHODS
-from manyview.training.optimizers import OPTIMIZERS
-from manyview.training.schedules import SCHEDULES
+from manyview.training.optimizers import OPTIMIZERS, SCHEDULES
 from manyview.views import AUGMENTATIONS
 
 
 @dataclass(frozen=True)
 class Section:
-    """A table of parts, one of which a run has.
-
-    default  its name; None: the method's own choice
-    hidden   arguments that are not settings, because the run gives them
-    more     keys that every part of the section has
-    refused  parts that are in the table and no run can have, and why
-    """
+    """A table of parts, one of which a run has."""
 
     table: Mapping[str, Callable[..., Any]]
-    default: str | None = None
-    hidden: tuple[str, ...] = ()
-    more: dict[str, Key] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
+    default: str | None = None  # its name; None: the method's own choice
+    hidden: tuple[str, ...] = ()  # arguments that are not settings, because the run gives them
+    more: dict[str, Key] = field(default_factory=dict)  # keys that every part of the section has
+    refused: dict[str, str] = field(default_factory=dict)  # parts that are in the table and no run can have, and why
 
 
 SECTIONS = {  # that every run has, besides data and encoder
@@ -109,12 +102,33 @@ def flat(settings: Mapping[str, Any], parts: Iterable[str] | None = None) -> Fla
 
 
 def chosen_method(chosen: Flat) -> Callable[..., Any]:
-    return METHODS[choice("method", SECTIONS["method"], chosen)]
+    return METHODS[_checked_name("method", SECTIONS["method"], chosen.get("method.name", SECTIONS["method"].default))]
 
 
-def choice(section: str, about: Section, chosen: Flat) -> str:
-    """The name of a section's part, by what is chosen or else by default."""
-    name = chosen.get(f"{section}.name", about.default)
+def usual_part(section: str, method: Callable[..., Any]) -> str | None:
+    """The name of the part that a section has where nobody chooses one."""
+    own = parts_of(method).get(section)
+    if own is None:
+        return SECTIONS[section].default if section in SECTIONS else {"encoder": ENCODER}.get(section)
+    return next(name for name, function in section_of(section, method).table.items() if function is own.func)
+
+
+def section_keys(section: str, chosen: Flat, method: Callable[..., Any]) -> dict[str, Key]:
+    """All keys of a section with the part that is chosen; only the name of a part that is to be left out."""
+    about, parts, usual = section_of(section, method), parts_of(method), usual_part(section, method)
+    named, more = chosen.get(f"{section}.name", usual), {f"{section}.{key}": each for key, each in about.more.items()}
+    may_be_none = section in parts and type(None) in typing.get_args(typing.get_type_hints(method)[section])
+    kind = str | None if may_be_none else str
+    if named == usual == "auto" or (may_be_none and named in (None, "null")):
+        return {f"{section}.name": Key(kind, usual), **more}
+    name = _checked_name(section, about, named)
+    hidden = (*about.hidden, *(parts if section == "method" else ()))
+    numbers = parts[section].keywords if section in parts and name == usual else {}  # the method's, of its own choice
+    keys = keys_of(section, about.table[name], hidden=hidden, defaults=numbers, part=name)
+    return {f"{section}.name": Key(kind, name), **keys, **more}
+
+
+def _checked_name(section: str, about: Section, name: Any) -> str:
     if not isinstance(name, str):
         got = "none" if name is None or name is True else repr(name)
         raise UserError(section, f"expected the name of one, got {got}; `manyview show` lists all settings")
@@ -124,35 +138,6 @@ def choice(section: str, about: Section, chosen: Flat) -> str:
         there = [each for each in about.table if each not in about.refused]
         raise UserError(section, f"there is none named {name!r}; {hint(name, there)}")
     return name
-
-
-def own_choice(part: str, method: Callable[..., Any]) -> str:
-    """The name of the part that a method itself chooses."""
-    own = parts_of(method)[part].func
-    return next(name for name, function in section_of(part, method).table.items() if function is own)
-
-
-def section_keys(section: str, chosen: Flat) -> dict[str, Key]:
-    """All keys of a section that every run has, with the part that is chosen."""
-    about = SECTIONS[section]
-    more = {f"{section}.{key}": each for key, each in about.more.items()}
-    if about.default == "auto" and chosen.get(f"{section}.name", "auto") == "auto":
-        return {f"{section}.name": Key(str, "auto"), **more}
-    name = choice(section, about, chosen)
-    hidden = about.hidden + (tuple(parts_of(about.table[name])) if section == "method" else ())
-    return {f"{section}.name": Key(str, name), **keys_of(section, about.table[name], hidden=hidden, part=name), **more}
-
-
-def part_keys(part: str, chosen: Flat, method: Callable[..., Any]) -> dict[str, Key]:
-    """All keys of a method's part; only the name of one that is to be left out."""
-    about, own, chooser = section_of(part, method), own_choice(part, method), f"{part}.name"
-    may_be_none = type(None) in typing.get_args(typing.get_type_hints(method)[part])
-    if may_be_none and chosen.get(chooser, own) in (None, "null"):
-        return {chooser: Key(str | None, own)}
-    name = choice(part, about, {chooser: own, **chosen})
-    numbers = parts_of(method)[part].keywords if name == own else {}  # the method's, where the part is its own choice
-    keys = keys_of(part, about.table[name], hidden=about.hidden, defaults=numbers, part=name)
-    return {chooser: Key(str | None if may_be_none else str, name), **keys}
 
 
 def data_keys(name: str | None) -> dict[str, Key]:

@@ -44,6 +44,8 @@ def Between(least: float, most: float, what: str = "a number") -> Bound:
 
 MOST = (1 << 31) - 1  # of anything that numbers are counted by
 Count = Annotated[int, AtLeast(1), AtMost(MOST)]
+OptionalCount = Annotated[int | None, AtLeast(1), AtMost(MOST)]
+OptionalPositive = Annotated[float | None, Above(0)]
 Positive = Annotated[float, Above(0)]
 NotNegative = Annotated[float, AtLeast(0)]
 

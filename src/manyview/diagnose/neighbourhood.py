@@ -9,7 +9,7 @@ from torch import Tensor
 
 from manyview.core.errors import UserError
 from manyview.diagnose.vectors import checked, same_length, unit
-from manyview.features.neighbours import neighbours
+from manyview.features.knn import neighbours
 
 MAPPED = 5000  # points that t-SNE is asked to place, at most; 2000 take one core about 6 seconds
 PERPLEXITY = 30.0

@@ -13,23 +13,20 @@ from typing import Any
 import torch
 
 from manyview import encoders
-from manyview.config.config import RUNTIME_KEYS, Config, component, components
-from manyview.config.resolve import resolve
+from manyview.config.config import RUNTIME_KEYS, Config, component, components, resolve
 from manyview.config.sections import ENCODER
 from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives
 from manyview.core.parallel import resolve_device
 from manyview.data import NAMED, Dataset
-from manyview.data.factory import SCENES
-from manyview.data.fingerprint import few_samples, fingerprint, usual_shape
-from manyview.data.holdout import divided
+from manyview.data.dataset import few_samples, fingerprint, usual_shape
+from manyview.data.factory import SCENES, divided
 from manyview.data.selection import only_modalities
 from manyview.encoders import Encoder
 from manyview.methods import METHODS, Method
 from manyview.methods.method import VIEW
-from manyview.training.schedules import Schedule
 from manyview.views import AUGMENTATIONS, Modality, ViewPipeline
-from manyview.views.defaults import usual_augmentation, usual_size
+from manyview.views.augmentation_recipes import usual_augmentation, usual_size
 from manyview.views.view import View, view_named
 
 OWN = "(own)"  # the name of a data set that a person made themselves
@@ -38,26 +35,17 @@ MANY = "encoders"  # the first parameter of a method that has an encoder a view
 
 @dataclass(frozen=True, eq=False)
 class RunData:
-    """What a run trains on and is scored on, and the views that its method sees.
-
-    views        which modality each view is derived from, and what is taken of it
-    channels     of each view
-    side         the usual length of a picture's shorter side
-    fingerprint  how many training images there are, and a check sum of which
-    modalities   all that the data has; those of no view are left out
-    held_out     whether the images to score on were held out of the training data, and are no test split
-    why          why the test split is not used, where there is one
-    """
+    """What a run trains on and is scored on, and the views that its method sees."""
 
     train: Dataset
     test: Dataset | None
-    views: dict[str, View]
-    channels: dict[str, int]
-    side: int
-    fingerprint: tuple[int, int]
-    modalities: tuple[str, ...]
-    held_out: bool = False
-    why: str | None = None
+    views: dict[str, View]  # which modality each is derived from, and what is taken of it
+    channels: dict[str, int]  # of each view
+    side: int  # the usual length of a picture's shorter side
+    fingerprint: tuple[int, int]  # how many training images there are, and a check sum of which
+    modalities: tuple[str, ...]  # all that the data has; those of no view are left out
+    held_out: bool = False  # whether the images to score on were held out of the training data, and are no test split
+    why: str | None = None  # the test split is not used, where there is one
 
 
 def data(config: Config, own: Dataset | None = None) -> RunData:
@@ -69,20 +57,12 @@ def data(config: Config, own: Dataset | None = None) -> RunData:
     views = views_of(config, found.train.modalities)
     used = tuple(dict.fromkeys(view.modality for view in views.values()))
     train = only_modalities(found.train, used)
+    test = None if found.test is None else only_modalities(found.test, used)
     few = few_samples(train)
     shapes = {name: usual_shape(few, view.modality) for name, view in views.items()}
     channels = {name: view.width(shapes[name][0]) for name, view in views.items()}
-    return RunData(
-        train,
-        None if found.test is None else only_modalities(found.test, used),
-        views,
-        channels,
-        next(iter(shapes.values()))[1],
-        fingerprint(train, few),
-        found.train.modalities,
-        found.held_out,
-        found.test_unused,
-    )
+    side, known_by, there = next(iter(shapes.values()))[1], fingerprint(train, few), found.train.modalities
+    return RunData(train, test, views, channels, side, known_by, there, found.held_out, found.test_unused)
 
 
 def views_of(config: Config, modalities: tuple[str, ...]) -> dict[str, View]:
@@ -131,7 +111,8 @@ def check(config: Config) -> None:
         networks = dict.fromkeys(config.views or ("one", "other"), small) if _takes_many(config) else small
         parts = components(config)
         declared = component(config, "method")(networks, **parts)
-        optimizer(config, declared)
+        component(config, "optimizer")(declared.towers)
+    check_groups(declared, config)
     if (loss := parts.get("loss")) is not None:
         two, ids = torch.eye(2), torch.arange(2)
         loss(two, two[:, None], Negatives(two, ids, ids))
@@ -189,14 +170,13 @@ def method(config: Config, channels: Mapping[str, int], instances: int, *, begun
     return declared.start(instances)
 
 
-def optimizer(config: Config, method: Method) -> torch.optim.Optimizer:
-    made: torch.optim.Optimizer = component(config, "optimizer")(method.towers)
-    return made
-
-
-def schedule(config: Config) -> Schedule:
-    """What the learning rate is multiplied with, as a function of (epochs done, epochs in all)."""
-    return component(config, "schedule")
+def check_groups(method: Method, config: Config, world: int = 1) -> None:
+    """Refuses batches that do not fall into the groups of a split batch norm."""
+    splits, share = method.towers.bn_splits, config.batch_size // world
+    for name, size in (("batch_size", share), ("micro_batch", config.micro_batch or share)):
+        if size % splits:
+            said = f"{name} {size}{'' if world == 1 else ' a process'} does not fall into {splits} equal groups"
+            raise UserError("method.bn_splits", f"{said}; give a divisor")
 
 
 def _takes_many(config: Config) -> bool:

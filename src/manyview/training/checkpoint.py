@@ -6,24 +6,22 @@ import os
 import re
 import shutil
 import zlib
-from collections import OrderedDict
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import torch
-from torch import Tensor, nn
 
-from manyview.core.atomic import atomic_write, naming_full_disk, remove_drafts
+from manyview.core.atomic import atomic_write, naming_full_disk
 from manyview.core.errors import UserError
 
 State = dict[str, Any]
 STEP, EPOCH = re.compile(r"step-(\d{9,})\.pt"), re.compile(r"epoch-(\d{4,})\.pt")
-PLAIN = (int, float, bool, str, type(None), Tensor, nn.Parameter)  # what torch reads back without running code
 SEAL, PIECE = 8, 2**20  # bytes: of the check sum, and read at a time
+KEPT = 2  # checkpoints: one may be damaged
 
 
 class Checkpoints:
-    """The checkpoints of a run in files step-000000123.pt, the newest `keep` of them, and epoch-0020.pt for ever.
+    """The checkpoints of a run in files step-000000123.pt, the newest two of them, and epoch-0020.pt for ever.
 
     >>> kept = Checkpoints(Path("runs/first"))
     >>> kept.save({"step": 123, "towers": towers.state_dict()}, 123)
@@ -32,10 +30,8 @@ class Checkpoints:
     A state is nested dicts, lists and tuples of tensors, numbers, texts and None. Reading one runs no code from it.
     """
 
-    def __init__(self, folder: Path, *, keep: int = 2) -> None:
-        if keep < 1:
-            raise UserError("keep", f"expected 1 or more checkpoints, got {keep}")
-        self.folder, self.keep = Path(folder), keep
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(folder)
         self.damaged: list[str] = []
 
     def save(self, state: State, step: int, *, epoch_snapshot: int | None = None) -> Path:
@@ -43,19 +39,18 @@ class Checkpoints:
 
         Files of later steps go as well: the run was taken up before them, because they are damaged or were not wanted.
         """
-        _check(state, "state")
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"step-{step:09d}.pt"
         with naming_full_disk(path, self._remedy):
             if epoch_snapshot is None:
-                _write(state, path)
+                write(state, path)
             else:  # first of all: who is killed in between goes on from an earlier step, and comes by again
                 snapshot = self.folder / f"epoch-{epoch_snapshot:04d}.pt"
-                _write(state, snapshot)
+                write(state, snapshot)
                 _also(snapshot, path)
         up_to_now = [file for number, file in self._numbered(STEP) if number <= step]
         for _, file in self._numbered(STEP):
-            if file not in up_to_now[: self.keep]:
+            if file not in up_to_now[:KEPT]:
                 file.unlink(missing_ok=True)
         return path
 
@@ -79,10 +74,6 @@ class Checkpoints:
             )
         return None
 
-    def tidy(self) -> list[Path]:
-        """Removes drafts of killed processes. For who holds the lock of the run."""
-        return remove_drafts(self.folder) if self.folder.is_dir() else []
-
     def _files(self) -> list[Path]:
         """The newest first; an epoch's file is never newer than the step files."""
         return [file for pattern in (STEP, EPOCH) for _, file in self._numbered(pattern)]
@@ -99,26 +90,16 @@ class Checkpoints:
         return f"{kept}; free some space and start the same command again, which goes on from there"
 
 
-def _check(state: object, name: str) -> None:
-    """That what is written can be read again. Subclasses, such as numpy's floats, would be read by running code."""
-    if type(state) in (dict, OrderedDict):
-        assert isinstance(state, dict)
-        for key, value in state.items():
-            _check(key, f"a key of {name}")
-            _check(value, f"{name}[{key!r}]")
-    elif type(state) in (list, tuple):
-        assert isinstance(state, list | tuple)
-        for index, value in enumerate(state):
-            _check(value, f"{name}[{index}]")
-    elif type(state) not in PLAIN:
-        kinds = "dicts, lists and tuples of tensors, numbers, texts and None"
-        raise UserError(None, f"{name}: is a {type(state).__name__}; a checkpoint holds {kinds}")
-
-
-def _write(state: State, path: Path) -> None:
+def write(state: State, path: Path) -> None:
+    """Writes one file, whole or not at all, and seals it."""
     with atomic_write(path) as draft:
         with draft.open("wb") as file:  # an open file, since torch's own writer loses the reason of a failure
             torch.save(state, file)
+        if odd := torch.serialization.get_unsafe_globals_in_checkpoint(draft):
+            kinds = "dicts, lists and tuples of tensors, numbers, texts and None"
+            raise UserError(
+                None, f"state: needs {', '.join(odd)}, which are not read again; a checkpoint holds {kinds}"
+            )
         _seal(draft)
 
 

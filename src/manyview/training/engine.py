@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from manyview import encoders
-from manyview.config.config import Config
+from manyview.config.config import Config, component
 from manyview.core.errors import UserError
 from manyview.methods import BatchOutputs, Method
 from manyview.training import build
@@ -48,9 +48,7 @@ def start_fabric(config: Config) -> Fabric:
     """One process, or those that torchrun has started."""
     world, here = (int(os.environ.get(name, "1")) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
     if world > 1 and not TorchElasticEnvironment.detect():
-        raise UserError(
-            "WORLD_SIZE", f"is {world}, and torchrun has not started this process; use torchrun, or unset it"
-        )
+        raise UserError("WORLD_SIZE", f"is {world}, and torchrun has not started this process; use it, or unset this")
     device = build.device(config)
     logging.getLogger("lightning.fabric").setLevel(logging.WARNING)  # it would tell of every start
     warnings.filterwarnings("ignore", ".*broadcast_buffers.*")  # the new name is not in older versions of torch
@@ -76,7 +74,7 @@ class Trainer:
         method.to(memory_format=torch.channels_last)
         encoders.dense_convolutions(method)
         self.fabric, self.config, self.method = fabric, config, method
-        self.optimizer = build.optimizer(config, method)
+        self.optimizer = component(config, "optimizer")(method.towers)
         self._module, self._stepper = fabric.setup(method, self.optimizer)
         unsynced = partial(fabric.no_backward_sync, self._module)
         self._engine = Engine(method, self._module, fabric.backward, unsynced)
@@ -110,11 +108,3 @@ class Trainer:
         self.method.load_state_dict(state["method"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.fabric.strategy.precision.load_state_dict(state["precision"])
-
-
-def check_groups(method: Method, config: Config, world: int) -> None:
-    """Refuses batches that do not fall into the groups of a split batch norm."""
-    splits, per_process = method.towers.bn_splits, config.batch_size // world
-    for size in (per_process, config.micro_batch or per_process):
-        if size % splits:
-            raise UserError("method.bn_splits", f"a batch of {size} a process does not fall into {splits} equal groups")

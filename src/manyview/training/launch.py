@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from manyview.config import recipes
-from manyview.config.config import RUNTIME_KEYS, Config, differences
+from manyview.config.config import RUNTIME_KEYS, Config, differences, resolve
 from manyview.config.keys import Flat
-from manyview.config.resolve import resolve
+from manyview.config.recipes import from_yaml
 from manyview.config.sections import flat
-from manyview.config.yaml_file import from_yaml
 from manyview.core.errors import UserError
 from manyview.data import Dataset
 from manyview.data.torch_dataset import as_dataset
@@ -75,9 +74,7 @@ def resumed(folder: Path, given: Flat) -> Config:
     if not path.is_file():
         raise UserError("resume", f"{folder} is no run's folder, it has no {CONFIG}")
     if "out" in given:
-        raise UserError(
-            "out", f"{given['out']} was given beside a run to go on with, whose folder is its own; leave it out"
-        )
+        raise UserError("out", f"{given['out']} was given beside a run to go on with, which has its own; leave it out")
     before = from_yaml(path)
     name = given.get("data.name", before.data["name"])  # the data may have moved; it is known by its fingerprint
     others = {key: value for key, value in given.items() if key != "data.name"}
@@ -97,10 +94,10 @@ def start(config: Config, own: Dataset | None = None) -> Run:
     return train(config, own)
 
 
-def encoder_parameters(config: Config, channels: int = 3) -> int:
+def encoder_parameters(config: Config) -> int:
     """How many parameters the encoder has at its real size, counted without making it."""
     with torch.device("meta"):
-        return sum(each.numel() for each in build.encoder(config, channels).parameters())
+        return sum(each.numel() for each in build.encoder(config, 3).parameters())
 
 
 def _check_parameters(recipe: recipes.Recipe) -> None:

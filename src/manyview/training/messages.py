@@ -20,15 +20,6 @@ Say = Callable[[str], object]
 FEW_IMAGES = 8  # in a batch; reasoned
 
 
-def unless_quiet(config: Config) -> Say:
-    """Says things where no log is open."""
-    return (lambda text: None) if config.quiet else print
-
-
-def complete(folder: Path) -> str:
-    return f"{folder} is complete; nothing is left to do. Its {_encoders(folder)}"
-
-
 def introduction(config: Config, data: RunData, method: Method, state: RunState) -> list[str]:
     """What is about to happen, in a few lines."""
     source = "your own data" if config.data["name"] == OWN else config.data["name"]
@@ -74,7 +65,7 @@ def conclusion(config: Config, data: RunData, state: RunState, folder: Path) -> 
             found += _gain(name, state.scores[name], before, min(len(data.test), config.knn_queries))
     verdict = state.health.verdict()
     found.append("too few steps to tell whether it is healthy" if verdict.word == "starting" else verdict.text)
-    return [*found, _encoders(folder)]
+    return [*found, encoders(folder)]
 
 
 def unreadable(loader: Loader) -> list[str]:
@@ -85,12 +76,7 @@ def unreadable(loader: Loader) -> list[str]:
     return [f"{len(broken)} of {len(loader.dataset)} images cannot be read, others stand in for them: {some}"]
 
 
-def score_name(name: str) -> str:
-    """A score's name as people write it."""
-    return name.replace("knn", "kNN", 1)
-
-
-def _encoders(folder: Path) -> str:
+def encoders(folder: Path) -> str:
     files = encoder_files(folder)
     return f"encoder{'s' if len(files) > 1 else ''} {', '.join(map(str, files))}"
 
@@ -99,7 +85,7 @@ def _gain(name: str, after: float, before: float, count: int) -> list[str]:
     gained = after - before
     doubt = math.sqrt(sum(p * (1 - p) for p in (after, before)) / count)  # one standard deviation
     said = [
-        f"{score_name(name)} {after:.1%}, untrained {before:.1%} "
+        f"{name.replace('knn', 'kNN', 1)} {after:.1%}, untrained {before:.1%} "
         f"({100 * gained:+.1f} points, give or take {100 * doubt:.1f} on {count:,} images)"
     ]
     if gained <= 0:

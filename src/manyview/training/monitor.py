@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from functools import partial
@@ -10,17 +11,15 @@ from typing import Any
 from torch import Tensor
 
 from manyview.config.config import Config
+from manyview.core import distributed
 from manyview.core.sample import Batch
 from manyview.data import Loader
-from manyview.diagnose.health import Health
 from manyview.diagnose.measures import flat_share, measured_of, validation
 from manyview.methods import Contrast, Method
 from manyview.methods.method import Objective
 from manyview.training import build, messages
 from manyview.training.evaluators import evaluators
-from manyview.training.failures import NO_NUMBER, diverged, finite
-from manyview.training.folder import FORMAT, RunFolder
-from manyview.training.run import encoder_file
+from manyview.training.run import FORMAT, RunFolder, encoder_file
 from manyview.training.run_log import RunLog
 from manyview.training.state import RunState
 
@@ -38,8 +37,9 @@ class Monitor:
         self.folder, self.config, self.data, self.log = folder, folder.config, data, log
         self.method, self.loader, self.state = method, loader, state
         self.evaluators = evaluators(data, self.config, loader.device)
-        self._validate = _validation(data, self.config, method, loader) if self.evaluators else _nothing
-        self.clock, self._shown = Clock(), -BETWEEN
+        self._validate = _validation(data, self.config, method, loader) if self.evaluators else None
+        self._lap = self._saved = time.monotonic()
+        self._shown = -math.inf
 
     def begin(self, cautions: list[str]) -> None:
         """Says what is about to happen, and scores the untrained encoders."""
@@ -53,9 +53,10 @@ class Monitor:
         elif self.evaluators:
             self.score()
             for name, value in self.state.scores.items():
-                self.log.say(f"{messages.score_name(name)} of the untrained encoder {value:.1%}")
+                self.log.say(f"{name.replace('knn', 'kNN', 1)} of the untrained encoder {value:.1%}")
         self.log.begin()
-        self.clock = Clock()
+        self.lap()
+        self._saved = time.monotonic()
 
     def measures(self, objective: Objective) -> dict[str, float]:
         """What the first contrast of the step tells, against the negatives that its loss has met."""
@@ -95,28 +96,24 @@ class Monitor:
             speak(f"step {state.step}: {verdict.text}")
 
     def score(self) -> None:
-        """Scores the encoders as they stand, and asks the loss about held-out images."""
+        """Scores the encoders as they stand, and asks the loss about held-out images. For who has evaluators."""
+        assert self._validate is not None
         encoders = self.method.towers.encoders
         self.state.scored({name: value for each in self.evaluators for name, value in each(encoders).items()})
-        self._write({**self.state.scores, **self._validate(progress=progress(self.config, self.state))})
+        self._write({**self.state.scores, **self._validate(progress=self.state.progress)})
 
     def show(self) -> None:
         """Shows where the run is, now and then, for who watches it."""
         state, over = self.state, self.state.epoch_over or self.state.done
         if not over and time.monotonic() - self._shown < BETWEEN:
             return
+        facts = [f"epoch {state.epoch}"]
+        facts += [] if state.loss is None else [f"loss {state.loss:.4g}"]
+        facts += [f"{self.config.batch_size * state.step / state.seconds:,.0f} images/s"] if state.seconds else []
+        facts += [f"kNN {state.scores['knn']:.1%}"] if "knn" in state.scores else []
+        facts += [state.health.verdict().word] if state.health.measured else []
+        self.log.show(state.step, "  ".join(facts), now=over or self._shown < 0)
         self._shown = time.monotonic()
-        speed = self.config.batch_size * state.step / state.seconds if state.seconds else None
-        health = state.health.verdict().word if state.health.measured else None
-        self.log.show(
-            state.step, epoch=state.epoch, loss=state.loss, speed=speed, knn=state.scores.get("knn"), health=health,
-            epoch_over=over,
-        )  # fmt: skip
-
-    def check(self, batch: Batch) -> None:
-        """Refuses to score or save weights that are no numbers."""
-        if not finite(self.method):
-            raise diverged(NO_NUMBER, self.config, self.state.step, batch, self.method, self.folder.path)
 
     def save(self, state: dict[str, Any]) -> None:
         """Writes a checkpoint, which is kept for ever after an epoch that the settings name."""
@@ -130,29 +127,24 @@ class Monitor:
             "encoders": [encoder_file(view) for view in self.method.towers.encoders],
             "unreadable": dict(self.loader.unreadable),
             "at_once": self.loader.at_once,
+            "world": distributed.world_size(),
             "state": self.state.state_dict(),
         }
         self.folder.checkpoints.save({**about, **state}, self.state.step, epoch_snapshot=snapshot)
-        self.clock.mark()
+        self._saved = time.monotonic()
 
     @property
     def save_due(self) -> bool:
         """Whether the last checkpoint is too old."""
-        return self.clock.since_mark() > 60 * self.config.checkpoint_minutes
+        return time.monotonic() - self._saved > 60 * self.config.checkpoint_minutes
+
+    def lap(self) -> float:
+        """Seconds since it was asked last."""
+        before, self._lap = self._lap, time.monotonic()
+        return self._lap - before
 
     def _write(self, values: dict[str, Any]) -> None:
         self.log.write(self.state.step, values, epoch=self.state.epoch, seconds=round(self.state.seconds, 3))
-
-
-def progress(config: Config, state: RunState) -> float:
-    """The share of the run that is done after this epoch, which a loss may depend on."""
-    return min(1.0, (state.step // state.per_epoch + 1) / config.epochs)
-
-
-def new_state(config: Config, method: Method, per_epoch: int) -> RunState:
-    planned = max(1, round(config.epochs * per_epoch))
-    coupled = any(isinstance(term, Contrast) and term.coupled for term in method.terms)
-    return RunState(min(planned, config.max_steps or planned), planned, per_epoch, Health(coupled=coupled))
 
 
 def _validation(data: build.RunData, config: Config, method: Method, loader: Loader) -> Callable[..., dict[str, float]]:
@@ -164,24 +156,3 @@ def _validation(data: build.RunData, config: Config, method: Method, loader: Loa
     )
     batch = next(held_out.epoch(0))
     return partial(validation, method, batch.views(), batch)
-
-
-class Clock:
-    """Seconds between two laps, and since the last mark."""
-
-    def __init__(self) -> None:
-        self._lap = self._mark = time.monotonic()
-
-    def lap(self) -> float:
-        before, self._lap = self._lap, time.monotonic()
-        return self._lap - before
-
-    def mark(self) -> None:
-        self._mark = time.monotonic()
-
-    def since_mark(self) -> float:
-        return time.monotonic() - self._mark
-
-
-def _nothing(progress: float) -> dict[str, float]:
-    return {}

@@ -1,9 +1,9 @@
-"""Optimisers: LARS, and which parameters decay."""
+"""Optimisers, LARS among them, and learning rate schedules, which are pure functions of the step."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any
 
 import torch
@@ -14,6 +14,9 @@ from manyview.core.errors import UserError
 
 Momentum = Annotated[float, AtLeast(0), Below(1)]
 Betas = Annotated[tuple[float, float], AtLeast(0), Below(1)]
+
+Schedule = Callable[[float, float], float]
+"""(step, total) -> what the learning rate is multiplied with; in epochs or steps, both in the same."""
 
 
 class LARS(torch.optim.Optimizer):
@@ -38,25 +41,15 @@ class LARS(torch.optim.Optimizer):
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "trust": trust})
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+    def step(self) -> None:  # type: ignore[override]
         for group in self.param_groups:
             params = [each for each in group["params"] if each.grad is not None]
             if params:
-                moved = self._moved(params, group)
-                torch._foreach_add_(params, moved, alpha=-group["lr"])
-        return loss
-
-    def _moved(self, params: list[Tensor], group: dict[str, Any]) -> list[Tensor]:
-        """Each parameter's momentum, after this step's update has gone into it."""
-        updates = [_scaled(each, group["weight_decay"], group["trust"]) for each in params]
-        held = [self.state[each].setdefault("momentum", torch.zeros_like(each)) for each in params]
-        torch._foreach_mul_(held, group["momentum"])
-        torch._foreach_add_(held, updates)
-        return held
+                updates = [_scaled(each, group["weight_decay"], group["trust"]) for each in params]
+                held = [self.state[each].setdefault("momentum", torch.zeros_like(each)) for each in params]
+                torch._foreach_mul_(held, group["momentum"])
+                torch._foreach_add_(held, updates)
+                torch._foreach_add_(params, held, alpha=-group["lr"])
 
 
 def _scaled(parameter: Tensor, decay: float, trust: float) -> Tensor:
@@ -69,13 +62,12 @@ def _scaled(parameter: Tensor, decay: float, trust: float) -> Tensor:
     return update.mul_(ratio)
 
 
-def decayed_apart(module: nn.Module) -> list[dict[str, Any]]:
-    """Two parameter groups: weights, which decay, and what has one axis or less (biases, norms), which does not."""
-    trained = _trained(module)
-    groups: list[dict[str, Any]] = [
-        {"params": [each for each in trained if each.ndim > 1]},
-        {"params": [each for each in trained if each.ndim < 2], "weight_decay": 0.0},
-    ]
+def _groups(module: nn.Module, *, decay_norms: bool = True) -> list[dict[str, Any]]:
+    """The trained parameters; without `decay_norms`, what has one axis or less (biases, norms) apart, without decay."""
+    trained = [each for each in module.parameters() if each.requires_grad]
+    decayed = [each for each in trained if decay_norms or each.ndim > 1]
+    apart = [] if decay_norms else [each for each in trained if each.ndim < 2]
+    groups: list[dict[str, Any]] = [{"params": decayed}, {"params": apart, "weight_decay": 0.0}]
     return [group for group in groups if group["params"]]
 
 
@@ -89,7 +81,7 @@ def sgd(
     decay_norms: bool = True,
 ) -> torch.optim.Optimizer:
     """Stochastic gradient descent with momentum. decay_norms: biases and norms decay as well, as in MoCo and CACR."""
-    params = _trained(module) if decay_norms else decayed_apart(module)
+    params = _groups(module, decay_norms=decay_norms)
     return torch.optim.SGD(params, lr=lr, momentum=momentum, weight_decay=weight_decay, nesterov=nesterov)
 
 
@@ -102,7 +94,7 @@ def lars(
     trust: NotNegative = 0.001,
 ) -> torch.optim.Optimizer:
     """`LARS`, for large batches: SimCLR, MoCo v3. Biases and norms have neither decay nor the scaling."""
-    return LARS(_trained(module), lr, momentum=momentum, weight_decay=weight_decay, trust=trust)
+    return LARS(_groups(module), lr, momentum=momentum, weight_decay=weight_decay, trust=trust)
 
 
 def adamw(
@@ -114,7 +106,7 @@ def adamw(
     decay_norms: bool = False,
 ) -> torch.optim.Optimizer:
     """Adam with decoupled weight decay (Loshchilov & Hutter, ICLR 2019). decay_norms as for `sgd`."""
-    params = _trained(module) if decay_norms else decayed_apart(module)
+    params = _groups(module, decay_norms=decay_norms)
     return torch.optim.AdamW(params, lr=lr, betas=betas, weight_decay=weight_decay)
 
 
@@ -122,11 +114,7 @@ def adam(
     module: nn.Module, *, lr: Positive = 1e-3, betas: Betas = (0.9, 0.999), weight_decay: NotNegative = 0.0
 ) -> torch.optim.Optimizer:
     """Adam (Kingma & Ba, ICLR 2015), whose weight decay goes into the gradient: HN-CL's and DCL's public code."""
-    return torch.optim.Adam(_trained(module), lr=lr, betas=betas, weight_decay=weight_decay)
-
-
-def _trained(module: nn.Module) -> list[nn.Parameter]:
-    return [each for each in module.parameters() if each.requires_grad]
+    return torch.optim.Adam(_groups(module), lr=lr, betas=betas, weight_decay=weight_decay)
 
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"sgd": sgd, "lars": lars, "adamw": adamw, "adam": adam}
@@ -135,3 +123,28 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"sgd": sgd, "lars
 def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
     for group in optimizer.param_groups:
         group["lr"] = lr
+
+
+def constant(step: float, total: float, *, warmup: NotNegative = 0.0) -> float:
+    """The same all the time, after a linear rise from 0 over `warmup`."""
+    return step / warmup if step < warmup else 1.0
+
+
+def cosine(step: float, total: float, *, warmup: NotNegative = 0.0) -> float:
+    """Linear from 0 over `warmup`, then half a cosine down to 0 at `total` (MoCo v2 and v3, SimCLR)."""
+    if step < warmup:
+        return step / warmup
+    return 0.5 * (1 + math.cos(math.pi * (step - warmup) / (total - warmup)))
+
+
+def steps(
+    step: float, total: float, *, milestones: Sequence[float] = (), factor: float = 0.1, warmup: NotNegative = 0.0
+) -> float:
+    """Times `factor` from each milestone on (MoCo v1, CACR, CMC's probe); milestones in the unit of `step`."""
+    if step < warmup:
+        return step / warmup
+    passed: int = sum(step >= milestone for milestone in milestones)
+    return factor**passed
+
+
+SCHEDULES: dict[str, Callable[..., float]] = {"constant": constant, "cosine": cosine, "steps": steps}

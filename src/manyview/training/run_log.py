@@ -11,9 +11,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
-from numbers import Integral, Real
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol
 
 from manyview.core.atomic import DiskFull, atomic_write, naming_full_disk
@@ -22,7 +20,6 @@ from manyview.core.progress import ProgressBar, print_line
 from manyview.core.text import one_line
 
 Value = float | int | str
-OURS = ("step", "epoch", "seconds", "not_finite")  # names that a line of metrics.jsonl has itself
 
 
 class RunLog:
@@ -38,20 +35,14 @@ class RunLog:
     >>> with RunLog(folder, steps=1000) as log:
     ...     log.say("512 images in shapes")
     ...     log.write(20, {"loss": 4.2}, epoch=1)
-    ...     log.show(20, epoch=1, loss=4.2, speed=812.0)
+    ...     log.show(20, "epoch 1  loss 4.2")
     """
 
     def __init__(
-        self,
-        folder: Path,
-        *,
-        steps: int,
-        start: int = 0,
-        loggers: Sequence[str] = ("tensorboard",),
-        quiet: bool = False,
+        self, folder: Path, *, steps: int, start: int = 0, loggers: Sequence[str] = (), quiet: bool = False
     ) -> None:
         makers = [logger(name) for name in dict.fromkeys(loggers)]
-        self.folder, self.steps, self.start, self.quiet = Path(folder), steps, start, quiet
+        self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         with naming_full_disk(self.folder, _remedy):
             last = start if start > 0 else -1
@@ -59,7 +50,6 @@ class RunLog:
             self._metrics = _Lines(self.folder / "metrics.jsonl")
             self._text = _Lines(self.folder / "train.log")
             self._loggers = [make(self.folder, last) for make in makers]
-        self._facts: dict[str, str] = {}
         self._errors = sys.stderr  # the bar puts something else in its place
         self._bar = None if quiet else ProgressBar(steps, "step", start=start, file=sys.stdout, transient=False)
 
@@ -89,9 +79,10 @@ class RunLog:
 
         seconds: that the run has taken so far, over all its sittings.
         """
-        known = {name: _value(name, value) for name, value in values.items()}
-        odd = {name: str(value) for name, value in known.items() if not _finite(value)}
+        known = {name: value.item() if hasattr(value, "item") else value for name, value in values.items()}
+        odd = {name: str(each) for name, each in known.items() if not isinstance(each, str) and not math.isfinite(each)}
         head = {"step": step, "epoch": epoch, "seconds": seconds}
+        assert not known.keys() & {*head, "not_finite"}  # which are names of the line itself
         line: dict[str, Any] = {name: value for name, value in head.items() if value is not None}
         line |= {name: None if name in odd else value for name, value in known.items()}
         line |= {"not_finite": odd} if odd else {}
@@ -101,32 +92,10 @@ class RunLog:
             for logger in self._loggers:
                 logger.write(step, known)
 
-    def show(
-        self,
-        step: int,
-        *,
-        epoch: int | None = None,
-        loss: float | None = None,
-        speed: float | None = None,
-        knn: float | None = None,
-        health: str | None = None,
-        epoch_over: bool = False,
-    ) -> None:
-        """The progress bar; without a terminal a line every ten seconds and, with `epoch_over`, at an epoch's end.
-
-        speed: images a second; knn: accuracy, 0 to 1; health: a word. What is left out stays as it was.
-        """
-        facts = {
-            "epoch": None if epoch is None else f"epoch {epoch}",
-            "loss": None if loss is None else f"loss {loss:.4g}",
-            "speed": None if speed is None else f"{speed:,.0f} images/s",
-            "knn": None if knn is None else f"kNN {knn:.1%}",
-            "health": health,
-        }
-        now = not self._facts or step >= self.steps or epoch_over
-        self._facts |= {name: one_line(fact) for name, fact in facts.items() if fact is not None}
+    def show(self, step: int, facts: str, *, now: bool = False) -> None:
+        """The progress bar; without a terminal a line every ten seconds, or `now`."""
         if self._bar is not None:
-            self._bar.show(step, "  ".join(self._facts.values()), now=now)
+            self._bar.show(step, facts, now=now)
 
     def sync(self) -> None:
         """What was written so far stays, even if the power goes: to be called before a checkpoint says it is done."""
@@ -147,9 +116,7 @@ class RunLog:
     def __enter__(self) -> RunLog:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Exception):
             self._note(f"ended: {error}")
         try:
@@ -297,23 +264,5 @@ def _cell(text: str) -> str:
     return '"' + text.replace('"', '""') + '"' if set(text) & set(',"') else text
 
 
-def _value(name: str, value: object) -> Value:
-    if name in OURS:
-        raise UserError("values", f"the name {name!r} is taken; step, epoch and seconds are arguments of their own")
-    if isinstance(value, bool | str):
-        return value
-    if isinstance(value, Integral):
-        return int(value)
-    if isinstance(value, Real):
-        return float(value)
-    raise UserError("values", f"expected a number or a text as {name}, got a {type(value).__name__}")
-
-
-def _finite(value: Value) -> bool:
-    return isinstance(value, str) or math.isfinite(value)
-
-
 def _remedy() -> str:
-    return (
-        "the checkpoints are untouched; free some space and start the same command again, which goes on from the last"
-    )
+    return "the checkpoints are untouched; free some space, and the same command goes on from the last"

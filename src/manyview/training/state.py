@@ -9,16 +9,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from manyview.config.config import Config
 from manyview.core.distributed import exchange
 from manyview.diagnose.health import Health
+from manyview.methods import Contrast, Method
+from manyview.training.optimizers import Schedule
 
 
 @dataclass
 class RunState:
-    """Where a run is. All of it goes into the checkpoint."""
+    """Where a run is, and what is due there. What changes goes into the checkpoint."""
 
-    total: int
-    planned: int  # steps of all epochs, which schedules span; max_steps only ends a run early
+    config: Config
+    planned: int  # steps of all epochs, which schedules span
+    total: int  # less where max_steps ends a run early
     per_epoch: int
     health: Health
     step: int = 0  # steps done
@@ -29,6 +33,12 @@ class RunState:
     fresh_scores: dict[str, float] = field(default_factory=dict)  # the same, until the run's health has been told
     untrained_scores: dict[str, float] = field(default_factory=dict)
     pending: list[Tensor] = field(default_factory=list)  # this process's share of losses that others do not know yet
+
+    @classmethod
+    def begun(cls, config: Config, method: Method, per_epoch: int) -> RunState:
+        planned = max(1, round(config.epochs * per_epoch))
+        coupled = any(isinstance(term, Contrast) and term.coupled for term in method.terms)
+        return cls(config, planned, min(planned, config.max_steps or planned), per_epoch, Health(coupled=coupled))
 
     @property
     def done(self) -> bool:
@@ -47,6 +57,33 @@ class RunState:
     @property
     def epoch_over(self) -> bool:
         return self.step % self.per_epoch == 0
+
+    @property
+    def progress(self) -> float:
+        """The share of the run that is done after this epoch, which a loss may depend on."""
+        return min(1.0, (self.step // self.per_epoch + 1) / self.config.epochs)
+
+    def lr(self, schedule: Schedule) -> float:
+        """The learning rate of the step that is being done."""
+        warmup, epochs = self.config.schedule["warmup"], self.epochs
+        if self.config.schedule["per"] == "epoch" and epochs >= warmup:  # a warm-up rises with every step
+            epochs = max(self.step // self.per_epoch, warmup)
+        rate: float = self.config.optimizer["lr"] * schedule(epochs, self.config.epochs)
+        return rate
+
+    @property
+    def report_due(self) -> bool:
+        """Whether the step that is being done is reported; the first tells what later ones are compared with."""
+        return self.step == 0 or (self.step + 1) % self.config.health_every == 0 or self.step + 1 == self.total
+
+    @property
+    def score_due(self) -> bool:
+        return self.done or (self.epoch_over and round(self.epochs) % self.config.evaluate_every == 0)
+
+    @property
+    def save_due(self) -> bool:
+        every = self.config.checkpoint_steps
+        return self.epoch_over or self.done or (every is not None and self.step % every == 0)
 
     def stepped(self, losses: Tensor) -> None:
         """Counts a step with its loss, total and terms. A GPU is asked for it only when somebody wants to know."""

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from manyview import encoders
-from manyview.config.config import Config
+from manyview.config.config import Config, component
 from manyview.core import distributed
 from manyview.core.atomic import naming_full_disk
 from manyview.core.distributed import Agreed, Agreement, fail_together
@@ -22,14 +22,13 @@ from manyview.core.sample import Batch, Views
 from manyview.data import Dataset, Loader
 from manyview.methods import BatchOutputs
 from manyview.methods.method import Objective
-from manyview.training import build, messages, signals
-from manyview.training.engine import Trainer, check_groups, start_fabric
-from manyview.training.failures import Interrupted, diverged, naming_full_memory
-from manyview.training.folder import ANEW, RunFolder, resume_command
-from manyview.training.monitor import Monitor, new_state, progress
-from manyview.training.run import CONFIG, REPORT, Run, encoder_file
+from manyview.training import build, messages
+from manyview.training.engine import Trainer, start_fabric
+from manyview.training.failures import Interrupted, collected_signals, diverged, naming_full_memory
+from manyview.training.monitor import Monitor
+from manyview.training.optimizers import Schedule
+from manyview.training.run import ANEW, CONFIG, REPORT, Run, RunFolder, encoder_file, resume_command
 from manyview.training.run_log import RunLog
-from manyview.training.schedules import Schedule
 from manyview.training.state import RunState
 from manyview.training.step import NotFinite
 
@@ -47,7 +46,10 @@ def train(config: Config, own: Dataset | None = None) -> Run:
         complete = folder.complete()
     if complete:
         if distributed.rank() == 0:
-            _say_complete(config, folder.path, own)
+            say: messages.Say = (lambda text: None) if config.quiet else print
+            say(f"{folder.path} is complete; nothing is left to do. Its {messages.encoders(folder.path)}")
+            if not (folder.path / REPORT).is_file():  # killed while it was being written
+                _page(config, folder.path, own, say=say, warn=say)
         return Run(folder.path)
     with ExitStack() as stack:
         with fail_together():  # the folder belongs to one run, and to one process at a time
@@ -55,7 +57,7 @@ def train(config: Config, own: Dataset | None = None) -> Run:
                 stack.enter_context(folder.claimed())
         stack.enter_context(naming_full_memory(config))
         session = _session(fabric, config, data, folder, stack)
-        session.stop = stack.enter_context(signals.collected(quiet=config.quiet or distributed.rank() > 0))
+        session.stop = stack.enter_context(collected_signals(quiet=config.quiet or distributed.rank() > 0))
         session.loop()
         with fail_together():
             if session.monitor is not None:
@@ -83,7 +85,9 @@ class Session:
             epoch, start = divmod(state.step, len(self.loader))
             for batch, agreed in self._batches(self.loader.epoch(epoch, start=start), agreement):
                 if agreed.stop or agreed.save:
-                    self._save(batch, agreement)
+                    state.settle_losses()
+                    with agreement.attempt():
+                        self._save(batch)
                 if agreed.stop:
                     self._interrupt(agreement)
                 self._step(batch, agreed, agreement)
@@ -93,52 +97,47 @@ class Session:
 
     def _step(self, batch: Batch, agreed: Agreed, agreement: Agreement) -> None:
         """One step: gradient, optimiser, memories and momentum towers; then what is due beside it."""
-        config, state, monitor = self.config, self.state, self.monitor
-        torch.manual_seed(int(key(config.seed, state.step, distributed.rank())))  # for encoders that draw: dropout
-        report, lr = _report_due(config, state), _rate(config, state, self.schedule)
+        state, monitor = self.state, self.monitor
+        torch.manual_seed(int(key(self.config.seed, state.step, distributed.rank())))  # for encoders that draw: dropout
+        report, lr = state.report_due, state.lr(self.schedule)
         try:
             output = self.trainer.gradient(partial(_views, batch), self._unembedded(batch, agreed))
         except NotFinite as error:
-            raise diverged(str(error), config, state.step, batch, self.trainer.method, self.folder.path) from None
+            raise self._diverged(str(error), batch) from None
         norm = self.trainer.step(lr, measure=report)
         measured = monitor.measures(output.objective) if monitor is not None and report else {}
         self.trainer.method.update(output.batch, state.step, state.planned)  # from here on keys are no more the step's
         state.stepped(_losses(output.objective))
         if monitor is not None:
-            state.seconds += monitor.clock.lap()
-        save = state.epoch_over or state.done or _save_due(config, state)
-        if report or save:
+            state.seconds += monitor.lap()
+        if report or state.save_due:
             state.settle_losses()
         with agreement.attempt():
-            self._check_losses(batch)
+            self._check(batch)
             losses = state.mean_losses() if report else []
             if monitor is not None:
-                score = bool(monitor.evaluators) and _score_due(config, state)
-                if score or save:
-                    monitor.check(batch)
-                if score:
+                if monitor.evaluators and state.score_due:
+                    self._check(batch, weights=True)
                     monitor.score()
-                    monitor.clock.lap()  # scoring and saving are no part of the training's time
+                    monitor.lap()  # scoring and saving are no part of the training's time
                 if report:
                     monitor.report(losses, measured, batch, norm, lr)
-                    state.seconds += monitor.clock.lap()
                 monitor.show()
-                if save:
-                    monitor.save(self._networks())
-                monitor.clock.lap()
+            if state.save_due:
+                self._save(batch)
 
     def finish(self, own: Dataset | None) -> None:
         """Writes the encoders, and a page about the run."""
         assert self.monitor is not None
-        config, path, log = self.config, self.folder.path, self.monitor.log
+        config, path, data, log = self.config, self.folder.path, self.monitor.data, self.monitor.log
         go_on = f"the run is saved; free some space and: {resume_command(config, distributed.world_size())}"
         for view, encoder in self.trainer.method.towers.encoders.items():
-            file = path / encoder_file(view)
+            file, seen = path / encoder_file(view), data.views.get(view) or next(iter(data.views.values()))
             with naming_full_disk(file, lambda: go_on):
-                encoders.save(encoder, file, picture=_statistics(config, self.monitor.data, view))
+                encoders.save(encoder, file, picture=seen.statistics(build.picture(config)))
         for line in messages.unreadable(self.loader):
             log.warn(line)
-        for line in messages.conclusion(config, self.monitor.data, self.state, path):
+        for line in messages.conclusion(config, data, self.state, path):
             log.say(line)
         _page(config, path, own, say=log.say, warn=log.warn)
 
@@ -158,25 +157,26 @@ class Session:
     def _unembedded(self, batch: Batch, agreed: Agreed) -> BatchOutputs:
         """All that terms and memories are told of a batch but the outputs."""
         counts = agreed.counts if distributed.world_size() > 1 else ()
-        done = progress(self.config, self.state)
-        return BatchOutputs({}, batch.ids, batch.index, batch.present, counts, self.state.step, done)
+        return BatchOutputs({}, batch.ids, batch.index, batch.present, counts, self.state.step, self.state.progress)
 
-    def _check_losses(self, batch: Batch) -> None:
-        """Ends the run where a loss was no number."""
+    def _check(self, batch: Batch, *, weights: bool = False) -> None:
+        """Ends the run where a loss is no number, or one of the weights that are about to be scored or saved."""
         if (loss := self.state.diverged) is not None:
-            method, path = self.trainer.method, self.folder.path
-            raise diverged(f"the loss is {loss}", self.config, self.state.step, batch, method, path)
+            raise self._diverged(f"the loss is {loss}", batch)
+        if weights and not all(bool(torch.isfinite(each).all()) for each in self.trainer.method.towers.trained()):
+            raise self._diverged("a weight is NaN or infinite", batch)
 
-    def _save(self, batch: Batch, agreement: Agreement) -> None:
-        """Saves what was done before this step."""
-        self.state.settle_losses()
-        with agreement.attempt():
-            self._check_losses(batch)
-            if self.monitor is not None:
-                self.state.seconds += self.monitor.clock.lap()
-                self.monitor.check(batch)
-                self.monitor.save(self._networks())
-                self.monitor.clock.lap()
+    def _diverged(self, why: str, batch: Batch) -> Exception:
+        return diverged(why, self.config, self.state.step, batch, self.trainer.method, self.folder.path)
+
+    def _save(self, batch: Batch) -> None:
+        """Saves what was done so far, once the losses of all processes are known."""
+        self._check(batch)
+        if self.monitor is not None:
+            self.state.seconds += self.monitor.lap()
+            self._check(batch, weights=True)
+            self.monitor.save(self.trainer.state_dict())
+            self.monitor.lap()
 
     def _interrupt(self, agreement: Agreement) -> None:
         agreement.settle()
@@ -186,9 +186,6 @@ class Session:
             self.monitor.log.warn(f"{done}. To go on: {go_on}")
         raise Interrupted(*self.stop[:1])
 
-    def _networks(self) -> dict[str, Any]:
-        return {**self.trainer.state_dict(), "world": distributed.world_size()}
-
 
 def _session(fabric: Any, config: Config, data: build.RunData, folder: RunFolder, stack: ExitStack) -> Session:
     """Networks, optimiser, images and log, as they were when the run was left."""
@@ -196,13 +193,13 @@ def _session(fabric: Any, config: Config, data: build.RunData, folder: RunFolder
     saved = folder.saved()
     with fail_together():
         method = build.method(config, data.channels, len(data.train), begun=saved is not None)
-        check_groups(method, config, world)
+        build.check_groups(method, config, world)
         loader = Loader(
             data.train, build.pipeline(config, data.views, method), config.batch_size, seed=config.seed,
             device=fabric.device, rank=rank, world=world, workers=config.workers, max_unreadable=config.max_unreadable,
         )  # fmt: skip
     trainer = Trainer(fabric, config, method)  # in which processes wait for one another
-    state = new_state(config, method, len(loader))
+    state = RunState.begun(config, method, len(loader))
     changed = [ANEW] if (folder.path / CONFIG).is_file() else []
     if saved is not None:
         state.load_state_dict(saved["state"])
@@ -220,7 +217,7 @@ def _session(fabric: Any, config: Config, data: build.RunData, folder: RunFolder
             monitor = Monitor(folder, data, method, loader, state, log)
             damaged = [f"passed over a checkpoint: {line}" for line in folder.checkpoints.damaged]
             monitor.begin([*damaged, *changed, *messages.cautions(config, data, loader, method, world)])
-    return Session(config, trainer, build.schedule(config), loader, state, folder, monitor, [])
+    return Session(config, trainer, component(config, "schedule"), loader, state, folder, monitor, [])
 
 
 def _data(config: Config, own: Dataset | None) -> build.RunData:
@@ -255,41 +252,6 @@ def _views(batch: Batch, rows: slice) -> Views:
     return {
         name: [each.contiguous(memory_format=layout) for each in copies] for name, copies in batch.views(rows).items()
     }
-
-
-def _rate(config: Config, state: RunState, schedule: Schedule) -> float:
-    """The learning rate of the step that is being done."""
-    warmup, epochs = config.schedule["warmup"], state.epochs
-    if config.schedule["per"] == "epoch" and epochs >= warmup:  # a warm-up rises with every step
-        epochs = max(state.step // state.per_epoch, warmup)
-    rate: float = config.optimizer["lr"] * schedule(epochs, config.epochs)
-    return rate
-
-
-def _report_due(config: Config, state: RunState) -> bool:
-    """Whether the step that is being done is reported; the first tells what later ones are compared with."""
-    return state.step == 0 or (state.step + 1) % config.health_every == 0 or state.step + 1 == state.total
-
-
-def _score_due(config: Config, state: RunState) -> bool:
-    return state.done or (state.epoch_over and round(state.epochs) % config.evaluate_every == 0)
-
-
-def _save_due(config: Config, state: RunState) -> bool:
-    return config.checkpoint_steps is not None and state.step % config.checkpoint_steps == 0
-
-
-def _statistics(config: Config, data: build.RunData, view: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and std that a view is normalised with."""
-    found = data.views.get(view) or next(iter(data.views.values()))
-    return found.statistics(build.picture(config))
-
-
-def _say_complete(config: Config, folder: Path, own: Dataset | None) -> None:
-    say = messages.unless_quiet(config)
-    say(messages.complete(folder))
-    if not (folder / REPORT).is_file():  # killed while it was being written
-        _page(config, folder, own, say=say, warn=say)
 
 
 def _page(config: Config, folder: Path, own: Dataset | None, *, say: messages.Say, warn: messages.Say) -> None:

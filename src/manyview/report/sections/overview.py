@@ -11,7 +11,7 @@ import torch
 
 from manyview import __version__
 from manyview.config.config import RUNTIME_KEYS
-from manyview.config.yaml_file import to_yaml
+from manyview.config.recipes import to_yaml
 from manyview.core.text import duration
 from manyview.report.html import DASH, Child, Html, copyable, section, signed_points, table, tag
 from manyview.report.run_record import RunRecord

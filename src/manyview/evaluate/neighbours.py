@@ -1,18 +1,21 @@
-"""The protocols of nearest neighbours: one k and temperature, or a sweep over both."""
+"""The protocols of nearest neighbours: kNN with one k and temperature, or a sweep over both; and retrieval."""
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from manyview.core.errors import UserError
 from manyview.core.rng import key, order
 from manyview.evaluate.scores import on_features, tops
 from manyview.evaluate.task import Score, Scores, Task
-from manyview.features.knn import check_votes, knn_votes, weighted_votes
-from manyview.features.neighbours import neighbours
+from manyview.features.knn import check_votes, knn_votes, neighbours, weighted_votes
 
 KS = (1, 5, 10, 20, 50, 100, 200)
+ENTRIES = 1 << 24  # similarities that retrieval sorts at a time
 TRIED = 5000  # training images that a sweep chooses k and temperature with
 
 
@@ -29,10 +32,7 @@ def nearest(task: Task, *, k: int = 20, temperature: float = 0.1) -> Scores:
 
 
 def sweep(
-    task: Task,
-    *,
-    ks: tuple[int, ...] | None = None,
-    temperatures: tuple[float, ...] = (0.05, 0.07, 0.1, 0.2, 0.5),
+    task: Task, *, ks: tuple[int, ...] | None = None, temperatures: tuple[float, ...] = (0.05, 0.07, 0.1, 0.2, 0.5)
 ) -> Scores:
     """Top-1 of nearest neighbours for every k and temperature, and which of them the training images choose.
 
@@ -79,3 +79,44 @@ def _check_grid(ks: tuple[int, ...] | None, temperatures: tuple[float, ...], cou
     if not temperatures or not min(temperatures) > 0:
         raise UserError("temperatures", f"expected positive numbers, got {temperatures or 'none'}")
     return ks
+
+
+def retrieval(task: Task, *, ks: tuple[int, ...] = (1, 5, 10)) -> Scores:
+    """Recall@k and mean average precision of test images among the training images, by cosine.
+
+    ks  recall@k is the share of queries that have an image of their class among the k nearest
+    """
+    _check(ks, len(task.train))
+    return on_features(task, partial(score_retrieval, ks=ks))
+
+
+@torch.no_grad()
+def score_retrieval(bank: Tensor, labels: Tensor, queries: Tensor, right: Tensor, ks: tuple[int, ...]) -> list[Score]:
+    """The scores of queries (n, d) in a bank (m, d) with labels (m,).
+
+    A class that the bank has not counts as never found. In pieces of queries: beside the inputs it takes a few times
+    `ENTRIES` numbers.
+    """
+    _check(ks, len(bank))  # some images may have been unreadable
+    bank = F.normalize(bank, dim=1)
+    hits, precision = torch.zeros(len(ks), dtype=torch.float64), 0.0
+    for start in range(0, len(queries), max(1, ENTRIES // len(bank))):
+        rows = slice(start, start + max(1, ENTRIES // len(bank)))
+        ranked = (F.normalize(queries[rows], dim=1) @ bank.T).argsort(1, descending=True)
+        same = labels[ranked] == right[rows, None]  # (n, m), the nearest first
+        hits += torch.stack([same[:, :k].any(1).sum() for k in ks])
+        precision += float(average_precision(same).sum())
+    recall = [(f"recall@{k}", float(hit) / len(queries)) for k, hit in zip(ks, hits, strict=True)]
+    return [*recall, ("mAP", precision / len(queries))]
+
+
+def average_precision(same: Tensor) -> Tensor:
+    """(n,) the mean, over the places of what is sought, of the share of it up to there; 0 where there is none."""
+    found = same.double().cumsum(1)
+    shares = found / torch.arange(1, same.shape[1] + 1)
+    return (shares * same).sum(1) / found[:, -1].clamp(min=1)
+
+
+def _check(ks: tuple[int, ...], count: int) -> None:
+    if not ks or not 1 <= min(ks) <= max(ks) <= count:
+        raise UserError("ks", f"expected numbers from 1 to the {count} training images, got {ks or 'none'}")

@@ -1,4 +1,4 @@
-"""Data sets that fit are decoded once, into one tensor for each modality; batches are then rows of it."""
+"""A data set that fits is decoded once, into one tensor for each modality; batches are then rows of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from manyview.core.parallel import available
 from manyview.core.sample import Sample
-from manyview.data.dataset import Batched, Dataset, Unreadable, label_target
+from manyview.data.dataset import Batched, Dataset, Unreadable, label_target, read
 
 CHUNK = 1024
 PROBES = 16
@@ -22,31 +22,17 @@ PROBES = 16
 
 @dataclass(eq=False)
 class Decoded:
-    """The modalities of a whole data set.
+    """A whole data set, whose samples are taken from memory.
 
-    modalities  (n, C, H, W) by name; rows that could not be read, or lack the modality, are zero
-    present     (n,) bool by name
+    pixels      (n, C, H, W) by modality; rows that could not be read, or lack the modality, are zero
+    present     (n,) bool by modality
     unreadable  the reasons of rows that could not be read
     """
 
-    modalities: dict[str, Tensor]
+    dataset: Dataset
+    pixels: dict[str, Tensor]
     present: dict[str, Tensor]
     unreadable: dict[int, str] = field(default_factory=dict)
-
-
-@dataclass(eq=False)
-class Resident:
-    """A data set whose samples are taken from memory, with their labels; otherwise the one it was decoded from."""
-
-    dataset: Dataset
-    decoded: Decoded
-
-    def __getitem__(self, index: int) -> Sample:
-        if index in self.decoded.unreadable:
-            raise Unreadable(self.decoded.unreadable[index])
-        held = self.decoded
-        there = {name: images[index] for name, images in held.modalities.items() if held.present[name][index]}
-        return Sample(int(self.dataset.ids[index]), index, there, label_target(self.dataset.labels, index))
 
     @property
     def modalities(self) -> tuple[str, ...]:
@@ -55,8 +41,11 @@ class Resident:
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def name(self, index: int) -> str:
-        return self.dataset.name(index)
+    def __getitem__(self, index: int) -> Sample:
+        if index in self.unreadable:
+            raise Unreadable(self.unreadable[index])
+        there = {name: images[index] for name, images in self.pixels.items() if self.present[name][index]}
+        return Sample(int(self.dataset.ids[index]), index, there, label_target(self.dataset.labels, index))
 
 
 def default_limit() -> int:
@@ -94,10 +83,16 @@ def decode(dataset: Dataset, limit: int | None = None) -> Decoded | None:
     if size > (default_limit() if limit is None else limit):
         return None
     decoded = Decoded(
+        dataset,
         {name: torch.zeros(len(dataset), *shape, dtype=dtype) for name, (shape, dtype) in shapes.items()},
         {name: torch.ones(len(dataset), dtype=torch.bool) for name in shapes},
     )
-    return decoded if (_fill_batched if isinstance(dataset, Batched) else _fill)(dataset, decoded) else None
+    if not isinstance(dataset, Batched):
+        return decoded if _fill(dataset, decoded) else None
+    for rows in torch.arange(len(dataset)).split(CHUNK):
+        for name, images in dataset.batch(rows).items():
+            decoded.pixels[name][rows] = images
+    return decoded
 
 
 Shapes = dict[str, tuple[tuple[int, ...], torch.dtype]]
@@ -113,43 +108,28 @@ def _probe(dataset: Dataset) -> Shapes | None:
     return {name: found[name] for name in dataset.modalities if name in found} or None
 
 
-def some_samples(dataset: Dataset | Resident) -> Iterator[Sample]:
+def some_samples(dataset: Dataset | Decoded) -> Iterator[Sample]:
     """Reads a few samples over the whole data set; then more, until each modality was met or all are read."""
     spread = dict.fromkeys(round(i * (len(dataset) - 1) / PROBES) for i in range(PROBES + 1))
     missing = set(dataset.modalities)
     for number, index in enumerate([*spread, *range(len(dataset))]):
         if number >= len(spread) and not missing:
             return
-        sample = _read(dataset, index)
+        sample = read(dataset, index)
         if isinstance(sample, Sample):
             missing -= sample.modalities.keys()
             yield sample
-
-
-def _read(dataset: Dataset | Resident, index: int) -> Sample | str:
-    try:
-        return dataset[index]
-    except Unreadable as error:
-        return str(error)
-
-
-def _fill_batched(dataset: Dataset, decoded: Decoded) -> bool:
-    assert isinstance(dataset, Batched)
-    for rows in torch.arange(len(dataset)).split(CHUNK):
-        for name, images in dataset.batch(rows).items():
-            decoded.modalities[name][rows] = images
-    return True
 
 
 def _fill(dataset: Dataset, decoded: Decoded) -> bool:
     for index, sample in _samples(dataset):
         if isinstance(sample, str):
             decoded.unreadable[index] = sample
-        missing = decoded.modalities.keys() - (sample.modalities.keys() if isinstance(sample, Sample) else ())
-        for name in missing:
+        there = sample.modalities if isinstance(sample, Sample) else {}
+        for name in decoded.pixels.keys() - there.keys():
             decoded.present[name][index] = False
-        for name, image in sample.modalities.items() if isinstance(sample, Sample) else ():
-            held = decoded.modalities.get(name)
+        for name, image in there.items():
+            held = decoded.pixels.get(name)
             if held is None or image.shape != held.shape[1:] or image.dtype != held.dtype:
                 return False
             held[index] = image
@@ -160,4 +140,4 @@ def _samples(dataset: Dataset) -> Iterator[tuple[int, Sample | str]]:
     """Reads all samples in order, in threads where the data set bears them: our decoders leave Python's lock."""
     with ThreadPoolExecutor(available() if getattr(dataset, "threads", False) else 1) as pool:
         for rows in torch.arange(len(dataset)).split(CHUNK):
-            yield from zip(rows.tolist(), pool.map(lambda i: _read(dataset, i), rows.tolist()), strict=True)
+            yield from zip(rows.tolist(), pool.map(lambda i: read(dataset, i), rows.tolist()), strict=True)

@@ -7,7 +7,7 @@ import torch
 
 from manyview.core.sample import Sample
 from manyview.data.dataset import Unreadable
-from manyview.data.memory import PROBES, Resident, decode, default_limit, some_samples
+from manyview.data.decoded import PROBES, decode, default_limit, some_samples
 from tests.data.fakes import BatchedMemory
 from tests.data.random_pictures import Paired, Pictures
 
@@ -16,35 +16,35 @@ def test_rows_that_lack_a_modality_or_cannot_be_read_are_zero_and_noted() -> Non
     data = Paired(20, unreadable=(4,))
     decoded = decode(data)
     assert decoded is not None
-    assert list(decoded.modalities) == ["image", "depth"]
+    assert list(decoded.pixels) == ["image", "depth"]
     assert decoded.unreadable == {4: "cut short"}
     for row in range(20):
         assert bool(decoded.present["depth"][row]) == (row % 3 != 0 and row != 4)
         assert bool(decoded.present["image"][row]) == (row != 4)
-        images = decoded.modalities["image"][row]
+        images = decoded.pixels["image"][row]
         assert torch.equal(images, data[row].modalities["image"]) if row != 4 else bool((images == 0).all())
 
 
-def test_a_resident_sample_is_the_one_that_was_decoded() -> None:
+def test_a_sample_in_memory_is_the_one_that_was_decoded() -> None:
     data = Paired(20, unreadable=(4,))
     decoded = decode(data)
     assert decoded is not None
-    resident = Resident(data, decoded)
-    assert len(resident) == 20
+    assert len(decoded) == 20
+    assert decoded.modalities == data.modalities
     for row in (0, 1):
-        ours, theirs = resident[row], data[row]
+        ours, theirs = decoded[row], data[row]
         assert (ours.id, ours.index, ours.targets) == (theirs.id, row, theirs.targets)
         assert all(torch.equal(ours.modalities[name], image) for name, image in theirs.modalities.items())
         assert ours.modalities.keys() == theirs.modalities.keys()
     with pytest.raises(Unreadable, match="cut short"):
-        resident[4]
+        decoded[4]
 
 
 def test_a_batched_data_set_is_decoded_by_its_batches() -> None:
     data = BatchedMemory(5, 2)
     decoded = decode(data)
     assert decoded is not None
-    assert torch.equal(decoded.modalities["image"], data.batch(torch.arange(5))["image"])
+    assert torch.equal(decoded.pixels["image"], data.batch(torch.arange(5))["image"])
 
 
 def test_pictures_of_several_sizes_or_too_many_bytes_are_not_decoded() -> None:
