@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from manyview.core.atomic import DiskFull, atomic_write, check_writable, naming_full_disk, naming_setting, remove_drafts
+from manyview.core.atomic import (
+    DiskFull,
+    atomic_write,
+    check_writable,
+    expanded,
+    naming_full_disk,
+    naming_setting,
+    remove_drafts,
+)
 from manyview.core.errors import UserError
 
 
@@ -186,3 +194,10 @@ def test_a_full_disk_is_found_behind_the_error_of_a_library(tmp_path: Path) -> N
 def test_other_errors_pass(tmp_path: Path) -> None:
     with pytest.raises(PermissionError), naming_full_disk(tmp_path, lambda: "delete something"):
         raise PermissionError(errno.EACCES, "not yours")
+
+
+def test_a_home_folder_that_is_not_known_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert expanded("cache", "~/kept") == tmp_path / "kept"
+    with pytest.raises(UserError, match=r"^root: ~nosuchuser/x is in no home folder that is known here"):
+        expanded("root", "~nosuchuser/x")

@@ -226,6 +226,7 @@ def test_loggers_are_imported_when_asked_for_and_a_full_disk_under_them_is_told(
     program = """
 import resource, signal, sys
 from pathlib import Path
+from manyview.core.atomic import DiskFull
 from manyview.training.run_log import RunLog
 assert not {"tensorboard", "wandb"} & set(sys.modules)
 log = RunLog(Path(sys.argv[1]), steps=9, loggers=("tensorboard",))

@@ -91,6 +91,16 @@ def naming_full_disk(path: Path, remedy: Callable[[], str]) -> Iterator[None]:
         raise DiskFull(None, f"{path} cannot be written: {FULL[cause]}, {free:,.1f} MB are free; {remedy()}") from error
 
 
+def expanded(setting: str, path: str | os.PathLike[str]) -> Path:
+    """A path with ~ as the home folder; refuses that of a user whom this machine does not know."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise UserError(
+            setting, f"{printable(os.fspath(path))} is in no home folder that is known here; write the path in full"
+        ) from None
+
+
 def check_writable(setting: str, folder: Path, path: str | os.PathLike[str]) -> None:
     """Refuses, before the work is done, a folder that can neither be written to nor be made; `path` goes into it."""
     existing = next(each for each in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(each))
