@@ -6,19 +6,10 @@ import copy
 import random
 from typing import Any
 
-ODD_BYTES = [
-    b"",
-    b"\x00" * 64,
-    b"\xff" * 8,
-    b"\x7f\xff\xff\xff",
-    b"\x80\x00\x00\x00",
-    b"NaN",
-    b"[" * 5000,
-    b"\xed\xa0\x80",
-]
+ODD_BYTES = [b"", b"\0" * 64, b"\xff" * 8, b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"NaN", b"[" * 5000, b"\xed\xa0\x80"]
 ODD_VALUES: list[Any] = [
     None, True, False, 0, -1, 1, 2**31, 2**63, 10**30, 0.5, -0.0, 1e308, float("nan"), float("inf"), "", "x", "1e20",
-    "~nosuchuser", "a\nb", "\ud800", "../..", "/dev/null", [], {}, [[]], [None], {"": None}, {"name": 3}, [1, "a", None],
+    "~nosuchuser", "a\nb", "\ud800", "../..", [], {}, [[]], [None], {"": None}, {"name": 3}, [1, "a", None],
 ]  # fmt: skip
 
 
