@@ -29,6 +29,7 @@ from manyview.config.recipes import from_yaml, to_yaml
 from manyview.data.dataset import Unreadable
 from manyview.data.image import decode, decode_array, decode_own, read_header
 from manyview.embeddings import file_format
+from manyview.encoders import timm_models, torchvision_models  # noqa: F401  (slow, and not to be timed)
 from manyview.evaluate import results
 from manyview.report.run_record import read_records
 from manyview.training import checkpoint

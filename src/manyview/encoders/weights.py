@@ -110,7 +110,7 @@ def _recipe(path: str | Path, metadata: dict[str, str]) -> tuple[str, dict[str, 
         name, options = json.loads(metadata["name"]), json.loads(metadata["options"])
     except (KeyError, ValueError, RecursionError):
         raise UserError(None, f"{path}: name and options of its network are missing or damaged") from None
-    if not isinstance(name, str) or not isinstance(options, dict):
+    if not isinstance(name, str) or not isinstance(options, dict) or "name" in options:
         raise UserError(None, f"{path}: expected a name and a table of options, got {name!r} and {options!r}")
     fetching = [option for option in options if option.startswith(LOADING)]
     if fetching:  # a file may not make the library read or download another one
