@@ -30,7 +30,7 @@ from manyview.core.errors import UserError
 from manyview.data.dataset import Unreadable
 from tests.fuzz.kinds import SPRUNG, Kind, kinds
 
-ALARM = 20  # seconds for a case, on a busy machine
+SECONDS, WAIT = 20, 300  # of computing for a case, and in all on a machine that has other things to do
 MEMORY = 3 * 2**30  # that a process may take beyond what its imports did
 CHUNK = 2500
 STARTS_SOMETHING = ("os.system", "os.exec", "os.posix_spawn", "os.fork", "subprocess.Popen", "socket.connect")
@@ -46,12 +46,13 @@ def cases(kind: Kind, numbers: Iterable[int], seed: int, home: Path) -> tuple[Co
     started: list[str] = []
     watching = True
     sys.addaudithook(lambda event, _: started.append(event) if watching and event in STARTS_SOMETHING else None)
-    previous = signal.signal(signal.SIGALRM, _hang)
+    previous = {each: signal.signal(each, _hang) for each in (signal.SIGALRM, signal.SIGPROF)}
     counts: Counter[str] = Counter()
     failures: list[Failure] = []
     for number in numbers:
         draw = random.Random(f"{seed} {kind.name} {number}")
-        signal.alarm(ALARM)
+        signal.alarm(WAIT)
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -70,6 +71,7 @@ def cases(kind: Kind, numbers: Iterable[int], seed: int, home: Path) -> tuple[Co
             end = f"{type(error).__name__} at {places}: {str(error)[:100]!r}"
         finally:
             signal.alarm(0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
         if started or (home / SPRUNG).exists():
             end = f"CODE RUN {started}"
             started.clear()
@@ -78,7 +80,8 @@ def cases(kind: Kind, numbers: Iterable[int], seed: int, home: Path) -> tuple[Co
         if end not in ("read", "refused"):
             failures.append((kind.name, number, end))
     watching = False
-    signal.signal(signal.SIGALRM, previous)
+    for each, handler in previous.items():
+        signal.signal(each, handler)
     return counts, failures
 
 
