@@ -243,7 +243,7 @@ def test_whole_numbers_are_not_looked_at() -> None:
 )  # fmt: skip
 def test_an_option_by_which_a_library_would_load_a_file_is_refused(name: str, option: str) -> None:
     with pytest.raises(UserError, match=f"^options: '{option}' is refused: it may load a file"):
-        create(name, size=32, **{option: "evil.pth"})
+        create(name, size=32, **{option: "evil.pth"})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("option", "argument"), [("in_chans", "channels"), ("img_size", "size"), ("size", "size")])

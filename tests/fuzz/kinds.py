@@ -183,7 +183,7 @@ def embeddings(home: Path) -> list[Kind]:
         told = damaged_tree(json.loads(about.to_json()), draw)
         text = _json(told).encode("utf-8", "replace")
         file = io.BytesIO()
-        np.savez(file, about=np.array(text), vector=vectors, **columns)
+        np.savez(file, about=np.array(text), vector=vectors, **columns)  # type: ignore[arg-type]
         return file.getvalue()
 
     def read(content: bytes) -> None:

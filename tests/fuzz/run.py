@@ -58,8 +58,9 @@ def cases(kind: Kind, numbers: Iterable[int], seed: int, home: Path) -> tuple[Co
                 warnings.simplefilter("ignore")
                 kind.read(kind.damage(draw))
             end = "read"
-        except UserError as error:
-            end = "refused" if "\n" not in str(error) and str(error).strip() else f"line: {str(error)[:80]!r}"
+        except (UserError, OSError) as error:  # of the system's errors the command line says what file they are of
+            told = isinstance(error, UserError) or error.filename is not None
+            end = "refused" if told and str(error).strip() else f"line: {error!r:.80}"
         except Unreadable:
             end = "refused"
         except Hang:

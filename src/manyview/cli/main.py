@@ -9,7 +9,7 @@ import traceback
 from typing import Any
 
 from manyview.core.errors import UserError, nearest
-from manyview.core.text import reason
+from manyview.core.text import one_line, reason
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("manyview.cli.demo:demo", "two minutes of training on generated images"),
@@ -129,7 +129,7 @@ def _is_memory(error: Exception) -> bool:
 
 
 def _complain(text: str, code: int) -> int:
-    print(" ".join(text.split()), file=sys.stderr)
+    print(one_line(text), file=sys.stderr)
     return code
 
 
