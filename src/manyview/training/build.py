@@ -42,7 +42,7 @@ class RunData:
     views: dict[str, View]  # which modality each is derived from, and what is taken of it
     channels: dict[str, int]  # of each view
     side: int  # the usual length of a picture's shorter side
-    fingerprint: tuple[int, int, int, int]  # how many training images there are; sums of which, of sizes and times
+    fingerprint: tuple[int, ...]  # how many training images there are; sums of which, of sizes and times
     modalities: tuple[str, ...]  # all that the data has; those of no view are left out
     held_out: bool = False  # whether the images to score on were held out of the training data, and are no test split
     why: str | None = None  # the test split is not used, where there is one
