@@ -24,6 +24,7 @@ RUNTIME_KEYS = (
     "checkpoint_minutes", "checkpoint_steps", "snapshots", "max_unreadable",
 )  # fmt: skip
 """Settings that say where and how a run runs, not what it computes: a resumed run may change them."""
+MAY_CHANGE = ", ".join(f"--{flag_name(key)}" for key in RUNTIME_KEYS if key != "out")
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,10 @@ class Config:
     def flat(self) -> Flat:
         """The settings by their keys, such as `loss.temperature`."""
         return flat(self.nested(), self.parts)
+
+    def fixed(self) -> Flat:
+        """The settings that a run keeps once it has begun."""
+        return {key: value for key, value in self.flat().items() if key not in RUNTIME_KEYS}
 
 
 def resolve(recipe: Flat, given: Flat) -> Config:
@@ -219,10 +224,10 @@ def components(config: Config) -> dict[str, Component | None]:
     return {name: None if part is None else component(config, name) for name, part in config.parts.items()}
 
 
-def differences(old: Config, new: Config) -> list[str]:
+def differences(old: Config | Flat, new: Config | Flat) -> list[str]:
     """The settings that make two runs other runs, `key: old -> new`."""
-    before, after = ({key: plain(value) for key, value in config.flat().items()} for config in (old, new))
-    keys = [key for key in {**before, **after} if key not in RUNTIME_KEYS and before.get(key) != after.get(key)]
+    before, after = (plain(each.fixed() if isinstance(each, Config) else each) for each in (old, new))
+    keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
     return [f"{key}: {before.get(key)} -> {after.get(key)}" for key in keys]
 
 

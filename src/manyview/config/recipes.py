@@ -96,4 +96,9 @@ def to_yaml(config: Config) -> str:
 
 
 def from_yaml(path: str | Path) -> Config:
-    return resolve(flat(read_yaml(path)), {})
+    """The settings that `to_yaml` has written."""
+    found = flat(read_yaml(path))
+    try:
+        return resolve(found, {})
+    except UserError as error:
+        raise UserError(str(path), f"holds no settings of a run: {error}") from None

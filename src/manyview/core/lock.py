@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import socket
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +15,8 @@ from pathlib import Path
 from manyview.core.errors import UserError
 from manyview.core.text import printable
 
+NAME = "lock"
+OWNER = re.compile(rb"\d+ [^\s/]+")  # process and host: what is in a lock of ours
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 _held: set[int] = set()
 
@@ -29,11 +33,14 @@ def locked(folder: Path, *, busy: str = "trained", result: Path | None = None, f
     result  what is being made there, if not the folder itself
     flag    that names another place
 
-    Where the file system has no locks nobody is kept out.
+    A file or link of that name which is not manyview's is refused and left as it is. Where the file system has no
+    locks nobody is kept out.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+    if not is_lock(folder / NAME, missing=True):
+        raise UserError(None, f"{printable(str(folder / NAME))} is no lock of manyview's; give another {flag}")
+    handle = os.open(folder / NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     _held.add(handle)
     try:
         owner = _take(handle)
@@ -46,6 +53,16 @@ def locked(folder: Path, *, busy: str = "trained", result: Path | None = None, f
     finally:
         _held.discard(handle)
         os.close(handle)
+
+
+def is_lock(path: Path, *, missing: bool = False) -> bool:
+    """Whether a file is a lock that `locked` has left, perhaps before it wrote its owner; else what `missing` says."""
+    if not os.path.lexists(path):
+        return missing
+    if not stat.S_ISREG(os.lstat(path).st_mode):
+        return False
+    content = path.read_bytes() if path.stat().st_size <= 300 else b"too much"
+    return content == b"" or OWNER.fullmatch(content) is not None
 
 
 def _take(handle: int) -> str | None:

@@ -17,6 +17,7 @@ from manyview.core.atomic import atomic_write
 from manyview.core.disk import naming_full_disk
 from manyview.core.errors import UserError
 from manyview.core.sample import Batch
+from manyview.core.text import reason
 from manyview.data.workers import lost_worker, usual_workers
 from manyview.diagnose.health import AGAIN
 from manyview.methods import Contrast, Method
@@ -98,6 +99,16 @@ def _likely(config: Config, step: int, method: Method) -> str:
         return "likely the data or the weights it began with, since nothing has been learnt yet"
     rate = config.optimizer["lr"]
     return f"likely the learning rate {rate:g}: {AGAIN} with --lr {rate / 3:.2g}, or with --grad-clip 1"
+
+
+@contextmanager
+def naming_misfit(folder: Path) -> Iterator[None]:
+    """Says in one line that a checkpoint, whole as it is, cannot be gone on with."""
+    try:
+        yield
+    except (RuntimeError, ValueError, TypeError, LookupError, AttributeError) as error:
+        misfit = f"the last checkpoint in {folder} does not fit this run: {reason(error)[:200]}"
+        raise UserError(None, f"{misfit}; delete it, and the same command goes on from the one before") from None
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from manyview.config import recipes
-from manyview.config.config import RUNTIME_KEYS, Config, differences, resolve
+from manyview.config.config import MAY_CHANGE, Config, differences, resolve
 from manyview.config.keys import Flat
 from manyview.config.recipes import from_yaml
 from manyview.config.sections import flat
@@ -80,10 +80,8 @@ def resumed(folder: Path, given: Flat) -> Config:
     others = {key: value for key, value in given.items() if key != "data.name"}
     after = resolve(before.flat(), {**others, "out": str(folder)})
     after = replace(after, data={**after.data, "name": name})
-    changed = differences(before, after)
-    if changed:
-        may = ", ".join(key for key in RUNTIME_KEYS if key != "out")
-        raise UserError(None, f"{changed[0]}: a run that was begun keeps its settings; only {may} may change")
+    if changed := differences(before, after):
+        raise UserError(None, f"{changed[0]}: a run that was begun keeps its settings; only {MAY_CHANGE} may change")
     return after
 
 

@@ -24,7 +24,7 @@ from manyview.methods import BatchOutputs
 from manyview.methods.method import Objective
 from manyview.training import build, messages
 from manyview.training.engine import Trainer, start_fabric
-from manyview.training.failures import Interrupted, collected_signals, diverged, naming_full_memory
+from manyview.training.failures import Interrupted, collected_signals, diverged, naming_full_memory, naming_misfit
 from manyview.training.monitor import Monitor
 from manyview.training.optimizers import Schedule
 from manyview.training.run import ANEW, CONFIG, REPORT, Run, RunFolder, encoder_file, resume_command
@@ -202,11 +202,12 @@ def _session(fabric: Any, config: Config, data: build.RunData, folder: RunFolder
     state = RunState.begun(config, method, len(loader))
     changed = [ANEW] if (folder.path / CONFIG).is_file() else []
     if saved is not None:
-        state.load_state_dict(saved["state"])
-        trainer.load_state_dict(saved)
-        changed = _changed(saved, config, loader)
-        if rank == 0:
-            loader.unreadable |= saved["unreadable"]
+        with fail_together(), naming_misfit(folder.checkpoints.folder):
+            state.load_state_dict(saved["state"])
+            trainer.load_state_dict(saved)
+            loader.unreadable |= saved["unreadable"] if rank == 0 else {}
+        again = [f"{name} was damaged, and is written again" for name in folder.damaged_encoders]
+        changed = [*again, *_changed(saved, config, loader)]
     monitor = None
     with fail_together():
         if rank == 0:
