@@ -109,22 +109,3 @@ def test_the_likely_cause_is_named(settings: dict[str, Any], step: int, cause: s
     error = failures.diverged("the loss is nan", config, step, cast(Batch, batch), method, tmp_path)
     assert f"after step {step}: the loss is nan; likely the {cause}" in str(error)
     assert error.exit_code == 1
-
-
-def test_what_nohup_ignores_stays_ignored() -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with failures.collected_signals(quiet=True) as came:
-            os.kill(os.getpid(), signal.SIGHUP)
-            assert came == []
-        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGHUP, before)
-
-
-def test_a_second_ctrl_c_does_what_it_always_does() -> None:
-    with failures.collected_signals(quiet=True) as came:
-        os.kill(os.getpid(), signal.SIGINT)
-        assert came == [signal.SIGINT]
-        with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
