@@ -1,7 +1,5 @@
 """manyview: image representations without labels, from many views and many positives."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -35,9 +33,6 @@ __all__ = [
     "views",
 ]
 
-_MODULES = (
-    "data", "diagnose", "embeddings", "encoders", "evaluate", "losses", "memories", "methods", "report", "views",
-)  # fmt: skip
 _HOMES = {
     "Negatives": "manyview.core.negatives",
     "Run": "manyview.training.run",
@@ -51,13 +46,11 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     """Imports a part when it is first asked for: `manyview --help` need not wait for torch."""
-    if name in _MODULES:
-        return import_module(f"manyview.{name}")
-    if name in _HOMES:
-        value = getattr(import_module(_HOMES[name]), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'manyview' has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module 'manyview' has no attribute {name!r}")
+    found = getattr(import_module(_HOMES[name]), name) if name in _HOMES else import_module(f"manyview.{name}")
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 from manyview.cli import main as cli
 from manyview.cli.main import run
 from manyview.core.errors import UserError
-from manyview.data.memory import default_limit
+from manyview.data.decoded import default_limit
 from tests.data import fakes
 from tests.data.awful import picture
 

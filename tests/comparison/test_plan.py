@@ -1,13 +1,24 @@
-"""What makes a comparison fair."""
+"""What makes a comparison fair, and epochs that fill the same time."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
 
-from manyview.comparison.plan import describe, differing_settings, images_an_epoch, plan_runs, views_of_an_image
+from manyview.comparison.plan import (
+    EVERY,
+    STEPS,
+    describe,
+    differing_settings,
+    equal_time,
+    images_an_epoch,
+    plan_runs,
+    views_of_an_image,
+)
+from manyview.config.config import Config
 from manyview.data import Loader, Scenes
 from manyview.training import build
 from manyview.views import AUGMENTATIONS
@@ -135,3 +146,31 @@ def test_what_cannot_be_compared_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=words):
         plan_runs(methods, seeds, tmp_path, {**GIVEN, **given})
+
+
+SECONDS = {"simclr": 0.1, "dcl": 0.2}  # a step
+
+
+def test_the_faster_gets_more_epochs_and_the_first_steps_do_not_count(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def train(config: Config) -> None:
+        """A run whose first steps take ten seconds more."""
+        asked.append(config.method["name"])
+        assert config.out is not None
+        assert config.max_steps == STEPS
+        folder, slow = Path(config.out), asked.count(config.method["name"])  # the first round is the faster one
+        folder.mkdir(parents=True)
+        lines = [
+            {"step": step, "seconds": 10 + step * slow * SECONDS[config.method["name"]], "loss": 1.0}
+            for step in range(EVERY, STEPS + 1, EVERY)
+        ]
+        (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
+
+    runs = plan_runs(
+        ["simclr", "dcl"], [0], tmp_path, {"data.name": "scenes", "data.count": 640, "augmentation.size": 16}
+    )
+    found = equal_time(runs, minutes=1.0, train=train)
+    assert asked == ["simclr", "dcl", "simclr", "dcl"]  # in turns
+    assert found == pytest.approx({"simclr": 60.0, "dcl": 30.0})  # 600 and 300 steps of ten an epoch
+    assert not list((tmp_path / "speed").iterdir())

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from manyview.core.atomic import atomic_write, check_writable, naming_setting, remove_drafts
+from manyview.core.atomic import DiskFull, atomic_write, check_writable, naming_full_disk, naming_setting, remove_drafts
 from manyview.core.errors import UserError
 
 
@@ -109,3 +110,30 @@ def test_a_line_of_ours_is_not_wrapped_again(tmp_path: Path) -> None:
 def test_a_folder_that_can_be_made_is_writable(tmp_path: Path) -> None:
     check_writable("out", tmp_path / "new" / "newer", tmp_path / "new" / "newer" / "a.txt")
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "why"), [(errno.ENOSPC, "the disk is full"), (errno.EDQUOT, "your quota"), (errno.EFBIG, "ulimit")]
+)
+def test_it_says_which_file_why_how_much_is_free_and_what_to_do(number: int, why: str, tmp_path: Path) -> None:
+    with (
+        pytest.raises(DiskFull, match=rf"/x\.pt cannot be written: .*{why}.*, [\d,.]+ MB are free; delete something$"),
+        naming_full_disk(tmp_path / "x.pt", lambda: "delete something"),
+    ):
+        raise OSError(number, "no room")
+
+
+def test_a_full_disk_is_found_behind_the_error_of_a_library(tmp_path: Path) -> None:
+    def write() -> None:
+        try:
+            raise OSError(errno.ENOSPC, "no room")
+        except OSError as error:
+            raise RuntimeError("the writer failed") from error
+
+    with pytest.raises(DiskFull), naming_full_disk(tmp_path, lambda: "delete something"):
+        write()
+
+
+def test_other_errors_pass(tmp_path: Path) -> None:
+    with pytest.raises(PermissionError), naming_full_disk(tmp_path, lambda: "delete something"):
+        raise PermissionError(errno.EACCES, "not yours")

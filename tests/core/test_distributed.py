@@ -39,7 +39,6 @@ from manyview.methods.topologies import (
     query_against_keys,
     query_against_keys_and_queries,
     view_pairs,
-    views_against_keys,
 )
 from tests.two_processes import Found, in_two_processes
 
@@ -99,7 +98,6 @@ TOPOLOGIES: dict[str, Arranged] = {
     "core_view": lambda b, z, k, g: view_pairs(b.embedded(g, z), ALONE, edges=core_view(VIEWS)),
     "full_graph": lambda b, z, k, g: view_pairs(b.embedded(g, z), ALONE, edges=full_graph(VIEWS)),
     "missing views": lambda b, z, k, g: view_pairs(b.embedded(g, b.torn(z), present=list(b.present)), ALONE),
-    "views_against_keys": lambda b, z, k, g: views_against_keys(b.embedded(g, z, k), ALONE, edges=[(0, 1), (1, 0)]),
     "bank": lambda b, z, k, g: query_against_keys(b.embedded(g, z[:1], z[1:2]), b.in_bank(stored=False)),
     "positives of a bank": lambda b, z, k, g: query_against_keys(b.embedded(g, z[:1], z[1:]), b.in_bank(stored=True)),
     "missing positives": lambda b, z, k, g: query_against_keys(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from manyview.core.errors import UserError
+from manyview.core.errors import UserError, hint, nearest
 
 
 def test_it_says_the_setting_and_what_is_wrong() -> None:
@@ -26,3 +26,15 @@ def test_what_kind_of_error_it_is_stays() -> None:
     error = Full("disk", "is full").within("out")
     assert isinstance(error, Full)
     assert error.exit_code == 1
+
+
+def test_the_nearest_name_is_the_one_most_like_it() -> None:
+    assert nearest("mocov2", ["moco_v1", "moco_v2", "simclr"]) == "moco_v2"
+    assert nearest("zzz", ["moco_v1"]) is None
+    assert nearest("moco", ["moco_v1"], cutoff=0.9) is None
+    assert nearest(3, ["moco_v1"]) is None
+
+
+def test_a_hint_names_the_nearest_or_all() -> None:
+    assert hint("dlc", ["dcl", "jcl"]) == "did you mean 'dcl'?"
+    assert hint("zzz", ["dcl", "jcl"]) == "there are dcl, jcl"

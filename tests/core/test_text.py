@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from manyview.core.text import duration, one_line, printable, reason
+from manyview.core.text import digest, duration, one_line, printable, reason
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,8 @@ def test_an_error_without_a_message_is_named_by_its_type() -> None:
 )  # fmt: skip
 def test_durations(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_it_stands_for_a_value_whatever_the_order_of_its_keys() -> None:
+    assert digest({"a": 1, "b": [2, "ü"]}) == digest({"b": [2, "ü"], "a": 1}) != digest({"a": 1, "b": [3, "ü"]})
+    assert len(digest(None)) == 32

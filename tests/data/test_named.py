@@ -18,8 +18,8 @@ from torchvision import datasets
 from manyview.core.errors import UserError
 from manyview.data import named as module
 from manyview.data.dataset import Batched, Dataset, Unreadable, id_of
-from manyview.data.imagenet100 import WNIDS
 from manyview.data.named import NAMED, Named, default_root, open_named
+from manyview.data.published import WNIDS
 from tests.data import fakes
 
 ON_DISK: dict[

@@ -36,7 +36,7 @@ def test_workers_outlive_a_signal_and_end_with_their_loader(monkeypatch: pytest.
     loader = Loader(data, PIPELINE, 10, workers=1, memory=0)
     before = multiprocessing.active_children()
     assert loader._stream is not None
-    loader._rows.todo = [[(0, 0)]]
+    loader._rows[:] = [[(0, 0)]]
     iter(loader._stream)  # its first task is given out
     (worker,) = set(multiprocessing.active_children()) - set(before)
     assert data.begun.wait(PATIENCE)
@@ -50,7 +50,7 @@ def test_workers_outlive_a_signal_and_end_with_their_loader(monkeypatch: pytest.
 
 def test_workers_hand_on_only_what_a_view_is_made_of() -> None:
     loader = Loader(Paired(), PIPELINE.of({"L": 1, "ab": 1}), 10, workers=0, memory=0)
-    loader._rows.todo = [[(0, row) for row in range(10)]]
+    loader._rows[:] = [[(0, row) for row in range(10)]]
     assert loader._stream is not None
     (collated,) = loader._stream
     assert {name: len(copies) for name, copies in collated.views.items()} == {"image": 1}

@@ -16,7 +16,7 @@ import torch
 from manyview.core.errors import UserError
 from manyview.embeddings import About, read
 from manyview.embeddings import file_format as stored
-from manyview.embeddings.file_format import Columns, write
+from manyview.embeddings.file_format import Array, Columns, write
 
 NAMES = [b"cat/1.png", "Straße/ネコ.png".encode(), b"lone\xffbyte.png", b"two\nlines.png", b"a" * 300 + b".png"]
 ENDINGS = ("npz", "parquet")
@@ -31,38 +31,30 @@ def about(**changes: Any) -> About:
     return About(**{**told, **changes})
 
 
-def in_pieces(names: list[bytes], dtype: str = "float32", size: int = 2) -> Callable[..., Iterator[Columns]]:
-    whole = {
-        "path": np.array(names),
-        "id": np.arange(len(names)) + 2**62,
-        "label": np.arange(len(names)) % 3 - 1,
-        "vector": np.random.default_rng(0).standard_normal((len(names), 4)).astype(dtype),
-    }
-
-    def pieces(*columns: str) -> Iterator[Columns]:
-        for start in range(0, len(names), size):
-            yield {name: np.array(whole[name][start : start + size].tolist(), whole[name].dtype) for name in columns}
-
-    return pieces
+def in_pieces(names: list[bytes], dtype: str = "float32", size: int = 2) -> tuple[Columns, Iterator[Array]]:
+    count = len(names)
+    columns = {"path": np.array(names), "id": np.arange(count) + 2**62, "label": np.arange(count) % 3 - 1}
+    vectors = np.random.default_rng(0).standard_normal((count, 4)).astype(dtype)
+    return columns, (vectors[start : start + size] for start in range(0, count, size))
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_what_is_written_is_read_again(tmp_path: Path, ending: str, dtype: str) -> None:
-    path, pieces = tmp_path / f"e.{ending}", in_pieces(NAMES, dtype)
-    write(path, about(dtype=dtype), pieces)
+    path = tmp_path / f"e.{ending}"
+    write(path, about(dtype=dtype), *in_pieces(NAMES, dtype))
     found = read(path)
     assert found.about == about(dtype=dtype)
     assert found.paths.tolist() == NAMES
     assert found.ids.tolist() == [number + 2**62 for number in range(5)]
     assert found.labels.tolist() == [-1, 0, 1, -1, 0]
     assert found.vectors.dtype == getattr(torch, dtype)
-    assert np.array_equal(found.vectors.numpy(), np.concatenate([piece["vector"] for piece in pieces("vector")]))
+    assert np.array_equal(found.vectors.numpy(), np.concatenate(list(in_pieces(NAMES, dtype)[1])))
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_names_are_safe_to_print_and_files_are_as_the_system_has_them(tmp_path: Path, ending: str) -> None:
-    write(tmp_path / f"e.{ending}", about(), in_pieces(NAMES))
+    write(tmp_path / f"e.{ending}", about(), *in_pieces(NAMES))
     found = read(tmp_path / f"e.{ending}")
     assert found.names[:4] == ["cat/1.png", "Straße/ネコ.png", r"lone\xffbyte.png", r"two\nlines.png"]
     assert os.fsencode(found.file(2) or "") == b"/photos/lone\xffbyte.png"
@@ -72,13 +64,13 @@ def test_names_are_safe_to_print_and_files_are_as_the_system_has_them(tmp_path: 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_the_same_embeddings_are_the_same_bytes_however_they_were_cut(tmp_path: Path, ending: str) -> None:
     files = [tmp_path / f"{size}.{ending}" for size in (1, 5)]
-    write(files[0], about(), in_pieces(NAMES, size=1))
-    write(files[1], about(), in_pieces(NAMES, size=5))
+    write(files[0], about(), *in_pieces(NAMES, size=1))
+    write(files[1], about(), *in_pieces(NAMES, size=5))
     assert files[0].read_bytes() == files[1].read_bytes()
 
 
 def test_numpy_reads_an_npz_file_without_us_and_without_pickle(tmp_path: Path) -> None:
-    write(tmp_path / "e.npz", about(), in_pieces(NAMES))
+    write(tmp_path / "e.npz", about(), *in_pieces(NAMES))
     with np.load(tmp_path / "e.npz", allow_pickle=False) as file:
         assert file["vector"].shape == (5, 4)
         assert np.char.decode(file["path"][:2], "utf-8").tolist() == ["cat/1.png", "Straße/ネコ.png"]
@@ -88,7 +80,7 @@ def test_numpy_reads_an_npz_file_without_us_and_without_pickle(tmp_path: Path) -
 def test_pyarrow_reads_a_parquet_file_without_us(tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
-    write(tmp_path / "e.parquet", about(), in_pieces(NAMES[:2]))
+    write(tmp_path / "e.parquet", about(), *in_pieces(NAMES[:2]))
     rows = pq.read_table(tmp_path / "e.parquet").to_pylist()
     assert [(row["path"], row["label"], len(row["vector"])) for row in rows] == [
         ("cat/1.png", None, 4),
@@ -97,7 +89,7 @@ def test_pyarrow_reads_a_parquet_file_without_us(tmp_path: Path) -> None:
 
 
 def test_vectors_of_an_npz_file_stay_on_the_disk(tmp_path: Path) -> None:
-    write(tmp_path / "e.npz", about(), in_pieces(NAMES))
+    write(tmp_path / "e.npz", about(), *in_pieces(NAMES))
     found, mapped = read(tmp_path / "e.npz"), Path("/proc/self/maps")
     assert len(found)
     if mapped.exists():
@@ -106,7 +98,7 @@ def test_vectors_of_an_npz_file_stay_on_the_disk(tmp_path: Path) -> None:
 
 def members(path: Path, /, **changes: Any) -> None:
     """Writes an npz file with some members changed; None leaves one out."""
-    write(path, about(), in_pieces(NAMES))
+    write(path, about(), *in_pieces(NAMES))
     with np.load(path, allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files} | changes
     np.savez(path, **{name: array for name, array in arrays.items() if array is not None})
@@ -179,7 +171,7 @@ def test_a_parquet_file_that_is_none_of_ours_is_refused_in_one_line(tmp_path: Pa
     import pyarrow.parquet as pq
 
     path = tmp_path / "e.parquet"
-    write(path, about(), in_pieces(NAMES))
+    write(path, about(), *in_pieces(NAMES))
     table = pq.read_table(path)
     vector = table.column("vector").combine_chunks()
     ragged = table.set_column(3, "vector", pa.array([[1.0], [1.0, 2.0], [], [1.0], [1.0]]))

@@ -20,7 +20,7 @@ from manyview.data import Scenes, TorchDataset
 from manyview.data.image import decode
 from manyview.embeddings import Embeddings, embed
 from manyview.embeddings.model_source import open_model
-from manyview.embeddings.search import picture, search
+from manyview.embeddings.search import GAP, SIDE, Tile, _font, contact_sheet, picture, search, shortened
 from manyview.encoders import Encoder
 from manyview.views import Modality
 from tests.tiny import pictures
@@ -150,3 +150,24 @@ def test_generated_scenes_are_pictured_from_their_data_set(encoder: Encoder, tmp
     sheet = np.array(picture(query, near, found))
     assert near[0].name == scenes.name(5)
     assert np.array_equal(sheet[248:448, 16:216], sheet[16:216, 16:216])
+
+
+def test_a_long_name_keeps_its_end_and_fits() -> None:
+    text = shortened("/photos/" + "deep/" * 40 + "cat_0001.png", SIDE)
+    assert text.startswith("...")
+    assert text.endswith("cat_0001.png")
+    assert _font().getlength(text) <= SIDE
+    assert shortened("cat.png", SIDE) == "cat.png"
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 6, 23])
+def test_any_number_of_pictures_fits(count: int) -> None:
+    tile = Tile(Image.new("L", (30, 900), 0), ("1   0.9", "名前 <b>ä</b>.png" * 9, "a class"))
+    sheet = np.array(contact_sheet(tile, [tile] * count))
+    assert (sheet[-GAP // 2 :] == 255).all()  # a margin is left
+    assert (sheet[:, -GAP // 2 :] == 255).all()
+
+
+@pytest.mark.parametrize("size", [(1, 5000), (5000, 1), (1, 1)])
+def test_a_picture_of_any_shape_fits(size: tuple[int, int]) -> None:
+    assert contact_sheet(Tile(Image.new("RGB", size), ("",)), []).height < 2 * SIDE

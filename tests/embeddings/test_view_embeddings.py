@@ -13,7 +13,7 @@ from manyview import encoders
 from manyview.config.config import Config
 from manyview.core.sample import Batch, Sample
 from manyview.data import Dataset, Scenes, Unreadable
-from manyview.diagnose.validation import validation
+from manyview.diagnose.measures import validation
 from manyview.embeddings import view_embeddings
 from manyview.embeddings.model_source import ModelSource
 from manyview.embeddings.view_embeddings import ViewEmbeddings

@@ -58,7 +58,7 @@ def check(name: str, channels: int, size: int, dim: int) -> None:
     encoder = create(name, channels=channels, size=size).eval()
     x = images(channels, size)
     with torch.no_grad():
-        embedded, maps, again = encoder.embed(x), encoder.layers(x), encoder(x)
+        embedded, maps, again = encoder(x), encoder.layers(x), encoder(x)
     assert encoder.dim == dim
     assert embedded.shape == (2, dim)
     assert len(maps) >= 3
@@ -86,7 +86,7 @@ def test_the_last_map_of_a_resnet_pooled_is_the_embedding(name: str, size: int) 
     x = images(3, size)
     with torch.no_grad():
         last = list(encoder.layers(x).values())[-1]
-        torch.testing.assert_close(last.mean((2, 3)), encoder.embed(x))
+        torch.testing.assert_close(last.mean((2, 3)), encoder(x))
 
 
 @pytest.mark.parametrize(
@@ -230,4 +230,4 @@ def test_weights_that_are_neither_wanted_nor_a_file_are_refused() -> None:
 
 def test_whole_numbers_are_not_looked_at() -> None:
     with pytest.raises(ValueError, match=r"expects floats, such as views are, got torch\.uint8"):
-        create("patchnet", size=32).embed(torch.zeros(1, 3, 32, 32, dtype=torch.uint8))
+        create("patchnet", size=32)(torch.zeros(1, 3, 32, 32, dtype=torch.uint8))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from manyview.encoders import HEADS, create, dense_convolutions, projection
+from manyview.encoders import HEADS, create, dense_convolutions
 from tests.fake_cuda import fake_cuda
 
 NETWORKS = [
@@ -37,7 +37,7 @@ def test_dense_convolutions_stay_on_the_gpu() -> None:
 
 @pytest.mark.parametrize("name", HEADS)
 def test_heads_stay_on_the_gpu(name: str) -> None:
-    head, features = projection(name, 16, 8), torch.zeros(4, 16)
+    head, features = HEADS[name](16, 8), torch.zeros(4, 16)
     with fake_cuda() as cuda:
         projected = cuda.module(head)(cuda.tensor(features))
         assert (projected.device.type, projected.shape) == ("cuda", (4, 8))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from manyview.encoders import create, projection
+from manyview.encoders import HEADS, create
 
 
 def parameters(module: torch.nn.Module) -> int:
@@ -22,7 +22,7 @@ def test_the_whole_network_has_the_published_number_of_parameters(size: int, cou
 def test_so_has_the_representation_with_a_linear_head(size: int, count: int) -> None:
     with torch.device("meta"):
         encoder = create("small_alexnet", size=size)
-        assert parameters(encoder) + parameters(projection("linear", encoder.dim, 128)) == count
+        assert parameters(encoder) + parameters(HEADS["linear"](encoder.dim, 128)) == count
         assert encoder.dim == 4096
 
 
@@ -49,8 +49,8 @@ def test_the_embedding_is_fc7_and_fc8_comes_after_it() -> None:
     half.network.load_state_dict({k: v for k, v in whole.network.state_dict().items() if not k.startswith("fc8")})
     x = torch.randn(2, 3, 16, 16)
     with torch.no_grad():
-        assert torch.equal(whole.layers(x)["fc7"], half.embed(x))
-        assert torch.equal(whole.network.get_submodule("fc8")(half.embed(x)), whole.embed(x))
+        assert torch.equal(whole.layers(x)["fc7"], half(x))
+        assert torch.equal(whole.network.get_submodule("fc8")(half(x)), whole(x))
 
 
 def test_weights_are_drawn_with_a_deviation_of_two_hundredths() -> None:

@@ -5,6 +5,7 @@ import torch
 import torchvision.models as zoo
 
 from manyview.encoders import create
+from manyview.encoders.torchvision_models import channels_first, grid_of_tokens
 from tests.encoders.test_encoder import images
 
 
@@ -35,3 +36,14 @@ def test_pretrained_networks_lose_their_auxiliary_classifiers(
     encoder = create(f"torchvision/{name}", size=96, pretrained=True)
     assert encoder(images(3, 96)).shape == (2, dim)
     assert not [key for key in encoder.state_dict() if "aux" in key.lower()]
+
+
+def test_tokens_go_back_to_their_places() -> None:
+    maps = torch.randn(2, 5, 3, 3)
+    tokens = torch.cat([torch.zeros(2, 1, 5), maps.flatten(2).transpose(1, 2)], 1)
+    assert torch.equal(grid_of_tokens(tokens), maps)
+
+
+def test_channels_come_first() -> None:
+    maps = torch.randn(2, 5, 3, 4)
+    assert torch.equal(channels_first(maps.permute(0, 2, 3, 1)), maps)

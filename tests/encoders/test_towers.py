@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from manyview.encoders import Encoder, Slot, Towers, create, projection, split_batch_norm
+from manyview.encoders import HEADS, Encoder, Slot, Towers, create, split_batch_norm
 from manyview.encoders.momentum import cosine
 
 SMALL: dict[str, Any] = {"size": 16, "widths": (8, 12), "blocks": (1, 1)}
-HEAD = partial(projection, "mlp", dim_out=6)
+HEAD = partial(HEADS["mlp"], dim_out=6)
 
 
 def small(channels: int = 3) -> Encoder:
@@ -89,8 +89,8 @@ def test_keys_do_not_move_until_they_are_told() -> None:
 
 def test_momentum_may_be_a_function_of_the_step() -> None:
     each = towers(momentum=partial(cosine, start=0.5))
-    assert each.momentum_at(0, 10) == 0.5
-    assert each.momentum_at(10, 10) == 1.0
+    assert each.momentum is not None
+    assert (each.momentum(0, 10), each.momentum(10, 10)) == (0.5, 1.0)
     before = copy.deepcopy(dict(each.key.named_parameters()))  # type: ignore[union-attr]
     train_once(each, step=10)
     assert all(torch.equal(value, before[name]) for name, value in each.key.named_parameters())  # type: ignore[union-attr]
@@ -111,14 +111,14 @@ def test_running_statistics_of_the_key_tower_are_its_own() -> None:
 
 
 def test_an_optimiser_gets_no_key_parameter() -> None:
-    each = towers(momentum=0.9, predictor=partial(projection, "predictor", dim_out=6, hidden=8))
+    each = towers(momentum=0.9, predictor=partial(HEADS["predictor"], dim_out=6, hidden=8))
     trained = {id(value) for value in each.trained()}
     assert trained == {id(value) for value in [*each.query.parameters(), *each.predictor.parameters()]}
     assert not any(value.requires_grad for value in each.key.parameters())  # type: ignore[union-attr]
 
 
 def test_the_predictor_is_for_queries_alone() -> None:
-    each = towers(predictor=partial(projection, "predictor", dim_out=6, hidden=8), momentum=0.9).eval()
+    each = towers(predictor=partial(HEADS["predictor"], dim_out=6, hidden=8), momentum=0.9).eval()
     assert not torch.allclose(each.queries(images()), each.keys(images()))
     assert not any("predictor" in name for name, _ in each.key.named_modules())  # type: ignore[union-attr]
     plain = each.query["shared"](images())["projection"]
@@ -152,10 +152,10 @@ def test_a_shared_tower_takes_every_view() -> None:
 
 
 def test_state_survives_the_state_dict() -> None:
-    first = towers(momentum=0.9, predictor=partial(projection, "predictor", dim_out=6, hidden=8))
+    first = towers(momentum=0.9, predictor=partial(HEADS["predictor"], dim_out=6, hidden=8))
     train_once(first)
     torch.manual_seed(5)
-    second = Towers(small(), HEAD, momentum=0.9, predictor=partial(projection, "predictor", dim_out=6, hidden=8))
+    second = Towers(small(), HEAD, momentum=0.9, predictor=partial(HEADS["predictor"], dim_out=6, hidden=8))
     second.load_state_dict(first.state_dict())
     first.eval(), second.eval()
     assert torch.equal(first.queries(images()), second.queries(images()))
@@ -240,7 +240,7 @@ def decoder(dim: int) -> nn.Module:
 
 
 def test_one_pass_through_the_encoder_gives_all_that_is_asked_for() -> None:
-    each = towers(heads={"decoded": decoder}, predictor=partial(projection, "predictor", dim_out=6, hidden=8)).eval()
+    each = towers(heads={"decoded": decoder}, predictor=partial(HEADS["predictor"], dim_out=6, hidden=8)).eval()
     rows, x = Rows(each.encoder().network), images()
     names = ("maps.stage1", "embedding", "features", "decoded", "projection")
     slots = [Slot("query", "image", 0, name) for name in names]

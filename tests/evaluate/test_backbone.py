@@ -11,18 +11,23 @@ from torch.utils.data import Dataset
 from manyview.data import TorchDataset
 from manyview.embeddings.model_source import open_model
 from manyview.encoders import create
+from manyview.evaluate import Task
 from manyview.evaluate.backbone import (
     LAYER_DIMS,
     ViewBackbone,
     augmented_batches,
     check_unchanged,
     choose_layer,
-    frozen_backbone,
     layer_features,
     plain_test_batches,
     read_layer,
+    trainable_backbone,
 )
 from tests.evaluate.pictures import encoder, pair, scenes, task
+
+
+def frozen_backbone(task: Task, part: str) -> ViewBackbone:
+    return trainable_backbone(task, part).eval().requires_grad_(False)
 
 
 def test_several_encoders_see_side_by_side_and_each_by_itself() -> None:
@@ -79,7 +84,7 @@ def test_the_check_finds_a_parameter_that_moved_and_a_statistic_that_moved() -> 
     network = backbone.encoders[0]
     with torch.no_grad():
         next(network.parameters()).add_(1e-6)
-    with pytest.raises(RuntimeError, match=r"^encoder: network\.stem\.0\.weight of patchnet changed"):
+    with pytest.raises(RuntimeError, match=r"^network\.stem\.0\.weight of patchnet changed"):
         check_unchanged(backbone, judged, "")
     backbone = frozen_backbone(judged, "").train()  # what must not be
     backbone({"image": [torch.randn(8, 3, 16, 16)]})

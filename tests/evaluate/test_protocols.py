@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from manyview import __version__
-from manyview.evaluate import PROTOCOLS, FeatureCache, ModelSource, classifier, evaluate, prepare, probe_checkpoint
+from manyview.evaluate import PROTOCOLS, FeatureCache, ModelSource, classifier, evaluate, prepare
 from manyview.evaluate import protocols as table
 from manyview.evaluate.results import read
 from manyview.evaluate.task import Scores, Task
@@ -120,7 +120,7 @@ def test_what_a_run_began_with_may_be_gone_and_its_score_is_there(
 def test_a_training_that_has_ended_is_kept_until_the_protocol_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probe_checkpoint, "SECONDS", 0.0)
+    monkeypatch.setattr(classifier, "SECONDS", 0.0)
     learnt: list[int] = []
     train = classifier._train
 
@@ -228,13 +228,20 @@ def test_what_is_not_there_is_named(settings: dict[str, Any], protocols: list[st
         ("linear-fast", "steps", 0),
         ("linear-fast", "cs", ()),
         ("linear", "lr", -1.0),
+        ("linear", "lr", float("nan")),
+        ("linear", "epochs", 0),
+        ("linear", "batch_size", 0),
         ("linear", "recipe", "no such"),
         ("linear", "layer", "no such"),
         ("mlp", "hidden", 0),
         ("layers", "dims", 0),
         ("semi", "epochs", 0),
         ("semi", "fractions", ()),
+        ("semi", "fractions", (0.1, 1.5)),
+        ("semi", "fractions", (0.0,)),
+        ("semi", "mode", "knn"),
         ("fewshot", "shots", (0,)),
+        ("fewshot", "draws", 0),
         ("retrieval", "ks", (0,)),
         ("supervised", "epochs", 0),
     ],

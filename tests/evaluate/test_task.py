@@ -13,7 +13,7 @@ from torch.utils.data import TensorDataset
 
 from manyview.core.sample import Sample
 from manyview.data import Dataset, TorchDataset, Unreadable, subset
-from manyview.data.holdout import divided
+from manyview.data.factory import divided
 from manyview.embeddings.model_source import open_model
 from manyview.encoders import Encoder, create
 from manyview.evaluate import FeatureCache, Task, prepare

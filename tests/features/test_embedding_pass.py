@@ -18,7 +18,6 @@ from manyview.features.embedding_pass import (
     embed,
     embed_pieces,
     embedding,
-    eval_mode,
     features,
     forward,
     loader_batches,
@@ -144,8 +143,12 @@ def test_a_network_without_weights_takes_images_as_they_are() -> None:
 
 def test_eval_mode_and_a_device_are_given_back_after_a_failure() -> None:
     network = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2).eval())
-    with pytest.raises(KeyError), eval_mode(network), on_device(network, torch.device("cpu")):
+
+    def failing(*_: object) -> None:
         raise KeyError
+
+    with pytest.raises(KeyError), on_device(network, torch.device("cpu")):
+        forward(network, torch.ones(1, 2, 1, 1), read=failing)
     assert [part.training for part in network.modules()] == [True, True, False]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,8 @@ import torch.nn.functional as F
 from sklearn.neighbors import KNeighborsClassifier
 from torch import Tensor
 
-from manyview.features.knn import knn, knn_predict, knn_votes
+from manyview.features import knn as module
+from manyview.features.knn import knn, knn_predict, knn_votes, neighbours
 from tests.golden import Precision, golden, in_both_precisions
 
 
@@ -51,7 +51,6 @@ def test_it_agrees_with_the_published_demo(precision: Precision) -> None:
 def test_pieces_of_any_size_give_what_a_loop_over_everything_gives(
     queries: int, bank: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = import_module("manyview.features.neighbours")
     monkeypatch.setattr(module, "QUERIES", queries)
     monkeypatch.setattr(module, "BANK", bank)
     vectors, labels = drawn(60)
@@ -148,3 +147,33 @@ def test_many_numbers_in_half_precision_are_finite_numbers() -> None:
     bank = (bank.abs() * 1000).half()
     assert torch.isinf(bank.sum())
     assert knn(bank, labels, bank, labels, k=1) == 1.0
+
+
+def test_they_are_those_of_the_whole_matrix_the_nearest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "QUERIES", 7)
+    monkeypatch.setattr(module, "BANK", 11)
+    bank, queries = torch.randn(50, 8), torch.randn(20, 8)
+    near, rows = neighbours(bank, queries, 13)
+    whole = (F.normalize(queries, dim=1) @ F.normalize(bank, dim=1).T).sort(1, descending=True)
+    torch.testing.assert_close(near, whole.values[:, :13])
+    assert torch.equal(rows, whole.indices[:, :13])
+
+
+def test_a_query_that_is_in_the_bank_is_no_neighbour_of_itself() -> None:
+    bank = torch.randn(30, 8)
+    own = torch.tensor([4, 29, 0])
+    near, rows = neighbours(bank, bank[own], 29, own=own)
+    assert not (rows == own[:, None]).any()
+    assert torch.isfinite(near).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_cosines_are_computed_in_float32_at_least(dtype: torch.dtype) -> None:
+    bank = torch.randn(30, 8).to(dtype)
+    near, _ = neighbours(bank, bank[:2], 1)
+    assert near.dtype == torch.promote_types(dtype, torch.float32)
+    torch.testing.assert_close(near, torch.ones_like(near))
+
+
+def test_fewer_than_asked_for_are_all() -> None:
+    assert neighbours(torch.randn(3, 4), torch.randn(2, 4), 9)[1].shape == (2, 3)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from manyview import memories
 from manyview.core.negatives import Triple
 from manyview.encoders import Encoder, heads
-from manyview.encoders.feature_maps import Backbone, module_outputs
+from manyview.encoders.backbone import Backbone, module_outputs
 from manyview.memories import Queue, QueueMemory
 from manyview.memories.queue import Enqueue
 from manyview.methods import BatchOutputs, Contrast, Method

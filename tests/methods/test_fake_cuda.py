@@ -31,11 +31,9 @@ from manyview.methods.topologies import (
     query_against_keys,
     query_against_keys_and_queries,
     view_pairs,
-    views_against_keys,
 )
 
 N, DIM, SIDE = 6, 8, 16
-EDGES = [(0, 1), (1, 0)]
 Made = TypeVar("Made", bound=nn.Module)
 
 
@@ -165,7 +163,6 @@ TOPOLOGIES: dict[str, tuple[Topology, int, int]] = {
 }
 BATCH_ALONE: dict[str, tuple[Topology, int, int]] = {
     "view_pairs": (view_pairs, 3, 0),
-    "views_against_keys": (partial(views_against_keys, edges=EDGES), 2, 2),
 }
 ARRANGED = [
     *((name, *each, memory) for name, each in TOPOLOGIES.items() for memory in MEMORIES),

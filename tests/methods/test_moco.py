@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from manyview import losses, memories
 from manyview.encoders import heads
-from manyview.encoders.norm import SplitBatchNorm
+from manyview.encoders.layers import SplitBatchNorm
 from manyview.methods import cacr_moco, jcl, moco_v1, moco_v2, multikey
 from manyview.methods.method import VIEW
 from manyview.training.optimizers import sgd

@@ -20,7 +20,7 @@ from manyview.memories import BankMemory, Memory
 from manyview.methods import METHODS, Alignment, BatchOutputs, Contrast, Method, Prediction, Term
 from manyview.methods.contrast import total
 from manyview.methods.terms import TermOutput, keys, queries
-from manyview.methods.topologies import every_copy, query_against_keys, view_pairs, views_against_keys
+from manyview.methods.topologies import every_copy, query_against_keys, view_pairs
 from tests.core.test_distributed import Counted
 from tests.losses import oracle
 from tests.methods.small import (
@@ -277,9 +277,8 @@ def all_pairs(loss: Any = losses.info_nce) -> Method:
 
 
 def tower_pairs() -> Method:
-    slots = [[Slot(branch, view, 0) for view in "ab"] for branch in ("query", "key")]
-    topology = partial(views_against_keys, edges=[(0, 1), (1, 0)])
-    return one_term(Contrast(topology, losses.dcl, *slots), "ab", momentum=0.9)
+    term = Contrast(query_against_keys, losses.dcl, queries("a", 0), keys("b", 0))
+    return one_term(term, "ab", momentum=0.9)
 
 
 def predicted() -> Method:

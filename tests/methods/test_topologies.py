@@ -28,13 +28,11 @@ from manyview.methods.topologies import (
     query_against_keys,
     query_against_keys_and_queries,
     view_pairs,
-    views_against_keys,
 )
 from tests.losses import oracle
 
 N, D = 5, 4
 BATCH = Memory()
-BOTH_WAYS = [(0, 1), (1, 0)]
 
 
 def views(count: int) -> list[Tensor]:
@@ -314,10 +312,10 @@ def test_where_no_edge_has_two_images_the_objective_is_zero_and_can_be_different
 def test_queries_meet_another_towers_keys() -> None:
     z, keys = leaves(2), views(3)[:2]
     expected = []
-    for i, j in BOTH_WAYS:
+    for i, j in ((0, 1), (1, 0)):
         each = [softmax_loss(z[i][n], keys[j][n], [keys[j][m] for m in range(N) if m != n], 0.2) for n in range(N)]
         expected.append(torch.stack(each).mean())
-    found = arranged(partial(views_against_keys, edges=BOTH_WAYS), z, None, keys)
+    found = arranged(each_query_against_other_keys, z, None, keys)
     same_gradients(total(found, losses.info_nce, temperature=0.2), torch.stack(expected).sum(), z)
 
 
@@ -347,7 +345,6 @@ BAD: list[tuple[Any, str]] = [
         r"keys: expected 1 or more of .*\(5, 4\), got 1 .*\(3, 4\)",
     ),
     (lambda: arranged(query_against_keys, ONE_VIEW), "keys: expected one or more keys an image, got none"),
-    (lambda: arranged(partial(views_against_keys, edges=[(0, 1)]), PAIR, None, ONE_VIEW), "keys: expected 2 of one"),
     (lambda: arranged(view_pairs, PAIR, present=torch.ones(2, N)), r"present: expected 2 masks of bool \(5,\)"),
     (lambda: arranged(view_pairs, PAIR, present=torch.ones(N, 2).bool()), r"present: expected 2 masks of bool \(5,\)"),
     (lambda: arranged(query_against_keys, ONE_VIEW, None, PAIR, keys_present=[]), "keys_present: expected 2 masks"),
@@ -377,19 +374,8 @@ def test_bad_arguments_are_named(call: Any, message: str) -> None:
 def test_two_rows_of_one_image_are_one_image() -> None:
     present, ids = mask([1, 1, 0, 0, 1], [1, 1, 1, 1, 0]), torch.tensor([4, 4, 1, 2, 3])
     assert arranged(view_pairs, views(2), ids, present=present) == []
-    one_way = partial(views_against_keys, edges=[(0, 1)])
-    assert arranged(one_way, views(2), ids, views(2), present=present) == []
     only = mask([1, 1, 0, 0, 0])
     assert arranged(query_against_keys, views(1), ids, views(2)[:1], keys_present=only) == []
-
-
-def test_missing_views_drop_out_against_another_towers_keys() -> None:
-    z, keys, one_way = views(2), views(3)[:2], partial(views_against_keys, edges=[(0, 1)])
-    present = mask([1, 1, 1, 1, 0], [1, 1, 0, 1, 1])
-    both = present[0] & present[1]
-    expected = total(arranged(one_way, [v[both] for v in z], None, [k[both] for k in keys]), losses.dcl)
-    actual = total(arranged(one_way, z, None, keys, present=present), losses.dcl)
-    torch.testing.assert_close(actual, expected)
 
 
 def test_a_pooled_loss_pools_both_directions_of_an_edge() -> None:
@@ -494,7 +480,6 @@ EVERY: dict[str, tuple[Topology, Embeddings]] = {
 }
 BATCH_ALONE: dict[str, tuple[Topology, Embeddings]] = {
     "view_pairs": (view_pairs, labelled(2, 0)),
-    "views_against_keys": (partial(views_against_keys, edges=BOTH_WAYS), labelled(2, 2)),
 }
 
 

@@ -7,7 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyview.report.html import Html, data, join, tag, verbatim
+from manyview.report.html import (
+    Html,
+    attempted,
+    copyable,
+    data,
+    figure,
+    join,
+    left_out,
+    section,
+    signed_points,
+    table,
+    tag,
+    verbatim,
+)
+
+EVIL, SAFE = '<b>"x', "&lt;b&gt;&quot;x"
 
 
 class Reader(HTMLParser):
@@ -71,3 +86,27 @@ def test_a_script_with_its_own_end_in_it_is_refused() -> None:
     assert verbatim("script", "a < b") == "<script>a < b</script>"
     with pytest.raises(ValueError, match="its own end tag"):
         verbatim("style", "a</STYLE>")
+
+
+def test_texts_of_every_part_are_escaped() -> None:
+    parts = [
+        section("map", EVIL, EVIL), figure(EVIL, EVIL, EVIL, source=EVIL), left_out(EVIL, EVIL), copyable(EVIL, EVIL),
+        table(EVIL, EVIL, [EVIL]),
+    ]  # fmt: skip
+    for part in parts:
+        assert EVIL not in part
+        assert SAFE in part
+
+
+def test_a_part_that_fails_is_named_with_the_reason() -> None:
+    def fails() -> str:
+        raise ValueError("two\n  lines <b>")
+
+    assert attempted("The map", fails) == (
+        '<p class="left-out"><strong>The map</strong> is left out: two lines &lt;b&gt;</p>'
+    )
+    assert attempted("The map", lambda: "drawn") == "drawn"
+
+
+def test_differences_have_their_sign() -> None:
+    assert (signed_points(0.1234), signed_points(-0.05), signed_points(0.0)) == ("+12.3", "\u22125.0", "+0.0")

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 
 from manyview.data import Folder
-from manyview.report.images import CachedImages, choose_images, open_images, thumbnail_sheet, to_rgb
+from manyview.report.images import CachedImages, ThumbnailSheet, choose_images, open_images, thumbnail_sheet, to_rgb
 from manyview.training import build
 from manyview.training.run import Run
 from manyview.views.view import view_named
@@ -22,37 +23,49 @@ def run_data(folder: Folder) -> build.RunData:
 
 
 def test_a_sheet_holds_each_picture_where_it_says() -> None:
-    flat = [torch.full((3, 32, 32), 10 * number, dtype=torch.uint8) for number in range(20)]
+    flat = [Image.new("RGB", (32, 32), (10 * number,) * 3) for number in range(20)]
     made = thumbnail_sheet(flat)
     picture = thumbnails(made.uri).convert("RGB")
     assert (made.count, made.side, made.columns) == (20, 32, 5)
     for number in range(20):
-        column, row = made.place(number)
+        row, column = divmod(number, made.columns)
         pixel = picture.getpixel((column * made.side + 16, row * made.side + 16))
         assert isinstance(pixel, tuple)
         assert abs(pixel[0] - 10 * number) <= 3
 
 
 def test_a_sheet_is_never_larger_than_its_room_however_hard_the_pictures() -> None:
-    noise = [torch.randint(0, 256, (3, 64, 64), dtype=torch.uint8) for _ in range(400)]
+    noise = [to_rgb(torch.randint(0, 256, (3, 64, 64), dtype=torch.uint8)) for _ in range(400)]
     made = thumbnail_sheet(noise, max_bytes=200_000)
     assert len(made.uri) < 200_000 * 4 / 3 + 100
     assert made.side < 64
 
 
 def test_large_pictures_are_made_small_and_small_ones_stay() -> None:
-    assert thumbnail_sheet([torch.zeros(3, 500, 300, dtype=torch.uint8)] * 2).side == 64
-    assert thumbnail_sheet([torch.zeros(3, 32, 32, dtype=torch.uint8)] * 2).side == 32
-    assert thumbnail_sheet([torch.zeros(3, 8, 8, dtype=torch.uint8)] * 2).side == 16
+    assert thumbnail_sheet([Image.new("RGB", (300, 500))] * 2).side == 64
+    assert thumbnail_sheet([Image.new("RGB", (32, 32))] * 2).side == 32
+    assert thumbnail_sheet([Image.new("RGB", (8, 8))] * 2).side == 16
+
+
+def test_a_thumbnail_is_placed_by_column_and_row_and_its_caption_is_text() -> None:
+    made = ThumbnailSheet("data:", 5, 12, 32).thumbnail(7, 2, '<b>"x', "query")
+    assert 'class="thumb sheet2 query" style="--x:2;--y:1"' in made
+    assert "<b>" not in made
+    assert "&lt;b&gt;&quot;x" in made
+
+
+def test_small_thumbnails_stay_sharp() -> None:
+    assert "pixelated" in ThumbnailSheet("data:", 5, 12, 32).style(0)
+    assert "pixelated" not in ThumbnailSheet("data:", 5, 12, 64).style(0)
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])
 def test_any_modality_is_made_visible(channels: int) -> None:
     grey = torch.full((channels, 4, 4), 7, dtype=torch.uint8)
-    assert to_rgb(grey).shape == (3, 4, 4)
+    assert (to_rgb(grey).mode, to_rgb(grey).size) == ("RGB", (4, 4))
     depth = to_rgb(torch.linspace(-5.0, 20.0, channels * 16).view(channels, 4, 4))
-    assert depth.dtype == torch.uint8
-    assert to_rgb(torch.full((1, 2, 2), torch.nan)).max() == 0
+    assert min(depth.tobytes()) == 0
+    assert max(to_rgb(torch.full((1, 2, 2), torch.nan)).tobytes()) == 0
 
 
 def test_test_images_are_shown_rather_than_training_images(run: Run) -> None:

@@ -17,7 +17,7 @@ import pytest
 import torch
 from torch import nn
 
-from manyview.core.disk import DiskFull
+from manyview.core.atomic import DiskFull
 from manyview.training import checkpoint
 from manyview.training.checkpoint import Checkpoints
 from tests.patience import PATIENCE

@@ -12,7 +12,7 @@ from lightning_fabric.strategies.ddp import DDPStrategy
 
 from manyview.config.config import resolve
 from manyview.core.errors import UserError
-from manyview.encoders import dense_conv
+from manyview.encoders import layers
 from manyview.methods import BatchOutputs
 from manyview.training import build, engine, step
 from manyview.training.engine import Ddp, Trainer
@@ -48,13 +48,13 @@ def test_in_training_convolutions_on_small_maps_are_dense_layers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     maps: list[torch.Size] = []
-    dense = dense_conv._dense
+    dense = layers._dense
 
     def watched(x: torch.Tensor, *given: Any) -> torch.Tensor:
         maps.append(x.shape[2:])
         return dense(x, *given)
 
-    monkeypatch.setattr(dense_conv, "_dense", watched)
+    monkeypatch.setattr(layers, "_dense", watched)
     assert pretrain(tmp_path, augmentation__size=8, max_steps=1) == 0
     assert set(maps) == {(2, 2)}  # of the second stage's second convolution
 

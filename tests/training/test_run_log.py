@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-untyped]
 
-from manyview.core.disk import DiskFull
+from manyview.core.atomic import DiskFull
 from manyview.training.run_log import RunLog
 from tests.patience import PATIENCE
 
@@ -226,7 +226,6 @@ def test_loggers_are_imported_when_asked_for_and_a_full_disk_under_them_is_told(
     program = """
 import resource, signal, sys
 from pathlib import Path
-from manyview.core.disk import DiskFull
 from manyview.training.run_log import RunLog
 assert not {"tensorboard", "wandb"} & set(sys.modules)
 log = RunLog(Path(sys.argv[1]), steps=9, loggers=("tensorboard",))

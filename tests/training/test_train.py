@@ -150,7 +150,7 @@ def test_images_that_no_longer_fit_into_memory_are_told(
     with monkeypatch.context() as patch:
         at_step(patch, 2, stop_with(signal.SIGTERM))
         assert pretrain(tmp_path) == 143
-    monkeypatch.setattr("manyview.data.memory.default_limit", lambda: 0)
+    monkeypatch.setattr("manyview.data.decoded.default_limit", lambda: 0)
     assert pretrain(tmp_path, workers=0) == 0
     assert "warning: the images are too large for the memory, unlike before: " in capsys.readouterr().err
 

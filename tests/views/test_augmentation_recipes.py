@@ -7,6 +7,7 @@ import torch
 import torchvision.transforms.functional as tv
 
 from manyview.views import AUGMENTATIONS, CIFAR, IMAGENET, Modality, ViewPipeline
+from manyview.views.augmentation_recipes import usual_augmentation, usual_size
 from tests.views.oracle import oracle, pictures
 
 
@@ -83,3 +84,14 @@ def test_named_recipes_have_the_copies_and_sizes_asked_for() -> None:
         AUGMENTATIONS["multicrop"](copies=1)
     with pytest.raises(ValueError, match="large: expected at least one"):
         AUGMENTATIONS["custom"](small_size=16, large=0)
+
+
+def test_views_are_as_large_as_pictures_within_bounds_and_a_multiple_of_32() -> None:
+    assert [usual_size(side) for side in (8, 32, 50, 96, 500)] == [32, 32, 64, 96, 128]
+    assert usual_size(500, largest=224) == 224
+
+
+def test_small_views_are_not_blurred() -> None:
+    for size in (32, 64, 96):
+        blurred = any(each.blur for each in AUGMENTATIONS[usual_augmentation(size)](size).augmentations)
+        assert blurred == (size > 64)

@@ -7,8 +7,6 @@ Positional parameters are words in their order, and a tuple takes all that are l
 is for commands that tell more than `usage` does.
 """
 
-from __future__ import annotations
-
 import inspect
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -16,8 +14,7 @@ from typing import Any
 
 from manyview.config.keys import REQUIRED, Flat, Key, choices, flag_name, key_of, shown, typed
 from manyview.config.sections import flat
-from manyview.core.errors import UserError
-from manyview.core.names import nearest
+from manyview.core.errors import UserError, nearest
 
 Command = Callable[..., int]
 SWITCH = ("true", "yes", "false", "no")
@@ -49,7 +46,9 @@ def parsed(command: Command, arguments: Sequence[str]) -> dict[str, Any]:
         if key in flags and not str(value).strip(" ,"):
             raise UserError(flag_name(key), f"expected a value, got none; write --{flag_name(key)} VALUE")
         if key not in flags and not free:
-            raise UserError(f"--{flag_name(key)}", _no_such_flag(key, flags))
+            near = nearest(key, flags)
+            other = "--help shows all" if near is None else f"did you mean --{flag_name(near)}?"
+            raise UserError(f"--{flag_name(key)}", f"there is no such flag; {other}")
         whole = key if key in flags else next(iter(flat({key: value})))  # --loss names the part: loss.name
         if whole in given or whole in settings:
             raise UserError(flag_name(whole), "is given twice; leave one out")
@@ -116,11 +115,6 @@ def _in_place(placed: list[str], words: Mapping[str, Key]) -> Flat:
     for word in (*rest, *(each for each in placed if each.startswith("-") and len(each) > 1)):
         raise UserError(None, f"expected --key value, got {word!r}")
     return given
-
-
-def _no_such_flag(key: str, flags: Mapping[str, Key]) -> str:
-    near = nearest(key, flags)
-    return "there is no such flag; " + ("--help shows all" if near is None else f"did you mean --{flag_name(near)}?")
 
 
 def _default(key: Key) -> str:

@@ -1,7 +1,5 @@
 """`manyview check`"""
 
-from __future__ import annotations
-
 import json as encoding
 import sys
 import warnings
@@ -16,8 +14,6 @@ from manyview.data.check import as_json, as_text, open_splits
 from manyview.data.factory import SCENES
 from manyview.data.splits import Labels
 from manyview.data.survey import survey
-
-TOO_MUCH = 1
 
 
 def check(
@@ -40,12 +36,9 @@ def check(
     splits, missing = open_splits(data, split, root=root, labels=labels, download=download)
     with progress_bar(sum(map(len, splits.values())), "examining") as advance:
         result = survey(splits, fast=fast, threads=threads, advance=advance)
-    if json:
-        print(encoding.dumps(as_json(data, result, missing), indent=2))
-    else:
-        print(as_text(data, result, missing))
+    print(encoding.dumps(as_json(data, result, missing), indent=2) if json else as_text(data, result, missing))
     if result.unreadable_share <= max_unreadable:
         return 0
     share = f"{result.unreadable_share:.1%} of the samples cannot be read"
     print(f"manyview check: {share}, more than --max-unreadable {max_unreadable:.1%}", file=sys.stderr)
-    return TOO_MUCH
+    return 1

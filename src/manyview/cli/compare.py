@@ -1,16 +1,12 @@
 """`manyview compare`"""
 
-from __future__ import annotations
-
 import sys
 from typing import Annotated, Any
 
 from manyview.comparison.compare import compare as compared
 from manyview.comparison.outcome import OUTCOME
-from manyview.comparison.scheduler import Stopped
+from manyview.comparison.workers import Stopped
 from manyview.core.errors import UserError
-
-FAILED, STOPPED = 1, 130
 
 
 def compare(
@@ -40,7 +36,7 @@ def compare(
         )  # fmt: skip
     except Stopped as stopped:
         print(f"stopped; {stopped}", file=sys.stderr)
-        return STOPPED
+        return 130
     print(f"\n{found.table()}\n")
     print(
         f"Scores in points, ± one standard deviation over the seeds. kNN is measured on {found.queries:,} images, a "
@@ -48,4 +44,4 @@ def compare(
     )
     for name in found.failed:
         print(f"left out: {name} has failed", file=sys.stderr)
-    return FAILED if found.failed else 0
+    return 1 if found.failed else 0

@@ -1,7 +1,5 @@
 """`manyview demo`"""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -30,8 +28,5 @@ def demo(*, out: Annotated[str | None, "the run's folder; by default runs/demo"]
 
 def _fresh(folder: Path) -> Path:
     """The folder itself while its run can go on, else the next that is free."""
-    for number in range(2, 1000):
-        if not (folder / "encoder.safetensors").exists():
-            return folder
-        folder = folder.with_name(f"{folder.name.partition('-')[0]}-{number}")
-    return folder
+    tried = (folder, *(folder.with_name(f"{folder.name}-{number}") for number in range(2, 1000)))
+    return next((each for each in tried if not (each / "encoder.safetensors").exists()), tried[-1])

@@ -1,7 +1,5 @@
 """`manyview embed`"""
 
-from __future__ import annotations
-
 import sys
 from typing import Annotated, Literal
 

@@ -1,11 +1,10 @@
 """`manyview evaluate`: a table of scores, beside those of the untrained network."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +16,7 @@ from manyview.core.bounds import Count
 from manyview.core.errors import UserError
 from manyview.core.text import one_line
 from manyview.embeddings.model_source import run_of
-from manyview.evaluate.protocols import PROTOCOLS, SUPERVISED, USUAL, known, protocol, schema
+from manyview.evaluate.protocols import FUNCTIONS, PROTOCOLS, SUPERVISED, USUAL, known, schema
 from manyview.evaluate.protocols import evaluate as judged
 from manyview.evaluate.results import FILE, Result
 from manyview.features.feature_cache import FeatureCache
@@ -62,13 +61,14 @@ def evaluate(
     names = known(protocols)
     by_protocol, options = _divided(settings, [*names, *([SUPERVISED] if supervised else [])])
     folder = _out(what, out, pretrained, weights)
+    say = partial(print, file=sys.stderr)
     with warnings.catch_warnings():
-        warnings.showwarning = _warn
+        warnings.showwarning = lambda message, *_, **__: say(f"warning: {one_line(str(message))}")
         for each in _data(data, transfer_to, options):
             results = judged(
                 what, each, names, settings=by_protocol, size=size, weights=weights, pretrained=pretrained, stem=stem,
                 seed=seed, device=device, workers=workers, batch_size=batch_size, out=folder, supervised=supervised,
-                recompute=recompute, cache=None if no_cache else FeatureCache(cache), show_bar=True, say=_say,
+                recompute=recompute, cache=None if no_cache else FeatureCache(cache), show_bar=True, say=say,
             )  # fmt: skip
             print(report(results))
     print(f"\nwrote {folder / FILE}")
@@ -82,7 +82,8 @@ def report(results: list[Result]) -> str:
     for result in results:
         lines += _rows(result, supervised=supervised)
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    table = [_aligned(line, widths) for line in lines]
+    formats = [f"{{:<{widths[0]}}}", f"{{:<{widths[1]}}}", *(f"{{:>{width}}}" for width in widths[2:])]
+    table = ["  ".join(formats).format(*line).rstrip() for line in lines]
     return "\n".join(["", *_heading(first), "", table[0], "-" * len(table[0]), *table[1:]])
 
 
@@ -127,14 +128,9 @@ def _said(name: str, value: float | None) -> str:
     return f"{100 * value:.1f}%" if _is_share(name) else f"{value:g}"
 
 
-def _aligned(line: Iterable[str], widths: list[int]) -> str:
-    cells = [f"{cell:<{w}}" if n < 2 else f"{cell:>{w}}" for n, (cell, w) in enumerate(zip(line, widths, strict=True))]
-    return "  ".join(cells).rstrip()
-
-
 def _about(name: str) -> str:
     """What a protocol is, and its settings as one would give them."""
-    what = (inspect.getdoc(protocol(name)) or "").split("\n")[0]
+    what = (inspect.getdoc(FUNCTIONS[name]) or "").split("\n")[0]
     keys = [f"      --{flag_name(key)} {shown(each.default)}" for key, each in schema(name).items()]
     return "\n".join([f"  {name}: {what}", *keys])
 
@@ -165,12 +161,9 @@ def _data(data: str | None, transfer_to: Sequence[str], options: Flat) -> list[A
     names = [*transfer_to, *([data] if data else [])]
     if not names and options:
         raise UserError(f"data.{next(iter(options))}", "give --data too")
-    return [{"name": name, **_typed_options(name, options)} for name in names] or [None]
-
-
-def _typed_options(name: str, options: Flat) -> Flat:
-    values = typed(data_keys(name), {}, {f"data.{key}": value for key, value in options.items()})
-    return {key: values[f"data.{key}"] for key in options}
+    given = {f"data.{key}": value for key, value in options.items()}
+    values = {name: typed(data_keys(name), {}, given) for name in names}
+    return [{"name": name, **{key: values[name][f"data.{key}"] for key in options}} for name in names] or [None]
 
 
 def _out(what: str, out: str | None, pretrained: bool, weights: str | None) -> Path:
@@ -180,12 +173,3 @@ def _out(what: str, out: str | None, pretrained: bool, weights: str | None) -> P
     name = "-".join(part for part in Path(what).with_suffix("").parts if part.strip("/."))
     kind = "-pretrained" if pretrained else f"-{Path(weights).stem}" if weights else ""
     return Path("evaluations") / f"{name}{kind}"
-
-
-def _warn(message: Warning | str, *_: object, **__: object) -> None:
-    """In a line, without the place in the code."""
-    print(f"warning: {one_line(str(message))}", file=sys.stderr)
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr)

@@ -1,13 +1,11 @@
 """`manyview export`"""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated
 
-from manyview.export import FORMATS, Format
-from manyview.export.export import export as write
+from manyview.encoders.export import FORMATS, Format
+from manyview.encoders.export import export as write
 from manyview.training.run import ENCODER, load
 
 

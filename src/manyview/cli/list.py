@@ -1,15 +1,12 @@
 """`manyview list`"""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from manyview.config.recipes import read, recipes
 from manyview.config.sections import PARTS, SECTIONS
-from manyview.core.errors import UserError
-from manyview.core.names import hint
+from manyview.core.errors import UserError, hint
 
 
 def list_(

@@ -1,14 +1,11 @@
 """The command line: a table of commands, imported when called."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import sys
 import traceback
 
-from manyview.core.errors import UserError
-from manyview.core.names import nearest
+from manyview.core.errors import UserError, nearest
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("manyview.cli.demo:demo", "two minutes of training on generated images"),
@@ -68,7 +65,9 @@ def _answer(arguments: list[str]) -> int:
         print(f"manyview {__version__}")
         return 0
     if first not in COMMANDS:
-        return _complain(_unknown(first), BAD_INPUT)
+        near = nearest(first, COMMANDS, cutoff=0.5)
+        there = f"the commands are {', '.join(COMMANDS)}" if near is None else f"did you mean {near!r}?"
+        return _complain(f"manyview: there is no command {first!r}; {there}", BAD_INPUT)
     try:
         return run(first, arguments[1:])
     except BrokenPipeError:
@@ -102,9 +101,3 @@ def _help() -> str:
         f"{commands}\n\n"
         "manyview COMMAND --help tells more of one; manyview --version tells the version."
     )
-
-
-def _unknown(name: str) -> str:
-    near = nearest(name, COMMANDS, cutoff=0.5)
-    there = f"the commands are {', '.join(COMMANDS)}" if near is None else f"did you mean {near!r}?"
-    return f"manyview: there is no command {name!r}; {there}"

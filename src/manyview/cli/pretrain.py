@@ -1,7 +1,5 @@
 """`manyview pretrain`"""
 
-from __future__ import annotations
-
 import inspect
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,7 +29,8 @@ def pretrain(
     if help:
         chosen = {**(read(recipe).settings if recipe else {}), **settings}
         title = "Settings, as they are with these flags (a key that only one section has may go without it: --lr 0.1):"
-        print(f"{usage(pretrain)}\n\n{title}\n{settings_table(chosen)}\n\n{_meanings()}")
+        meanings = "\n  ".join((inspect.getdoc(Config) or "").split("\n")[2:])  # a section's are where its part is
+        print(f"{usage(pretrain)}\n\n{title}\n{settings_table(chosen)}\n\n  {meanings}")
         return 0
     if resume is None:
         start(configured(recipe, settings, smoke=smoke))
@@ -41,9 +40,3 @@ def pretrain(
             raise UserError(name, "cannot be given with --resume: a run that was begun has its settings")
     start(resumed(Path(resume), settings))
     return 0
-
-
-def _meanings() -> str:
-    """What the settings of no section mean, as `Config` says it; a section's are explained where its part is."""
-    lines = (inspect.getdoc(Config) or "").split("\n")[2:]
-    return "\n".join(f"  {line}" for line in lines)

@@ -1,7 +1,5 @@
 """`manyview search`"""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path

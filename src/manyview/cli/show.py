@@ -1,7 +1,5 @@
 """`manyview show`"""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from manyview.cli.arguments import table

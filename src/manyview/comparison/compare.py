@@ -19,12 +19,12 @@ from manyview.comparison.plan import (
     SettingsByMethod,
     describe,
     differing_settings,
+    epochs_for,
     images_an_epoch,
     plan_runs,
 )
-from manyview.comparison.scheduler import run_all, run_one
-from manyview.comparison.speed import epochs_for
-from manyview.config.config import Config, differences
+from manyview.comparison.workers import run_all, run_one
+from manyview.config.config import differences
 from manyview.config.keys import Flat
 from manyview.config.sections import flat
 from manyview.core.atomic import atomic_write
@@ -116,39 +116,28 @@ def _check(given: Flat, jobs: int, minutes: float | None) -> None:
 
 def _check_runs(runs: Sequence[PlannedRun], images: build.RunData, minutes: float | None, say: Say) -> SettingsByMethod:
     """Refuses before any training what a run would be refused for, and says in what the methods differ also."""
-    _check_labels(runs[0].config, images)
+    config, count = runs[0].config, len(images.train)
+    if images.test is None or not (config.evaluators and config.evaluate_every):
+        raise UserError("data", f"{config.data['name']} has no labels, or no kNN, so nothing says which is better")
     first = [replace(run, config=build.settled(run.config, images)) for run in runs if run.seed == runs[0].seed]
     for run in first:
-        _check_possible(run, images)
+        build.check(run.config)
+        if run.config.batch_size > count:
+            given = f"{run.config.batch_size} images a step of {run.method} are more than the {count:,}"
+            raise UserError("batch_size", f"{given} training images; give a smaller --batch-size")
+        with suppress(RuntimeError), torch.device("meta"):  # which some networks cannot be built on
+            build.method(run.config, images.channels, count, begun=True)
     differing = differing_settings(first, but=() if minutes is None else ("epochs",))
     if differing:
         say(f"the methods differ also in: {describe(differing)}")
-    if minutes is None:
-        _warn_of_fewer_images(images_an_epoch(first, len(images.train)), len(images.train), say)
-    return differing
-
-
-def _check_labels(config: Config, images: build.RunData) -> None:
-    if images.test is None or not (config.evaluators and config.evaluate_every):
-        raise UserError("data", f"{config.data['name']} has no labels, or no kNN, so nothing says which is better")
-
-
-def _check_possible(run: PlannedRun, images: build.RunData) -> None:
-    build.check(run.config)
-    if run.config.batch_size > len(images.train):
-        given = f"{run.config.batch_size} images a step of {run.method} are more than the {len(images.train):,}"
-        raise UserError("batch_size", f"{given} training images; give a smaller --batch-size")
-    with suppress(RuntimeError), torch.device("meta"):  # which some networks cannot be built on
-        build.method(run.config, images.channels, len(images.train), begun=True)
-
-
-def _warn_of_fewer_images(an_epoch: Mapping[str, int], images: int, say: Say) -> None:
-    if not about_equal(list(an_epoch.values())):
-        counts = ", ".join(f"{method} {count:,}" for method, count in an_epoch.items())
+    an_epoch = images_an_epoch(first, count)
+    if minutes is None and not about_equal(list(an_epoch.values())):
+        counts = ", ".join(f"{method} {seen:,}" for method, seen in an_epoch.items())
         say(
-            f"warning: of {images:,} images an epoch has {counts}, since a last batch that is not full is left out; a "
+            f"warning: of {count:,} images an epoch has {counts}, since a last batch that is not full is left out; a "
             "smaller --batch-size makes them more alike"
         )
+    return differing
 
 
 def _read_plan(folder: Path, images: build.RunData) -> dict[str, Any]:

@@ -1,8 +1,13 @@
-"""A fair comparison: which runs there are, with which batch, for how long, and in what else they differ."""
+"""A fair comparison: which runs there are, with which batch, for how long, and in what else they differ.
+
+Where methods get equal time instead of equal epochs, their speeds are measured before, method after method, twice.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import hashlib
+import shutil
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,18 +18,17 @@ from manyview import encoders
 from manyview.config import recipes
 from manyview.config.config import RUNTIME_KEYS, Config, component, components
 from manyview.config.keys import Flat, flag_name
+from manyview.config.recipes import to_yaml
 from manyview.config.sections import ENCODER, flat
-from manyview.core.errors import UserError
-from manyview.core.names import hint
+from manyview.core.errors import UserError, hint
 from manyview.methods import METHODS, Method
+from manyview.training import build
 from manyview.training.launch import configured
+from manyview.training.run import Run
 
 VIEWS = 2  # augmented views of an image that a batch size is meant for
-PER_RUN = (
-    "batch_size",
-    "seed",
-    *RUNTIME_KEYS,
-)  # what a comparison sets for each run, or no score depends on
+PER_RUN = ("batch_size", "seed", *RUNTIME_KEYS)  # what a comparison sets for each run, or no score depends on
+STEPS, EVERY, ROUNDS = 40, 10, 2  # of a measurement of speed; the steps before the first line are not counted
 SHARED = ("data", "augmentation", "views", "encoder")  # sections on which a score depends as much as on the method
 
 SettingsByMethod = dict[str, dict[str, Any]]
@@ -76,7 +80,8 @@ def plan_runs(
                 settings["epochs"] = epochs[method]
             named = recipe and recipe.replace("{method}", method)
             config = configured(named, settings)
-            keep_batch = same_batch or ("batch_size" not in given and _sets_batch(named))
+            published = named is not None and "batch_size" in recipes.read(named).settings  # is left as it is
+            keep_batch = same_batch or ("batch_size" not in given and published)
             runs.append(PlannedRun(method, seed, config if keep_batch else _with_equal_views(config)))
     return runs
 
@@ -92,11 +97,15 @@ def differing_settings(runs: Sequence[PlannedRun], *, but: Collection[str] = ())
     A published recipe may have its own optimiser and schedule. Other images, views or encoders are refused: they would
     be compared, and not the methods.
     """
-    settings = {run.method: run.config.flat() for run in runs if run.seed == runs[0].seed}
+    settings = {
+        run.method: {key: list(each) if isinstance(each, tuple) else each for key, each in run.config.flat().items()}
+        for run in runs
+        if run.seed == runs[0].seed
+    }
     compared = {"method", *(part for run in runs for part in run.config.parts)}
     found: SettingsByMethod = {}
     for key in dict.fromkeys(key for each in settings.values() for key in each):
-        section, values = key.partition(".")[0], {method: _as_json(each.get(key)) for method, each in settings.items()}
+        section, values = key.partition(".")[0], {method: each.get(key) for method, each in settings.items()}
         same = all(value == values[runs[0].method] for value in values.values())
         if same or section in compared or key in (*PER_RUN, *but):
             continue
@@ -129,15 +138,6 @@ def _method(config: Config) -> Method:
     with torch.device("meta"):
         method: Method = component(config, "method")(encoders.create(ENCODER, size=32), **components(config))
     return method
-
-
-def _sets_batch(recipe: str | None) -> bool:
-    """Tells whether a recipe has a batch size of its own, which is left as it is."""
-    return recipe is not None and "batch_size" in recipes.read(recipe).settings
-
-
-def _as_json(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _unfair(key: str, values: Mapping[str, Any]) -> UserError:
@@ -179,3 +179,47 @@ def _check(methods: Sequence[str], seeds: Sequence[int], given: Flat) -> None:
     for key in ("method.name", "seed", "out", "max_steps"):
         if key in flat(given):
             raise UserError(key, "a comparison sets it for each run; leave it out")
+
+
+def epochs_for(
+    minutes: float,
+    runs: Sequence[PlannedRun],
+    plan: dict[str, Any],
+    train: Callable[[Config], None],
+    say: Callable[[str], None],
+) -> dict[str, float]:
+    """Gives the epochs by method that take so many minutes; those measured before are in the plan, others are added."""
+    if plan.setdefault("minutes", minutes) != minutes:
+        raise UserError("minutes", f"this comparison was begun with {plan['minutes']:g}; give that, or another --out")
+    measured: dict[str, dict[str, Any]] = plan.setdefault("epochs", {})
+    of = {run.method: _fingerprint(run.config) for run in runs}
+    first = [run for run in runs if run.seed == runs[0].seed]
+    new = [run for run in first if measured.get(run.method, {}).get("of") != of[run.method]]
+    if new:
+        say(f"measuring how fast {', '.join(run.method for run in new)} train")
+        for method, epochs in equal_time(new, minutes, train).items():
+            measured[method] = {"epochs": epochs, "of": of[method]}
+            say(f"{method}: {60 * minutes / epochs:.1f} s an epoch, so {epochs:g} epochs")
+    return {method: measured[method]["epochs"] for method in of}
+
+
+def equal_time(runs: Sequence[PlannedRun], minutes: float, train: Callable[[Config], None]) -> dict[str, float]:
+    """Measures how many epochs of each method fill the time, by its fastest round; `train` trains as settings say."""
+    fastest: dict[str, float] = {}
+    for number in range(ROUNDS):
+        for run in runs:
+            folder = run.folder.parent / "speed" / f"{run.method}-{number}"
+            short: dict[str, Any] = {"max_steps": STEPS, "health_every": EVERY, "evaluate_every": 0, "loggers": ()}
+            train(replace(run.config, out=str(folder), quiet=True, **short))
+            first, *_, last = (line for line in Run(folder).metrics if "loss" in line)
+            seconds = float((last["seconds"] - first["seconds"]) / (last["step"] - first["step"]))
+            fastest[run.method] = min(seconds, fastest.get(run.method, seconds))
+            shutil.rmtree(folder)
+    images = build.data(runs[0].config).fingerprint[0]
+    steps = {run.method: images // run.config.batch_size for run in runs}
+    return {method: round(60 * minutes / seconds / steps[method], 3) for method, seconds in fastest.items()}
+
+
+def _fingerprint(config: Config) -> str:
+    """Computes a check sum of all settings that may change a run's speed."""
+    return hashlib.blake2b(to_yaml(replace(config, seed=0, out=None)).encode(), digest_size=8).hexdigest()

@@ -10,8 +10,7 @@ import yaml
 from manyview.config.config import Config, plain, resolve, schema
 from manyview.config.keys import Flat
 from manyview.config.sections import flat
-from manyview.core.errors import UserError
-from manyview.core.names import nearest
+from manyview.core.errors import UserError, nearest
 from manyview.core.text import reason
 
 HOMES = (Path(__file__).parents[1] / "recipes", Path(__file__).parents[3] / "recipes")  # installed; in the repository
@@ -67,6 +66,11 @@ def smoke(recipe: Recipe, given: Flat) -> Flat:
 class _StrictLoader(yaml.SafeLoader):
     """Refuses two values for a key, of which YAML takes the last without a word."""
 
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):  # of which a few hundred bytes can make more than any memory holds
+            raise UserError(None, f"*{self.peek_event().anchor} stands for something else; write that out instead")
+        return super().compose_node(parent, index)
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         for number, key in enumerate(keys):
@@ -83,6 +87,8 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
         raise error.within(str(path)) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(str(path), f"is no YAML: {reason(error)}") from None
+    except RecursionError:
+        raise UserError(str(path), "is nested too deeply for settings") from None
     except OSError as error:
         raise UserError(str(path), f"cannot be read: {error.strerror}") from None
     if not isinstance(found, dict):

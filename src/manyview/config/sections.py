@@ -16,11 +16,10 @@ from typing import Any, Literal
 from manyview import encoders
 from manyview.config.keys import Flat, Key, key_of, keys_of
 from manyview.core.bounds import Count
-from manyview.core.errors import UserError
-from manyview.core.names import hint
+from manyview.core.errors import UserError, hint
 from manyview.data import NAMED, open_data
 from manyview.data.factory import SCENES
-from manyview.data.imbalance import Rule
+from manyview.data.selection import Rule
 from manyview.losses import LOSSES
 from manyview.memories import MEMORIES
 from manyview.methods import METHODS

@@ -1,17 +1,28 @@
-"""Files that appear whole or not at all, and one line that names the setting where a file cannot be written."""
+"""Files that appear whole or not at all, and one line that says why where a file cannot be written."""
 
-from __future__ import annotations
-
+import errno
 import os
 import re
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from manyview.core.errors import UserError
 from manyview.core.text import printable
 
+FULL = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "your quota is used up",
+    errno.EFBIG: "files may not grow that large here (ulimit -f)",
+}
 DRAFT = re.compile(r"\..+\.(\d+)\.part", re.DOTALL)
+
+
+class DiskFull(UserError):
+    """There was no room for a file. What was there before is untouched."""
+
+    exit_code = 1  # nothing was wrong with what was given
 
 
 @contextmanager
@@ -56,6 +67,19 @@ def naming_setting(setting: str, path: str | os.PathLike[str]) -> Iterator[None]
         raise _unwritable(setting, path, error.strerror) from error
 
 
+@contextmanager
+def naming_full_disk(path: Path, remedy: Callable[[], str]) -> Iterator[None]:
+    """Says in one line, as `DiskFull`, that a file or folder had no room, and what to do; other errors pass."""
+    try:
+        yield
+    except (OSError, RuntimeError, ValueError) as error:  # torch and others hide the first behind the second
+        cause = _no_room(error)
+        if cause is None:
+            raise
+        free = shutil.disk_usage(path if path.is_dir() else path.parent).free / 2**20
+        raise DiskFull(None, f"{path} cannot be written: {FULL[cause]}, {free:,.1f} MB are free; {remedy()}") from error
+
+
 def check_writable(setting: str, folder: Path, path: str | os.PathLike[str]) -> None:
     """Refuses, before the work is done, a folder that can neither be written to nor be made; `path` goes into it."""
     existing = next(each for each in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(each))
@@ -67,6 +91,15 @@ def check_writable(setting: str, folder: Path, path: str | os.PathLike[str]) -> 
 
 def _unwritable(setting: str, path: str | os.PathLike[str], why: str) -> UserError:
     return UserError(setting, f"{printable(os.fspath(path))} cannot be written to: {why}; give another")
+
+
+def _no_room(error: BaseException | None) -> int | None:
+    """The number of a full disk among an error and those that led to it."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in FULL:
+            return error.errno
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _is_abandoned(name: str) -> bool:

@@ -1,9 +1,6 @@
 """Bounds of a number, written beside its type where a setting is declared: `Annotated[int, AtLeast(1)]`."""
 
-from __future__ import annotations
-
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -12,63 +9,43 @@ from manyview.core.errors import UserError
 
 
 @dataclass(frozen=True)
-class Bound(ABC):
-    """A condition on a number, which `str` says in words."""
+class Bound:
+    """A condition on a number, in words and as the range that it lies in."""
 
-    limit: float
-
-    @abstractmethod
-    def allows(self, number: float) -> bool: ...
-
-
-class AtLeast(Bound):
-    def allows(self, number: float) -> bool:
-        return number >= self.limit
-
-    def __str__(self) -> str:
-        return f"at least {self.limit}"
-
-
-class AtMost(Bound):
-    def allows(self, number: float) -> bool:
-        return number <= self.limit
-
-    def __str__(self) -> str:
-        return f"at most {self.limit}"
-
-
-class Above(Bound):
-    def allows(self, number: float) -> bool:
-        return self.limit < number < math.inf
-
-    def __str__(self) -> str:
-        return f"a number above {self.limit}"
-
-
-class Below(Bound):
-    def allows(self, number: float) -> bool:
-        return number < self.limit
-
-    def __str__(self) -> str:
-        return f"less than {self.limit}"
-
-
-@dataclass(frozen=True)
-class Between(Bound):
-    """A number from `limit` to `most`, both included."""
-
-    most: float
-    what: str = "a number"
+    words: str
+    least: float = -math.inf
+    most: float = math.inf
+    open: bool = False  # whether the ends do not belong to it
 
     def allows(self, number: float) -> bool:
-        return self.limit <= number <= self.most
+        return self.least < number < self.most if self.open else self.least <= number <= self.most
 
-    def __str__(self) -> str:
-        return f"{self.what} from {self.limit} to {self.most}"
+
+def AtLeast(limit: float) -> Bound:
+    return Bound(f"at least {limit}", least=limit)
+
+
+def AtMost(limit: float) -> Bound:
+    return Bound(f"at most {limit}", most=limit)
+
+
+def Above(limit: float) -> Bound:
+    return Bound(f"a number above {limit}", least=limit, open=True)
+
+
+def Below(limit: float) -> Bound:
+    return Bound(f"less than {limit}", most=limit, open=True)
+
+
+def Between(least: float, most: float, what: str = "a number") -> Bound:
+    """A number from `least` to `most`, both included."""
+    return Bound(f"{what} from {least} to {most}", least, most)
 
 
 MOST = (1 << 31) - 1  # of anything that numbers are counted by
 Count = Annotated[int, AtLeast(1), AtMost(MOST)]
+OptionalCount = Annotated[int | None, AtLeast(1), AtMost(MOST)]
+OptionalPositive = Annotated[float | None, Above(0)]
 Positive = Annotated[float, Above(0)]
 NotNegative = Annotated[float, AtLeast(0)]
 
@@ -78,4 +55,4 @@ def check_bounds(name: str, value: Any, bounds: Iterable[Bound]) -> None:
     for number in value if isinstance(value, list | tuple) else (value,):
         for bound in bounds:
             if isinstance(number, int | float) and not bound.allows(number):
-                raise UserError(name, f"expected {bound}, got {number}")
+                raise UserError(name, f"expected {bound.words}, got {number}")

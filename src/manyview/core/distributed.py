@@ -1,7 +1,5 @@
 """One process or many: the only file that talks to other processes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -184,7 +182,4 @@ def _flat(rows: Tensor) -> Tensor:
 
 def _bytes(rows: Tensor) -> Tensor:
     """(n, bytes a row)."""
-    flat = _flat(rows).contiguous()
-    if flat.stride(1) != 1:  # with one number or no row it may be anything
-        flat = flat.clone(memory_format=torch.contiguous_format)
-    return flat.view(torch.uint8)
+    return _flat(rows).clone(memory_format=torch.contiguous_format).view(torch.uint8)

@@ -1,6 +1,9 @@
-"""The one way to say that something a person gave is wrong."""
+"""The one way to say that something a person gave is wrong, and the hint for a name that there is not."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 
 class UserError(ValueError):
@@ -28,3 +31,18 @@ class UserError(ValueError):
         error = type(self)(section if self.setting is None else f"{section}.{self.setting}", self.message)
         error.section = section
         return error
+
+
+def nearest(name: object, names: Iterable[str], *, cutoff: float = 0.4) -> str | None:
+    """The name most like another; None where none is."""
+    return next(iter(get_close_matches(str(name), list(names), 1, cutoff)), None)
+
+
+def hint(name: object, names: Iterable[str], *, cutoff: float = 0.4) -> str:
+    """`did you mean 'dcl'?`, or all there are.
+
+    >>> raise UserError("loss", f"there is none named {name!r}; {hint(name, LOSSES)}")
+    """
+    there = list(names)
+    near = nearest(name, there, cutoff=cutoff)
+    return f"there are {', '.join(there)}" if near is None else f"did you mean {near!r}?"

@@ -1,7 +1,5 @@
 """A folder that one process at a time works in."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

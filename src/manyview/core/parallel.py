@@ -4,8 +4,6 @@ Many small operations, each spread over all cores, wait for the slowest core eve
 of the time. A part needs no waiting, and Python's lock is free while an operation runs.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -18,9 +16,10 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from manyview.core.errors import UserError
+
 T = TypeVar("T")
 R = TypeVar("R")
-
 
 _local = threading.local()
 
@@ -40,19 +39,28 @@ def scratch(name: str, *shape: int, device: torch.device) -> Tensor:
     return kept[:count].view(shape)
 
 
+def resolve_device(name: str | torch.device = "auto") -> torch.device:
+    """The device of that name, which must be there; "auto" is a GPU where there is one."""
+    if str(name) == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if str(name).startswith("cuda") and not torch.cuda.is_available():
+        raise UserError("device", "cuda was asked for and there is none here; leave it out, or give cpu")
+    try:
+        torch.empty(0, device=name)
+        return torch.device(name)
+    except (RuntimeError, AssertionError) as error:
+        why = str(error).splitlines()[0]
+        raise UserError("device", f"{str(name)!r} cannot be used: {why}; give auto, cpu or cuda") from None
+
+
 def available() -> int:
     """The cores that this process may use, of those that the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def cores() -> int:
-    """The cores that torch may use."""
-    return torch.get_num_threads()
-
-
 def parallel_map(work: Callable[[T], R], parts: Sequence[T]) -> list[R]:
     """Returns [work(part) for part in parts], computed on as many cores as torch may use."""
-    threads = cores()
+    threads = torch.get_num_threads()
     if threads == 1:
         return [work(part) for part in parts]
     inference = torch.is_inference_mode_enabled()  # known to this thread only

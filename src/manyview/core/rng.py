@@ -5,8 +5,6 @@ counter-based generators (Salmon et al., SC 2011), so a sample's crop is the sam
 processes, in any order, and after a resume in the middle of an epoch. The hash is SplitMix64's (Steele et al., 2014).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

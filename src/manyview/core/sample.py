@@ -1,7 +1,5 @@
 """One sample of a data set, and a batch of samples with the views that are made of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,6 +1,8 @@
-"""Text for a person to read: names of files and data sets hold anything, errors have many lines."""
+"""Text: names and errors as a person can read them, durations, and a digest that stands for a value."""
 
-from __future__ import annotations
+import hashlib
+import json
+from typing import Any
 
 
 def printable(text: str) -> str:
@@ -28,6 +30,12 @@ def duration(seconds: float) -> str:
     if whole < 48 * 3600:
         return f"{whole // 3600} h {whole % 3600 // 60} min"
     return f"{whole / 86400:.1f} days"
+
+
+def digest(content: Any) -> str:
+    """32 hexadecimal figures that stand for something that JSON can hold."""
+    text = json.dumps(content, sort_keys=True, ensure_ascii=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _escape(character: str) -> str:

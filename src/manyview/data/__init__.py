@@ -4,12 +4,11 @@ from manyview.core.sample import Batch
 from manyview.data.dataset import Dataset, Unreadable, id_of
 from manyview.data.factory import open_data
 from manyview.data.folder import Folder
-from manyview.data.imbalance import imbalanced
 from manyview.data.loader import Loader, TooManyUnreadable
 from manyview.data.named import NAMED, open_named
 from manyview.data.paired import Paired
 from manyview.data.scenes.dataset import Scenes
-from manyview.data.selection import subset
+from manyview.data.selection import imbalanced, subset
 from manyview.data.torch_dataset import TorchDataset
 
 __all__ = [

@@ -8,8 +8,8 @@ from dataclasses import asdict
 from manyview.core.errors import UserError
 from manyview.core.text import printable
 from manyview.data.dataset import Dataset
+from manyview.data.decoded import default_limit
 from manyview.data.factory import SCENES, open_data
-from manyview.data.memory import default_limit
 from manyview.data.named import NAMED
 from manyview.data.splits import Labels, check_folder, find_splits
 from manyview.data.survey import MIN_SIDE, Survey
@@ -56,7 +56,7 @@ def as_text(data: str, result: Survey, missing: dict[str, str]) -> str:
     for split, classes in result.labels.items():
         lines += _class_lines(split, classes)
     lines += _listed("cannot be read", [f"{name}: {why}" for name, why in result.unreadable])
-    lines += _listed("duplicates, the same bytes", [", ".join(_few(group)) for group in result.duplicates])
+    lines += _listed("duplicates, the same bytes", [_few(group, 5) for group in result.duplicates])
     lines += _listed("folders that may not be read", [printable(folder) for folder in result.closed])
     return "\n".join(lines)
 
@@ -75,34 +75,31 @@ def _split_names(data: str) -> list[str]:
 
 def _facts(result: Survey) -> list[tuple[str, str]]:
     several = len(result.modalities) > 1
-    facts = [("samples" if several else "images", _counts(result.splits) if len(result.splits) > 1 else _split(result))]
+    facts = [("samples" if several else "images", _splits(result.splits))]
     if several:
-        each = [f"{name} {n}{_lacking(result.samples - n)}" for name, n in result.modalities.items()]
-        facts.append(("modalities", ", ".join(each)))
+        lacking = {name: result.samples - n for name, n in result.modalities.items()}
+        without = {name: f" ({n} without)" if n else "" for name, n in lacking.items()}
+        facts.append(("modalities", ", ".join(f"{name} {n}{without[name]}" for name, n in result.modalities.items())))
     facts += [("labels", _labels(result)), ("sizes", _sizes(result)), ("modes", _plain(result.modes))]
     facts += [("formats", _plain(result.formats))] if result.formats else []
     facts.append(("memory", _in_memory(result)))
     facts.append(("unreadable", f"{len(result.unreadable)}" if result.unreadable else "none"))
     facts.append(("duplicates", _duplicates(result)))
-    facts += [("ignored", _ignored(result))] if result.ignored or result.hidden or result.twice else []
-    return facts
+    ignored = [_plain(result.ignored)] if result.ignored else []
+    ignored += [f"{result.hidden} hidden"] if result.hidden else []
+    ignored += [f"{result.twice} links to files counted already"] if result.twice else []
+    return [*facts, ("ignored", ", ".join(ignored))] if ignored else facts
 
 
-def _split(result: Survey) -> str:
-    (name, count), *_ = result.splits.items()
+def _splits(counts: dict[str, int]) -> str:
+    if len(counts) > 1:
+        return f"{sum(counts.values())}: {_plain(counts)}"
+    ((name, count),) = counts.items()
     return f"{count}" if name == "train" else f"{count} in {name}"
-
-
-def _counts(counts: dict[str, int]) -> str:
-    return f"{sum(counts.values())}: {_plain(counts)}"
 
 
 def _plain(counts: dict[str, int]) -> str:
     return ", ".join(f"{printable(name)} {count}" for name, count in counts.items()) or "none"
-
-
-def _lacking(count: int) -> str:
-    return f" ({count} without)" if count else ""
 
 
 def _labels(result: Survey) -> str:
@@ -139,18 +136,9 @@ def _duplicates(result: Survey) -> str:
     return f"{spare} more than needed, in {len(result.duplicates)} groups{across}"
 
 
-def _ignored(result: Survey) -> str:
-    parts = [_plain(result.ignored)] if result.ignored else []
-    parts += [f"{result.hidden} hidden"] if result.hidden else []
-    parts += [f"{result.twice} links to files counted already"] if result.twice else []
-    return ", ".join(parts)
-
-
 def _class_lines(split: str, classes: dict[str, int]) -> list[str]:
-    shown = [f"{name} {count}" for name, count in list(classes.items())[:MAX_LISTED]]
-    more = f", and {len(classes) - MAX_LISTED} more" if len(classes) > MAX_LISTED else ""
     spread = f"{min(classes.values())} to {max(classes.values())} per class" if classes else "no classes"
-    return [f"classes in {split}, {spread}:", f"  {', '.join(shown)}{more}"]
+    return [f"classes in {split}, {spread}:", "  " + _few([f"{name} {n}" for name, n in classes.items()], MAX_LISTED)]
 
 
 def _listed(title: str, items: list[str]) -> list[str]:
@@ -160,8 +148,8 @@ def _listed(title: str, items: list[str]) -> list[str]:
     return [f"{title}:", *(f"  {item}" for item in items[:MAX_LISTED]), *more]
 
 
-def _few(names: list[str]) -> list[str]:
-    return [*names[:5], f"and {len(names) - 5} more"] if len(names) > 5 else names
+def _few(names: list[str], most: int) -> str:
+    return ", ".join([*names[:most], f"and {len(names) - most} more"] if len(names) > most else names)
 
 
 def _bytes(count: float) -> str:

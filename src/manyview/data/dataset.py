@@ -1,13 +1,18 @@
-"""What a data set is: samples with ids, in a fixed order."""
+"""What a data set is, samples with ids in a fixed order, and what identifies it: its fingerprint."""
 
 from __future__ import annotations
 
 import hashlib
+import zlib
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
+from manyview.core.errors import UserError
 from manyview.core.sample import Sample
+
+FEW = 16  # samples that stand for all, about
 
 
 @runtime_checkable
@@ -48,6 +53,15 @@ class Unreadable(Exception):
     """A sample that cannot be read; the message is the reason in one line. The loader goes on with another."""
 
 
+def read(dataset: Any, index: int) -> Sample | str:
+    """A sample of a data set, or of what holds one in memory, or the reason why it cannot be read."""
+    try:
+        sample: Sample = dataset[index]
+        return sample
+    except Unreadable as error:
+        return str(error)
+
+
 def label_target(labels: Tensor | None, index: int) -> dict[str, Any]:
     """The targets of a sample of which at most the class is known."""
     return {} if labels is None or labels[index] < 0 else {"label": int(labels[index])}
@@ -57,3 +71,33 @@ def id_of(text: str) -> int:
     """A number in [0, 2^63) that stands for a text, the same on every machine and for ever."""
     digest = hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
+
+
+def fingerprint(
+    dataset: Dataset, few: Sequence[Sample] = (), *, labels: Tensor | None = None, classes: Sequence[str] = ()
+) -> tuple[int, int]:
+    """How many samples there are, and a check sum of their ids.
+
+    few              samples whose pixels are summed as well, where ids may be mere numbers
+    labels, classes  summed as well, where they matter
+    """
+    total = zlib.crc32(dataset.ids.numpy().tobytes())
+    pixels = [sample.modalities[name] for sample in few for name in sorted(sample.modalities)]
+    for tensor in pixels if labels is None else [labels, *pixels]:
+        total = zlib.crc32(tensor.contiguous().numpy().tobytes(), total)
+    return len(dataset), zlib.crc32("\0".join(classes).encode("utf-8", "surrogateescape"), total)
+
+
+def few_samples(dataset: Dataset) -> list[Sample]:
+    """Some samples spread over the data, those that can be read."""
+    rows = range(0, len(dataset), max(1, len(dataset) // FEW))
+    return [sample for row in rows if isinstance(sample := read(dataset, row), Sample)]
+
+
+def usual_shape(few: Sequence[Sample], modality: str) -> tuple[int, int]:
+    """Channels, and the usual length of the shorter side, of some samples' pictures."""
+    shapes = [sample.modalities[modality].shape for sample in few if modality in sample.modalities]
+    if not shapes:
+        raise UserError("data", f"of its {modality} images none that was looked at can be read; try `manyview check`")
+    sides = sorted(min(shape[1:]) for shape in shapes)
+    return max(shape[0] for shape in shapes), sides[len(sides) // 2]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -62,10 +61,9 @@ def scan(root: str, extensions: tuple[str, ...]) -> Found:
     """
     walk = _Walk(os.fsencode(root), tuple(os.fsencode(e) for e in extensions))
     walk.run()
-    own = sorted(walk.files)
-    links = walk.new_links(own)
+    links = walk.new_links()
     return Found(
-        files=Files(own + links),
+        files=Files(walk.files + links),
         ignored=dict(walk.ignored.most_common()),
         hidden=walk.hidden,
         twice=len(walk.links) - len(links),
@@ -127,17 +125,12 @@ class _Walk:
         else:
             (self.links if link else self.files).append(relative)
 
-    def new_links(self, own: list[bytes]) -> list[bytes]:
+    def new_links(self) -> list[bytes]:
         """The links to files that are not there already; of several to one file, the first by name."""
-        root = os.path.realpath(self.root) + b"/"
+        root, own = os.path.realpath(self.root) + b"/", set(self.files if self.links else ())
         kept: dict[bytes, bytes] = {}
         for link in sorted(self.links):
             target = os.path.realpath(os.path.join(self.root, link))
-            if not (target.startswith(root) and _holds(own, target[len(root) :])):
+            if not (target.startswith(root) and target[len(root) :] in own):
                 kept.setdefault(target, link)
         return list(kept.values())
-
-
-def _holds(ordered: list[bytes], item: bytes) -> bool:
-    place = bisect_left(ordered, item)
-    return place < len(ordered) and ordered[place] == item

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 
 import torch
+from torch import Tensor
 
 from manyview.core.errors import UserError
 from manyview.core.sample import Sample
 from manyview.core.text import printable
 from manyview.data.dataset import id_of, label_target
 from manyview.data.files import Found, scan
-from manyview.data.image import EXTENSIONS, decode
+from manyview.data.image import EXTENSIONS, Source, decode
 from manyview.data.splits import Labels, check_folder, class_labels, pick_split, sibling_classes
 
 
@@ -62,6 +63,14 @@ class Folder:
     def path(self, index: int) -> str:
         """Where the file is."""
         return os.path.join(self.root, self._prefix + self._files[index])
+
+    def paths(self, index: int) -> dict[str, str]:
+        """Where the files of a sample are; here it is one."""
+        return {"image": self.path(index)}
+
+    def decode(self, modality: str, source: Source) -> Tensor:
+        """A file, or its bytes, as the modality has it."""
+        return decode(source)
 
     def __repr__(self) -> str:
         return f"Folder({printable(self.root)!r}, {len(self)} images, {len(self.classes)} classes)"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,28 +67,18 @@ def decode_array(path: str | os.PathLike[str]) -> Tensor:
     A 2-D array has one channel. Of a 3-D array's first and last axis the shorter is the channels, the first if they are
     equal. Nothing is unpickled. NaN, which sensors write where they saw nothing, stays.
     """
-    try:
+    with unreadable():
         stored = np.load(path, mmap_mode="r", allow_pickle=False)  # a header that lies about its size allocates nothing
-        array = _channels_first(np.asarray(stored))
-    except MemoryError:
-        raise
-    except Exception as error:
-        raise Unreadable(reason(error)) from error
-    return torch.from_numpy(array)
+        return torch.from_numpy(_channels_first(np.asarray(stored)))
 
 
 def read_header(source: Source) -> Header:
     """Reads format, mode and size from a file's first bytes. The mode is in words: "16-bit grey", "palette+alpha"."""
-    try:
-        with _open(source) as image:
-            width, height = image.size
-            turned = image.format in ("JPEG", "MPO") and image.getexif().get(_ORIENTATION, 1) >= 5
-            width, height = (height, width) if turned else (width, height)
-            return Header(str(image.format), _mode(image), width, height)
-    except MemoryError:
-        raise
-    except Exception as error:
-        raise Unreadable(reason(error)) from error
+    with unreadable(), _open(source) as image:
+        width, height = image.size
+        turned = image.format in ("JPEG", "MPO") and image.getexif().get(_ORIENTATION, 1) >= 5
+        width, height = (height, width) if turned else (width, height)
+        return Header(str(image.format), _mode(image), width, height)
 
 
 def to_rgb(image: Image.Image) -> Tensor:
@@ -106,6 +98,17 @@ def own_of(image: Image.Image) -> Tensor:
     if image.mode in ("1", "L", "LA", "La"):
         return torch.from_numpy(np.array(_opaque(image).convert("L")))[None]
     return to_rgb(image)
+
+
+@contextmanager
+def unreadable() -> Iterator[None]:
+    """Makes `Unreadable` of whatever a broken file makes a library raise, which is almost anything."""
+    try:
+        yield
+    except (MemoryError, ImportError):  # no fault of the file's
+        raise
+    except Exception as error:
+        raise Unreadable(reason(error)) from error
 
 
 def reason(error: BaseException) -> str:
@@ -140,17 +143,13 @@ def _open(source: Source) -> Image.Image:
 
 def _load(source: Source) -> Image.Image:
     """Opens an image once, decodes it, turns it upright and closes it."""
-    try:
+    with unreadable():
         image = _open(source)
         with image:
             image.load()
             if image.getexif().get(_ORIENTATION, 1) != 1:
                 ImageOps.exif_transpose(image, in_place=True)
         return image
-    except MemoryError:
-        raise
-    except Exception as error:  # broken files make Pillow raise almost anything
-        raise Unreadable(reason(error)) from error
 
 
 def _opaque(image: Image.Image) -> Image.Image:

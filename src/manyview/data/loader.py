@@ -16,7 +16,7 @@ from manyview.core.errors import UserError
 from manyview.core.rng import key, order
 from manyview.core.sample import Batch, Views
 from manyview.data.dataset import Dataset
-from manyview.data.memory import Resident, decode
+from manyview.data.decoded import decode
 from manyview.data.workers import Collated, EpochRows, Pipeline, Reader, start_workers
 
 SHUFFLE = 0x5EED  # key of the order of an epoch, so that it is drawn apart from what the views draw
@@ -56,7 +56,12 @@ class Loader:
         memory: int | None = None,
         max_unreadable: float = 0.05,
     ) -> None:
-        _check_kinds(dataset, pipeline)
+        if not isinstance(dataset, Dataset):
+            what = f"{type(dataset).__name__} is none; open_data(name) makes one, TorchDataset wraps one of torch's"
+            raise UserError("dataset", what)
+        if not hasattr(pipeline, "prepare"):
+            what = f"{type(pipeline).__name__} is none; give AUGMENTATIONS[name](size), or TransformPipeline(transform)"
+            raise UserError("pipeline", what)
         self.dataset, self.pipeline, self.batch_size = dataset, pipeline, batch_size
         self.seed, self.shuffle, self.drop_last = seed, shuffle, drop_last
         self.rank, self.world, self.device, self.max_unreadable = rank, world, torch.device(device), max_unreadable
@@ -64,10 +69,11 @@ class Loader:
         self.labels = torch.full((len(dataset),), -1) if dataset.labels is None else dataset.labels
         _check(self)
         self._decoded = decode(dataset, memory) if memory != 0 else None
-        self._note(self._decoded.unreadable if self._decoded else {})
+        self._note({} if self._decoded is None else self._decoded.unreadable)
         self._replacement = _next_readable(len(dataset), self.unreadable)
-        self._rows, self._epochs = EpochRows(), 0
-        source = Resident(dataset, self._decoded) if self._decoded else dataset
+        self._rows: EpochRows = []
+        self._epochs = 0
+        source = dataset if self._decoded is None else self._decoded
         reader = Reader(source, pipeline, seed, colour=self.device.type == "cpu")
         pinned = self.device.type == "cuda"
         self.at_once = self._at_once()
@@ -89,13 +95,15 @@ class Loader:
             return
         self._epochs += 1
         this = self._epochs
-        self._rows.todo = [[(number, row) for row in rows.tolist()] for rows in self.rows(number, start)]
+        self._rows[:] = [[(number, row) for row in rows.tolist()] for rows in self.rows(number, start)]
         for collated in self._stream:
             if this != self._epochs:
                 raise RuntimeError(f"epoch {number} cannot go on: another one was begun with the same loader")
             self._note(collated.unreadable)
             if collated.unreadable and not len(collated.ids):
-                raise TooManyUnreadable(None, _in_a_row(self.dataset, collated.unreadable))
+                (row, reason), *_ = collated.unreadable.items()
+                found = f"{len(collated.unreadable)} samples in a row cannot be read"
+                raise TooManyUnreadable(None, f"{found}, from {self.dataset.name(row)}: {reason}")
             yield self._from_workers(number, collated)
 
     def rows(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
@@ -114,18 +122,18 @@ class Loader:
     def _at_once(self) -> bool:
         if self._decoded is None:
             return False
+        held = self._decoded.pixels
         return all(
-            self.pipeline.at_once(self._decoded.modalities[name][:0].to(self.device))
-            for name in self.pipeline.sources(self._decoded.modalities).values()
+            self.pipeline.at_once(held[name][:0].to(self.device)) for name in self.pipeline.sources(held).values()
         )
 
     def _from_memory(self, epoch: int, rows: Tensor) -> Batch:
         assert self._decoded is not None
         decoded, index = self._decoded, self._replacement[rows]
-        ids, used = self.dataset.ids[index], set(self.pipeline.sources(self._decoded.modalities).values())
+        ids, used = self.dataset.ids[index], set(self.pipeline.sources(decoded.pixels).values())
 
         def make(rows: slice) -> Views:
-            raw = {name: all[index[rows]].to(self.device) for name, all in decoded.modalities.items() if name in used}
+            raw = {name: all[index[rows]].to(self.device) for name, all in decoded.pixels.items() if name in used}
             return self.pipeline(raw, ids[rows], seed=self.seed, epoch=epoch)
 
         return self._batch(ids, index, {name: there[index] for name, there in decoded.present.items()}, make)
@@ -153,20 +161,14 @@ class Loader:
         self.unreadable |= unreadable
         if len(self.unreadable) > self.max_unreadable * len(self.dataset):
             some = "; ".join(f"{self.dataset.name(i)}: {reason}" for i, reason in list(self.unreadable.items())[:3])
+            most = f"more than max_unreadable={self.max_unreadable:g} of them ({some}): mend the files, or allow more"
             raise TooManyUnreadable(
-                None,
-                f"{len(self.unreadable)} of {len(self.dataset)} samples cannot be read, more than max_unreadable="
-                f"{self.max_unreadable:g} of them ({some}): mend the files, or allow more",
+                None, f"{len(self.unreadable)} of {len(self.dataset)} samples cannot be read, {most}"
             )
 
 
 class TooManyUnreadable(UserError):
     """More samples than allowed could not be read."""
-
-
-def _in_a_row(dataset: Dataset, unreadable: dict[int, str]) -> str:
-    row, reason = next(iter(unreadable.items()))
-    return f"{len(unreadable)} samples in a row cannot be read, from {dataset.name(row)}: {reason}"
 
 
 def _next_readable(count: int, unreadable: Iterable[int]) -> Tensor:
@@ -184,38 +186,20 @@ def _check(loader: Loader) -> None:
     if loader.world < 1:
         raise UserError("world", f"expected at least one process, got {loader.world}")
     if loader.batch_size < 1 or loader.batch_size % loader.world:
-        raise UserError(
-            "batch_size",
-            f"expected at least 1, and a multiple of the {loader.world} processes, got {loader.batch_size}",
-        )
+        what = f"at least 1, and a multiple of the {loader.world} processes"
+        raise UserError("batch_size", f"expected {what}, got {loader.batch_size}")
     if not 0 <= loader.rank < loader.world:
         raise UserError("rank", f"expected a number from 0 to world - 1 = {loader.world - 1}, got {loader.rank}")
     if not 0 <= loader.max_unreadable <= 1:
         raise UserError("max_unreadable", f"expected a share between 0 and 1, got {loader.max_unreadable}")
     if len(loader.dataset) == 0:
         raise UserError("dataset", "it is empty; give one with samples")
+    if len(loader.dataset) < 2 and len(loader) == 0:
+        raise UserError(None, "data: one image cannot be contrasted with others; give more")
     if len(loader) == 0:
-        raise UserError(None, _too_few(loader))
+        few = f"is more than the {len(loader.dataset)} samples: give {len(loader.dataset)} or less (--batch-size)"
+        raise UserError(None, f"batch_size={loader.batch_size} {few}")
     loader.pipeline.sources(loader.dataset.modalities)  # refuses what the data does not have
-
-
-def _too_few(loader: Loader) -> str:
-    count = len(loader.dataset)
-    if count < 2:
-        return "data: one image cannot be contrasted with others; give more"
-    return f"batch_size={loader.batch_size} is more than the {count} samples: give {count} or less (--batch-size)"
-
-
-def _check_kinds(dataset: object, pipeline: object) -> None:
-    if not isinstance(dataset, Dataset):
-        raise UserError(
-            "dataset", f"{type(dataset).__name__} is none; open_data(name) makes one, Own(dataset) wraps one of torch's"
-        )
-    if not hasattr(pipeline, "prepare"):
-        raise UserError(
-            "pipeline",
-            f"{type(pipeline).__name__} is none; give AUGMENTATIONS[name](size), or TransformPipeline(transform)",
-        )
 
 
 def _is_whole(number: object) -> bool:

@@ -15,34 +15,9 @@ from torch import Tensor
 from manyview.core.errors import UserError
 from manyview.core.sample import Sample
 from manyview.core.text import printable
-from manyview.data.dataset import Unreadable, id_of, label_target
-from manyview.data.idx import find_idx, read_idx
-from manyview.data.image import reason, to_rgb
-from manyview.data.imagenet100 import WNIDS
-
-
-class _Idx:
-    """What torchvision's MNIST would hold, from the idx files as they are published."""
-
-    def __init__(self, files: tuple[Path, Path], classes: list[str]) -> None:
-        self.data, self.targets = (read_idx(file) for file in files)
-        self.classes = classes
-
-
-def _idx_files(root: Path, name: str, kind: Any, arguments: dict[str, Any]) -> Any:
-    for folder in (root, root / name, root / kind.__name__ / "raw"):
-        files = find_idx(folder, arguments["train"])
-        if files:
-            return _Idx(files, kind.classes)
-    return None
-
-
-def _class_folders(root: Path, name: str, kind: Any, arguments: dict[str, Any]) -> Any:
-    """Opens ImageNet without its devkit; the names of the classes are the wnids."""
-    from torchvision.datasets import ImageFolder
-
-    home = root / arguments["split"]
-    return ImageFolder(str(home)) if home.is_dir() and not (root / "meta.bin").exists() else None
+from manyview.data.dataset import id_of, label_target
+from manyview.data.image import reason, to_rgb, unreadable
+from manyview.data.published import WNIDS, class_folders, idx_files, only
 
 
 @dataclass(frozen=True)
@@ -81,9 +56,9 @@ NAMED: dict[str, Official] = {
     "cifar100": Official("CIFAR100", _FLAG, "cifar-100-python/"),
     "stl10": Official("STL10", _called("train", "test", "unlabeled", "train+unlabeled"), "stl10_binary/"),
     "svhn": Official("SVHN", _called("train", "test", "extra"), "train_32x32.mat and test_32x32.mat", classes=10),
-    "mnist": Official("MNIST", _FLAG, "MNIST/raw/, or its four idx files themselves", plain=_idx_files),
+    "mnist": Official("MNIST", _FLAG, "MNIST/raw/, or its four idx files themselves", plain=idx_files),
     "fashion-mnist": Official(
-        "FashionMNIST", _FLAG, "FashionMNIST/raw/, or its four idx files themselves", plain=_idx_files
+        "FashionMNIST", _FLAG, "FashionMNIST/raw/, or its four idx files themselves", plain=idx_files
     ),
     "food101": Official("Food101", _called("train", "test"), "food-101/"),
     "flowers102": Official("Flowers102", _called("train", "val", "test"), "flowers-102/", classes=102),
@@ -99,10 +74,10 @@ NAMED: dict[str, Official] = {
     "fer2013": Official("FER2013", _called("train", "test"), "fer2013/fer2013.csv", classes=7, fetched=False),
     "rendered-sst2": Official("RenderedSST2", _called("train", "val", "test"), "rendered-sst2/"),
     "imagenet": Official(
-        "ImageNet", _IMAGENET, "train/ and val/ with a folder per class", fetched=False, plain=_class_folders
+        "ImageNet", _IMAGENET, "train/ and val/ with a folder per class", fetched=False, plain=class_folders
     ),
     "imagenet100": Official(
-        "ImageNet", _IMAGENET, "ImageNet's train/ and val/", fetched=False, wnids=WNIDS, plain=_class_folders
+        "ImageNet", _IMAGENET, "ImageNet's train/ and val/", fetched=False, wnids=WNIDS, plain=class_folders
     ),
 }
 
@@ -146,12 +121,8 @@ class Named:
         return f"{type(self).__name__}({self._title!r}, {len(self)} images, {len(self.classes)} classes)"
 
     def _image(self, row: int) -> Tensor:
-        try:
+        with unreadable():
             return to_rgb(self._data[row][0])
-        except (MemoryError, ImportError):
-            raise
-        except Exception as error:
-            raise Unreadable(reason(error)) from error
 
 
 class NamedArray(Named):
@@ -186,7 +157,7 @@ def open_named(
     title, part = "imagenet" if official.wnids else name, _split_title(arguments)
     ids, rows = _ids_of(data, title, part, labels), torch.arange(len(labels))
     if official.wnids:
-        rows, labels, classes = _only(data, official.wnids, labels, classes)
+        rows, labels, classes = only(data, official.wnids, labels, classes)
     array = _array_of(data)
     kind, held = (Named, data) if array is None else (NamedArray, array)
     return kind(held, f"{title}/{part}", ids[rows], labels, classes, rows)
@@ -251,7 +222,8 @@ def _ids_of(data: Any, name: str, split: str, labels: list[int | None]) -> Tenso
     """Makes ids of paths where a class is a folder, for some of the folders may be missing; of positions elsewhere."""
     if hasattr(data, "samples"):
         wnids = getattr(data, "wnids", data.classes)
-        return torch.tensor([id_of(f"{name}/{split}/{_in_class(path, wnids[label])}") for path, label in data.samples])
+        within = [(wnids[label], path.rpartition(os.sep + wnids[label] + os.sep)[2]) for path, label in data.samples]
+        return torch.tensor([id_of(f"{name}/{split}/{folder}/{file}") for folder, file in within])
     parts = split.split("+")  # STL-10's train+unlabeled: the labelled ones first
     labelled = sum(label is not None and label >= 0 for label in labels)
     counts = [len(labels)] if len(parts) == 1 else [labelled, len(labels) - labelled]
@@ -259,30 +231,11 @@ def _ids_of(data: Any, name: str, split: str, labels: list[int | None]) -> Tenso
     return torch.cat([start + torch.arange(count) for start, count in zip(starts, counts, strict=True)])
 
 
-def _in_class(path: str, folder: str) -> str:
-    """The path from the class's folder on."""
-    return f"{folder}/{path.rpartition(os.sep + folder + os.sep)[2]}"
-
-
 def _classes_of(data: Any, official: Official) -> list[str]:
     names = getattr(data, "classes", None) or getattr(data, "categories", None)
     if not names:
         return [str(number) for number in range(official.classes)]
     return [name[0] if isinstance(name, tuple) else str(name) for name in names]  # ImageNet has synonyms
-
-
-def _only(
-    data: Any, wnids: tuple[str, ...], labels: list[int | None], classes: list[str]
-) -> tuple[Tensor, list[int | None], list[str]]:
-    """Rows, labels and class names of the given classes of ImageNet, which are numbered anew in their order."""
-    there = list(getattr(data, "wnids", data.classes))
-    absent = [wnid for wnid in wnids if wnid not in there]
-    if absent:
-        missing = f"{len(absent)} of {len(wnids)} class folders are missing, such as {absent[0]}"
-        raise UserError("imagenet100", missing)
-    number = {there.index(wnid): new for new, wnid in enumerate(wnids)}
-    rows = [row for row, label in enumerate(labels) if label in number]
-    return torch.tensor(rows), [number[int(labels[row] or 0)] for row in rows], [classes[old] for old in number]
 
 
 def _array_of(data: Any) -> Tensor | None:

@@ -71,7 +71,14 @@ class Paired:
         self.found: dict[str, Found] = {name: scan(folder, _READ) for name, folder in self._folders.items()}
         if not isinstance(root, Mapping) and modalities is None:
             self.found = {name: found for name, found in self.found.items() if len(found.files)}
-        _check_folders(self.found, self._folders)
+        empty = next((name for name, found in self.found.items() if not len(found.files)), None)
+        if empty is not None:
+            where = printable(self._folders[empty])
+            raise UserError(None, f"modality {empty!r}: no images or .npy files below {where!r}")
+        if len(self.found) < 2:
+            there = ", ".join(map(printable, self.found)) or "none"
+            what = f"expected at least two folders with images, found {there}; for a single folder of images use Folder"
+            raise UserError("modalities", what)
         self._files = {name: found.files for name, found in self.found.items()}
         self._stems, self._rows = _match(self._files, complete_only)
         self._label(root, labels)
@@ -178,40 +185,20 @@ def _folders(
 ) -> tuple[str, dict[str, str]]:
     """What goes before a sample's name, and the folder of each modality, the reference first."""
     if isinstance(root, Mapping):
-        folders = {name: os.fspath(folder) for name, folder in root.items()}
-        for name, folder in folders.items():
+        prefix, there = "", {name: os.fspath(folder) for name, folder in root.items()}
+        for name, folder in there.items():
             check_folder(folder, f"modality {name!r}")
-        return "", folders if modalities is None else {name: _known(folders, name) for name in modalities}
-    check_folder(os.fspath(root))
-    part = pick_split(os.fspath(root), split)
-    home = os.path.join(os.fspath(root), part)
-    there = {name: os.path.join(home, name) for name in sorted(folders_in(home), key=_reference_first)}
-    prefix = part + "/" if part else ""
-    return prefix, there if modalities is None else {name: _known(there, name) for name in modalities}
-
-
-def _reference_first(name: str) -> tuple[int, str]:
-    return (REFERENCE.index(name) if name in REFERENCE else len(REFERENCE), name)
-
-
-def _known(folders: dict[str, str], name: str) -> str:
-    if name not in folders:
-        raise UserError(
-            "modalities", f"there is no {name!r}; there are {', '.join(map(printable, folders)) or 'no folders'}"
-        )
-    return folders[name]
-
-
-def _check_folders(found: dict[str, Found], folders: dict[str, str]) -> None:
-    empty = [name for name, what in found.items() if not len(what.files)]
-    if empty:
-        raise UserError(None, f"modality {empty[0]!r}: no images or .npy files below {printable(folders[empty[0]])!r}")
-    if len(found) < 2:
-        raise UserError(
-            "modalities",
-            f"expected at least two folders with images, found {', '.join(map(printable, found)) or 'none'}; "
-            f"for a single folder of images use Folder",
-        )
+    else:
+        check_folder(os.fspath(root))
+        part = pick_split(os.fspath(root), split)
+        home, prefix = os.path.join(os.fspath(root), part), part + "/" if part else ""
+        names = sorted(folders_in(home), key=lambda name: (*(name != usual for usual in REFERENCE), name))
+        there = {name: os.path.join(home, name) for name in names}
+    for name in modalities or ():
+        if name not in there:
+            known = ", ".join(map(printable, there)) or "no folders"
+            raise UserError("modalities", f"there is no {name!r}; there are {known}")
+    return prefix, there if modalities is None else {name: there[name] for name in modalities}
 
 
 def _match(
@@ -219,18 +206,16 @@ def _match(
 ) -> tuple[Files, np.ndarray[tuple[int, int], np.dtype[np.int64]]]:
     """The samples' names, and (n, modalities) the place of each sample's file in each list, -1 where it has none."""
     places = [_by_stem(name, listed) for name, listed in files.items()]
-    shared = _shared(places, len(places) if complete_only else 1)
-    if not _shared(places, 2) or not shared:
+    having = Counter(stem for place in places for stem in place)
+    paired = max(having.values()) > 1
+    shared = [stem for stem, count in having.items() if count == len(places) or not complete_only]
+    if not paired or not shared:
         examples = ", ".join(f"{name} has {printable(listed[0])!r}" for name, listed in files.items())
-        what = "no file has all modalities" if _shared(places, 2) else "no file name is in two modalities"
+        what = "no file has all modalities" if paired else "no file name is in two modalities"
         raise UserError("modalities", f"{what}; {examples}; the paths must be the same but for the extension")
     stems = Files(shared)
     rows = [[place.get(stems.raw(i), -1) for place in places] for i in range(len(stems))]
     return stems, np.array(rows, dtype=np.int64)
-
-
-def _shared(places: list[dict[bytes, int]], least: int) -> list[bytes]:
-    return [stem for stem in set().union(*places) if sum(stem in place for place in places) >= least]
 
 
 def _by_stem(name: str, files: Files) -> dict[bytes, int]:

@@ -92,11 +92,8 @@ def class_labels(
         return None, ()
     flat = next((p[0] for p in parts if len(p) < 2), None)
     if flat is not None:
-        raise UserError(
-            "labels",
-            f"{printable(flat)!r} lies in no class folder; move it into one, "
-            "or switch labels off (--labels no, --data.labels false; False in Python)",
-        )
+        off = "or switch labels off (--labels no, --data.labels false; False in Python)"
+        raise UserError("labels", f"{printable(flat)!r} lies in no class folder; move it into one, {off}")
     classes = sorted(names | set(others), key=os.fsencode)
     number = {name: i for i, name in enumerate(classes)}
     return torch.tensor([number[p[0]] for p in parts]), tuple(printable(c) for c in classes)

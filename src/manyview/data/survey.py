@@ -15,9 +15,9 @@ from statistics import median_low
 from torch import Tensor
 
 from manyview.core.parallel import available
-from manyview.data.dataset import Dataset, Unreadable
+from manyview.data.dataset import Dataset, Unreadable, read
 from manyview.data.folder import Folder
-from manyview.data.image import Source, decode, read_header, reason
+from manyview.data.image import Source, read_header, reason
 from manyview.data.paired import Paired
 
 MIN_SIDE = 32  # pixels of the shorter side; below, crops show almost nothing
@@ -84,7 +84,7 @@ def survey(
         for index, findings in _examine_all(dataset, fast, threads or available()):
             tally.add(split, dataset, index, findings)
             advance()
-    tally.finish()
+    tally.finish(splits)
     return result
 
 
@@ -120,15 +120,13 @@ def _examine_all(dataset: Dataset, fast: bool, threads: int) -> Iterator[tuple[i
 
 
 def _examine(dataset: Dataset, index: int, fast: bool) -> list[Finding]:
-    if isinstance(dataset, Folder):
-        return [_examine_file("image", dataset.path(index), fast, decode)]
-    if isinstance(dataset, Paired):
+    if isinstance(dataset, Folder | Paired):
         paths = dataset.paths(index).items()
         return [_examine_file(name, path, fast, partial(dataset.decode, name)) for name, path in paths]
-    try:
-        return [_examine_tensor(modality, tensor) for modality, tensor in dataset[index].modalities.items()]
-    except Unreadable as error:
-        return [Finding(dataset.modalities[0], problem=str(error))]
+    sample = read(dataset, index)
+    if isinstance(sample, str):
+        return [Finding(dataset.modalities[0], problem=sample)]
+    return [_examine_tensor(modality, tensor) for modality, tensor in sample.modalities.items()]
 
 
 def _examine_file(modality: str, path: str, fast: bool, decoder: Callable[[Source], Tensor]) -> Finding:
@@ -167,47 +165,35 @@ class _Tally:
     def __init__(self, result: Survey) -> None:
         self.result = result
         self.widths, self.heights = array("i"), array("i")
-        self.formats: Counter[str] = Counter()
-        self.modes: Counter[str] = Counter()
-        self.modalities: Counter[str] = Counter()
-        self.splits: dict[str, Dataset] = {}
-        self.first: dict[bytes, tuple[str, int]] = {}  # digest -> split and index of the first with it
+        self.formats, self.modes, self.modalities = Counter[str](), Counter[str](), Counter[str]()
+        self.places: dict[bytes, tuple[str, int]] = {}  # digest -> split and index of the first with it
         self.groups: dict[bytes, list[tuple[str, int]]] = {}
 
     def add(self, split: str, dataset: Dataset, index: int, findings: list[Finding]) -> None:
-        self.splits[split] = dataset
-        several = len(dataset.modalities) > 1
         for finding in findings:
             self.modalities[finding.modality] += 1
+            which = f"{finding.modality}: " if len(dataset.modalities) > 1 else ""
             if finding.problem:
-                problem = f"{finding.modality}: {finding.problem}" if several else finding.problem
-                self.result.unreadable.append((dataset.name(index), problem))
+                self.result.unreadable.append((dataset.name(index), which + finding.problem))
                 continue
-            self._measure(finding, f"{finding.modality}: {finding.mode}" if several else finding.mode)
+            self.widths.append(finding.width)
+            self.heights.append(finding.height)
+            self.modes[which + finding.mode] += 1
+            self.formats.update([finding.format] if finding.format else [])
+            self.result.small += min(finding.width, finding.height) < MIN_SIDE
+            self.result.stored += finding.stored
+            self.result.decoded += finding.decoded
             if finding.digest and finding.modality == dataset.modalities[0]:
-                self._compare(finding.digest, split, index)
+                first = self.places.setdefault(finding.digest, (split, index))
+                if first != (split, index):
+                    self.groups.setdefault(finding.digest, [first]).append((split, index))
 
-    def _measure(self, finding: Finding, mode: str) -> None:
-        self.widths.append(finding.width)
-        self.heights.append(finding.height)
-        self.modes[mode] += 1
-        if finding.format:
-            self.formats[finding.format] += 1
-        self.result.small += min(finding.width, finding.height) < MIN_SIDE
-        self.result.stored += finding.stored
-        self.result.decoded += finding.decoded
-
-    def _compare(self, digest: bytes, split: str, index: int) -> None:
-        first = self.first.setdefault(digest, (split, index))
-        if first != (split, index):
-            self.groups.setdefault(digest, [first]).append((split, index))
-
-    def finish(self) -> None:
+    def finish(self, splits: dict[str, Dataset]) -> None:
         result = self.result
         result.widths, result.heights = _spread(self.widths), _spread(self.heights)
         result.formats, result.modes = dict(self.formats.most_common()), dict(self.modes.most_common())
         result.modalities = dict(self.modalities)
-        result.duplicates = [[self.splits[s].name(i) for s, i in group] for group in self.groups.values()]
+        result.duplicates = [[splits[split].name(i) for split, i in group] for group in self.groups.values()]
         result.across_splits = sum(len({split for split, _ in group}) > 1 for group in self.groups.values())
 
 

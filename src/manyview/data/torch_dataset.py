@@ -11,8 +11,8 @@ from torch.utils.data import Subset, TensorDataset
 
 from manyview.core.errors import UserError
 from manyview.core.sample import Sample
-from manyview.data.dataset import Dataset, Unreadable, label_target
-from manyview.data.image import own_of, reason, to_rgb
+from manyview.data.dataset import Dataset, label_target, read
+from manyview.data.image import own_of, to_rgb, unreadable
 
 
 class TorchDataset:
@@ -48,12 +48,8 @@ class TorchDataset:
         return len(self._dataset)
 
     def __getitem__(self, index: int) -> Sample:
-        try:
+        with unreadable():
             got = self._dataset[index]
-        except MemoryError:
-            raise
-        except Exception as error:
-            raise Unreadable(reason(error)) from error
         named = got if isinstance(got, dict) else {"image": got[0] if isinstance(got, list | tuple) else got}
         modalities = {name: _raw(name, image) for name, image in named.items() if name != "label"}
         return Sample(int(self.ids[index]), index, modalities, label_target(self.labels, index))
@@ -69,10 +65,10 @@ class TorchDataset:
         """The first sample that can be read."""
         problem = "it is empty"
         for index in range(len(self)):
-            try:
-                return self[index]
-            except Unreadable as error:
-                problem = str(error)
+            sample = read(self, index)
+            if isinstance(sample, Sample):
+                return sample
+            problem = sample
         raise UserError(None, f"no sample of {type(self._dataset).__name__} can be read: {problem}")
 
 
@@ -88,22 +84,16 @@ def _raw(name: str, image: Any) -> Tensor:
     if tensor.ndim != 3:
         raise UserError(None, f"modality {name!r} has shape {tuple(tensor.shape)}: give (channels, height, width)")
     if tensor.shape[2] in (1, 3, 4) and tensor.shape[0] > 4:
-        raise UserError(
-            None,
-            f"modality {name!r} has shape {tuple(tensor.shape)}, channels last: give (channels, height, width), "
-            "as permute(2, 0, 1) makes it",
-        )
+        what = f"modality {name!r} has shape {tuple(tensor.shape)}, channels last"
+        raise UserError(None, f"{what}: give (channels, height, width), as permute(2, 0, 1) makes it")
     if tensor.dtype == torch.uint8 or not tensor.is_floating_point():
         return tensor if tensor.dtype == torch.uint8 else tensor.float()
     if tensor.shape[0] != 3:
         return tensor.float()
     low, high = tensor.aminmax()
     if low < 0 or high > 1:
-        raise UserError(
-            None,
-            f"picture {name!r} has values from {low:g} to {high:g}: give uint8, or floats in [0, 1], not normalised; "
-            "the views are normalised later",
-        )
+        give = "give uint8, or floats in [0, 1], not normalised; the views are normalised later"
+        raise UserError(None, f"picture {name!r} has values from {low:g} to {high:g}: {give}")
     return tensor.mul(255).round().to(torch.uint8)
 
 

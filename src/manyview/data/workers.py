@@ -6,7 +6,7 @@ import os
 import signal
 import traceback
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -17,8 +17,8 @@ from torch.utils.data import DataLoader
 
 from manyview.core.parallel import available
 from manyview.core.sample import Sample, Views
-from manyview.data.dataset import Dataset, Unreadable
-from manyview.data.memory import Resident, local_processes, some_samples
+from manyview.data.dataset import Dataset, read
+from manyview.data.decoded import Decoded, local_processes, some_samples
 
 GRACE = 600  # seconds that a worker goes on after it was told to end: longer than any step takes
 IN_A_ROW = 100  # so many unreadable samples in a row are no accident
@@ -34,8 +34,15 @@ class Pipeline(Protocol):
     def finish(self, prepared: Views, ids: Tensor, *, seed: int, epoch: int, colour: bool) -> Views: ...
 
 
+EpochRows = list[list[tuple[int, int]]]
+"""The batches of the epoch under way as workers get them: rows, each with its epoch."""
+
+
 def start_workers(reader: Reader, rows: EpochRows, workers: int | None, *, pinned: bool) -> DataLoader[Any]:
-    """Starts worker processes that stay for all epochs; one a core if nobody says how many."""
+    """Starts worker processes that stay for all epochs; one a core if nobody says how many.
+
+    They know nothing of the loader, so that one that nobody needs is gone at once, and its workers with it.
+    """
     workers = usual_workers() if workers is None else workers
     over = mp.get_context().RawValue("b", 0)  # whether the loader itself is being shut down
     loader = DataLoader(
@@ -89,7 +96,7 @@ class Prepared(NamedTuple):
 class Reader(torch.utils.data.Dataset[Prepared]):
     """Reads one sample, or the next one that can be read, and prepares its views."""
 
-    def __init__(self, dataset: Dataset | Resident, pipeline: Pipeline, seed: int, colour: bool) -> None:
+    def __init__(self, dataset: Dataset | Decoded, pipeline: Pipeline, seed: int, colour: bool) -> None:
         self.dataset, self.pipeline, self.seed, self.colour = dataset, pipeline, seed, colour
         used = set(pipeline.sources(dataset.modalities).values())
         self.modalities = tuple(name for name in dataset.modalities if name in used)
@@ -99,10 +106,9 @@ class Reader(torch.utils.data.Dataset[Prepared]):
         unreadable: dict[int, str] = {}
         for step in range(min(IN_A_ROW, len(self.dataset))):
             index = (row + step) % len(self.dataset)
-            try:
-                sample = self.dataset[index]
-            except Unreadable as error:
-                unreadable[index] = str(error)
+            sample = read(self.dataset, index)
+            if isinstance(sample, str):
+                unreadable[index] = sample
                 continue
             views = self.prepared(sample, epoch)
             return Prepared(sample.id, sample.index, frozenset(sample.modalities), views, unreadable)
@@ -111,22 +117,6 @@ class Reader(torch.utils.data.Dataset[Prepared]):
     def prepared(self, sample: Sample, epoch: int) -> Views:
         there = {name: sample.modalities[name] for name in self.modalities if name in sample.modalities}
         return self.pipeline.prepare(there, sample.id, seed=self.seed, epoch=epoch, colour=self.colour)
-
-
-class EpochRows:
-    """The batches of the epoch under way as workers get them: rows together with their epoch.
-
-    It knows nothing of the loader, so that a loader that nobody needs is gone at once, and its workers with it.
-    """
-
-    def __init__(self) -> None:
-        self.todo: list[list[tuple[int, int]]] = []
-
-    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
-        return iter(self.todo)
-
-    def __len__(self) -> int:
-        return len(self.todo)
 
 
 class Collated(NamedTuple):

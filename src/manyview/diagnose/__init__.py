@@ -3,16 +3,21 @@
 The figures are functions of embeddings; `manyview.embeddings.view_embeddings` makes those of a run or an encoder.
 """
 
-from manyview.diagnose.classes import Purity, confusion, purity
-from manyview.diagnose.contrast_weights import ContrastWeights, contrast_weights
-from manyview.diagnose.coupling import couplings
-from manyview.diagnose.entropy import Entropies, entropies
 from manyview.diagnose.health import Health, Verdict
-from manyview.diagnose.measures import flat_share, measure
-from manyview.diagnose.neighbourhood import Nearest, Neighbourhood, flat_map, nearest, neighbourhood, tsne
-from manyview.diagnose.spectrum import Spectrum, rankme, spectrum
-from manyview.diagnose.spread import Spread, spread
-from manyview.diagnose.validation import validation
+from manyview.diagnose.measures import flat_share, measure, validation
+from manyview.diagnose.negatives import ContrastWeights, Entropies, contrast_weights, couplings, entropies
+from manyview.diagnose.neighbourhood import (
+    Nearest,
+    Neighbourhood,
+    Purity,
+    confusion,
+    flat_map,
+    nearest,
+    neighbourhood,
+    purity,
+    tsne,
+)
+from manyview.diagnose.variance import Spectrum, Spread, rankme, spectrum, spread
 
 __all__ = [
     "ContrastWeights",

@@ -8,6 +8,7 @@ runs made to fail are the measures themselves. Where a number was reasoned and n
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ Word = Literal[
     "starting", "healthy", "diverging", "broken data", "collapsing", "collapsed dimensions", "saturated", "not learning"
 ]
 
+STATE = ("measured", "first", "recent", "since", "knn")
 STARTING = 6  # measurements before embeddings are judged: an untrained network's all look alike
 WINDOW = 5  # measurements that are averaged, since one batch tells little; the first is then no longer among them
 
@@ -127,21 +129,14 @@ class Health:
 
     def state_dict(self) -> dict[str, Any]:
         """Plain numbers, lists and dicts."""
-        return {
-            "measured": self.measured,
-            "first": dict(self.first),
-            "recent": [dict(record) for record in self.recent],
-            "since": dict(self.since),
-            "knn": dict(self.knn),
-        }
+        return {name: copy.deepcopy(getattr(self, name)) for name in STATE}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        missing = sorted(set(self.state_dict()) - set(state))
+        missing = sorted(set(STATE) - set(state))
         if missing:
             raise UserError("state", f"{', '.join(missing)} is missing; give what state_dict() gave")
-        self.measured, self.first = int(state["measured"]), dict(state["first"])
-        self.recent = [dict(record) for record in state["recent"]]
-        self.since, self.knn = dict(state["since"]), dict(state["knn"])
+        for name in STATE:
+            setattr(self, name, copy.deepcopy(state[name]))
 
     def _signs(self) -> Iterator[Sign]:
         """What is wrong, the gravest first."""
@@ -154,7 +149,8 @@ class Health:
             yield from self._collapsing()
             yield from self._collapsed_dimensions()
             yield from self._saturated()
-            yield from self._not_learning()
+            yield from self._worse_neighbours()
+            yield from self._nothing_moves()
 
     def _mean(self, name: str) -> float:
         values = [record[name] for record in self.recent if name in record]
@@ -204,10 +200,6 @@ class Health:
 
     def _late(self) -> bool:
         return self.recent[-1]["step"] >= self.first["step"] + LATE
-
-    def _not_learning(self) -> Iterator[Sign]:
-        yield from self._worse_neighbours()
-        yield from self._nothing_moves()
 
     def _nothing_moves(self) -> Iterator[Sign]:
         """Whether loss and similarities are what they were at first."""

@@ -1,4 +1,4 @@
-"""Measures of one training step, read off the vectors that the loss was given.
+"""Measures of one training step, or of a held-out batch, read off the vectors that the loss was given.
 
 At most `QUERIES` queries are read (the first), and of each source of negatives at most `KEYS` vectors (`PER_QUERY`
 where each query has its own), evenly spread over it, each counting for those left out: sums over the negatives are then
@@ -15,13 +15,16 @@ import torch
 from torch import Tensor
 
 from manyview.core.distributed import no_gather
-from manyview.core.negatives import Negatives, Source
-from manyview.diagnose.coupling import coupling
-from manyview.diagnose.entropy import conditional_entropy
-from manyview.diagnose.spectrum import RANKED, rankme
+from manyview.core.negatives import Negatives, Source, Triple
+from manyview.core.sample import Batch, Views
+from manyview.diagnose.negatives import T_NEG, conditional_entropy, coupling, entropies
+from manyview.diagnose.variance import RANKED, rankme
+from manyview.features.embedding_pass import forward
 from manyview.losses.checks import average, check_inputs
 from manyview.losses.streaming import Stream
+from manyview.methods import BatchOutputs, Contrast, Method
 
+PREFIX = "validation_"  # of the measures of held-out images
 QUERIES = 512
 KEYS = 1024  # of keys that all queries share
 PER_QUERY = 32  # of keys that each query has for itself, which have to be gathered
@@ -52,7 +55,7 @@ def measure(
     n = min(len(query), QUERIES)
     given = check_inputs(query[:n], positives[:n], None if present is None else present[:n], "mean")
     ids = _images(negatives, n, query.device)
-    stream = Stream(given.query, _fewer(negatives, n))
+    stream = Stream(given.query, reduce(add, (_thinned(source, n) for source in negatives.sources)))
     positive = float(average(given.over_positives(given.similarities()), given.present, "mean", no_gather))
     negative = float(stream.softmax(0.0, value=(1.0, 0.0)).mean.mean())
     uniform, alike = _among_queries(given.query, ids)
@@ -104,12 +107,8 @@ def _images(negatives: Negatives, n: int, device: torch.device) -> Tensor:
     return torch.arange(n, device=device)
 
 
-def _fewer(negatives: Negatives, n: int) -> Negatives:
-    """The negatives of the first n queries, thinned out."""
-    return reduce(add, (_thinned(source, n) for source in negatives.sources))
-
-
 def _thinned(source: Source, n: int) -> Negatives:
+    """The negatives that a source has for the first n queries, thinned out."""
     keys, key_ids, index, split = source.keys, source.key_ids, source.index, source.split
     query_ids = None if source.query_ids is None else source.query_ids[:n]
     own = index is not None or keys.dim() == 3
@@ -124,3 +123,51 @@ def _thinned(source: Source, n: int) -> Negatives:
         split = None if split is None else (min(split[0], n), math.ceil(split[1] / every))
     stands_for = width / math.ceil(width / every) if width else 1.0
     return Negatives(keys, key_ids, query_ids, index=index, weight=source.weight * stands_for, split=split)
+
+
+def validation(method: Method, views: Views, batch: Batch, *, progress: float = 1.0) -> dict[str, float]:
+    """`batch_measures` of held-out images, under names that begin with `PREFIX`.
+
+    views  {name: [copy, ...]}, as many copies as the method takes, made as training makes them
+
+    Embedded in eval mode and without gradient: weights, running statistics, the momentum tower, the memories and all
+    random numbers stay what they are, and so does the mode. Nothing is said of fewer than two images, nor where a
+    memory holds something for each training image and nothing for these.
+    """
+    if len(batch.ids.unique()) < 2 or any(memory.per_image for memory in method.memories.values()):
+        return {}
+
+    def measures(method: Method, views: Views) -> dict[str, float]:
+        found = BatchOutputs(method(views), batch.ids, batch.index, batch.present, progress=progress)
+        return batch_measures(method, found)
+
+    return {PREFIX + name: value for name, value in forward(method, views, read=measures).items()}
+
+
+@torch.no_grad()
+def batch_measures(method: Method, batch: BatchOutputs) -> dict[str, float]:
+    """The loss of an embedded batch, what `measured_of` tells of its first contrast, and its entropy within the batch.
+
+    loss                               as training would compute it
+    entropy, coupling, and so on       `measure`, against the method's own negatives, a queue for instance
+    batch_entropy, batch_entropy_limit `entropies` of the first query, at t_neg = 2 against the batch's other images
+                                       alone: the same for every method, and so what CACR's Fig. 3 compares
+    """
+    objective = method.objective(batch)
+    found = {"loss": float(objective.loss)}
+    for term in method.terms:
+        triples = [each for each in objective.terms[term.name].triples if len(each.query)]
+        if isinstance(term, Contrast) and triples:
+            within = entropies(batch.outputs[term.queries[0]], batch.ids, batch=len(batch.ids))
+            entropy = {"batch_entropy": within.mean, "batch_entropy_limit": within.limit}
+            return {**found, **measured_of(term, triples[0]), **entropy}
+    return found
+
+
+def measured_of(term: Contrast, triple: Triple) -> dict[str, float]:
+    """`measure` of what a term contrasts, at the loss's own temperature and t_neg, or else at CACR's t_neg."""
+    temperature, t_neg = term.option("temperature"), term.option("t_neg")
+    return measure(
+        triple.query, triple.positives, triple.negatives, present=triple.present,
+        temperature=None if temperature is None else float(temperature), t_neg=T_NEG if t_neg is None else t_neg,
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Nearest neighbours of embeddings, and t-SNE maps of them."""
+"""Nearest neighbours of embeddings, t-SNE maps of them, and which classes they keep together or confuse."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from manyview.core.errors import UserError
-from manyview.diagnose.vectors import same_length, unit
-from manyview.features.neighbours import neighbours
+from manyview.diagnose.vectors import checked, same_length, unit
+from manyview.features.knn import neighbours
 
 MAPPED = 5000  # points that t-SNE is asked to place, at most; 2000 take one core about 6 seconds
 PERPLEXITY = 30.0
@@ -94,3 +94,57 @@ def tsne(embeddings: Tensor, *, seed: int = 0) -> Tensor:
     perplexity = min(PERPLEXITY, (len(x) - 1) / 3)
     placed = TSNE(init="pca", perplexity=perplexity, max_iter=STEPS, random_state=seed).fit_transform(components)
     return torch.from_numpy(placed).float()
+
+
+@dataclass(frozen=True, eq=False)
+class Purity:
+    """Nearest-neighbour purity of C classes; NaN where a class has no image.
+
+    classes  (C,) the share of an image's nearest neighbours that are of its class, mean over the class's images
+    chance   (C,) what it would be if neighbours were drawn at random
+    count    (C,) images
+    mean     over all images
+    """
+
+    classes: Tensor
+    chance: Tensor
+    count: Tensor
+    mean: float
+
+
+@torch.no_grad()
+def purity(bank: Tensor, labels: Tensor, *, k: int = 20, classes: int | None = None) -> Purity:
+    """Measures the nearest-neighbour purity of embeddings (n, d) with labels (n,) int64.
+
+    An image is not its own neighbour. Images without a label (-1) are left out. `classes` is how many there are, one
+    more than the largest label by default. Exact, by cosine, in bounded memory; the time grows with n^2.
+    """
+    bank, labels = checked("bank", bank, least=2), _labels("labels", labels, len(bank), classes)
+    here = labels >= 0
+    if int(here.sum()) < 2:
+        raise UserError("labels", f"expected 2 or more that are not -1, got {int(here.sum())}; name labelled images")
+    bank, labels = (bank, labels) if bool(here.all()) else (bank[here], labels[here])
+    count = labels.bincount(minlength=classes or 0)
+    same = (labels[nearest(bank, min(k, len(bank) - 1)).rows] == labels[:, None]).double().mean(1)
+    share = torch.zeros(len(count), dtype=torch.float64, device=same.device).index_add_(0, labels, same) / count
+    chance = ((count - 1) / (len(bank) - 1)).masked_fill(count == 0, torch.nan)
+    return Purity(share, chance.double(), count, float(same.mean()))
+
+
+def confusion(truth: Tensor, predicted: Tensor, classes: int) -> Tensor:
+    """Counts, (classes, classes) int64, how many images of class r, the row, were taken for class c, the column.
+
+    truth and predicted (n,) int64; images without a label (-1) are left out.
+    """
+    truth = _labels("truth", truth, len(predicted), classes)
+    predicted = _labels("predicted", predicted, len(truth), classes)
+    here = (truth >= 0) & (predicted >= 0)
+    return (truth[here] * classes + predicted[here]).bincount(minlength=classes**2).view(classes, classes)
+
+
+def _labels(name: str, labels: Tensor, count: int, classes: int | None) -> Tensor:
+    if labels.shape != (count,) or labels.dtype != torch.long:
+        raise UserError(name, f"expected int64 ({count},), got {labels.dtype} {tuple(labels.shape)}")
+    if classes is not None and count and int(labels.max()) >= classes:
+        raise UserError(name, f"class {int(labels.max())} is beyond the {classes} that there are")
+    return labels

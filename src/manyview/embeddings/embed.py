@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+import shutil
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from manyview import __version__
-from manyview.core.device import resolve_device
+from manyview.core.atomic import atomic_write, naming_full_disk, naming_setting, remove_drafts
+from manyview.core.bounds import AtLeast, check_bounds
 from manyview.core.errors import UserError
+from manyview.core.lock import locked
+from manyview.core.parallel import resolve_device
 from manyview.core.progress import progress_bar
 from manyview.core.text import printable
 from manyview.data import Dataset
 from manyview.data.splits import Labels
 from manyview.data.workers import usual_workers
-from manyview.embeddings.file_format import DTYPES, About, Embeddings, checked, read
-from manyview.embeddings.image_source import ImageSource, one_view, open_images
+from manyview.embeddings.file_format import DTYPES, About, Array, Embeddings, checked, read, write
+from manyview.embeddings.image_source import ImageReader, ImageSource, one_view, open_images, read_images
 from manyview.embeddings.model_source import ModelSource, OneModel, open_model, weights_checksum
-from manyview.embeddings.partial import PartialEmbeddings
-from manyview.features.amounts import check_amounts
 from manyview.features.embedding_pass import embed_pieces, on_device
-from manyview.features.image_reader import ImageReader, read_images
+from manyview.features.feature_cache import Piece, PieceStore, join_pieces
+
+BATCHES = 8  # in a piece: what a kill costs at most
+PLAN = "about.json"
+SAME = ("weights", "size", "mean", "std", "view", "fingerprint", "dtype", "batch_size", "version")
 
 
 def embed(
@@ -59,7 +67,8 @@ def embed(
     path = target(to)
     if dtype not in DTYPES:
         raise UserError("dtype", f"expected {' or '.join(DTYPES)}, got {dtype!r}")
-    check_amounts(batch_size=batch_size, workers=workers)
+    check_bounds("batch_size", batch_size, [AtLeast(1)])
+    check_bounds("workers", workers, [AtLeast(0)])
     place, images = resolve_device(device), open_images(data, split=split, root=root, labels=labels, download=download)
     source = one_encoder(model, **({} if isinstance(model, ModelSource) else {"like": images.dataset, **encoder}))
     if not source.trained and not isinstance(model, ModelSource):
@@ -95,23 +104,11 @@ def target(to: str | Path) -> Path:
 
 def _about(source: ModelSource, images: ImageSource, dtype: str, batch_size: int) -> About:
     return About(
-        encoder=source.name,
-        network=source.encoder.name,
-        weights=weights_checksum(source.encoder),
-        size=source.size,
-        mean=tuple(source.picture.mean),
-        std=tuple(source.picture.std),
-        view=images.dataset.modalities[0],
-        data=images.data,
-        options=images.options,
-        root=images.root,
-        classes=images.classes,
-        dtype=dtype,
-        batch_size=batch_size,
-        fingerprint=images.fingerprint,
-        version=__version__,
-        broken={},
-    )
+        encoder=source.name, network=source.encoder.name, weights=weights_checksum(source.encoder), size=source.size,
+        mean=tuple(source.picture.mean), std=tuple(source.picture.std), view=images.dataset.modalities[0],
+        data=images.data, options=images.options, root=images.root, classes=images.classes, dtype=dtype,
+        batch_size=batch_size, fingerprint=images.fingerprint, version=__version__, broken={},
+    )  # fmt: skip
 
 
 def _fill(
@@ -140,5 +137,100 @@ def _rounded(vectors: Tensor, dtype: str, encoder: str) -> Tensor:
     to = getattr(torch, dtype)
     if len(vectors) and vectors.abs().max() > torch.finfo(to).max:
         raise UserError("dtype", f"{dtype} cannot hold the number {vectors.abs().max():g}; choose float32")
-    rounded: Tensor = vectors.to(to)
-    return rounded
+    return vectors.to(to)
+
+
+class PartialEmbeddings:
+    """The folder `embeddings.npz.part`, where pieces gather.
+
+    Pieces hold always the same images in the same batches, so that it makes no difference who stopped when.
+    """
+
+    def __init__(self, path: Path, about: About, images: ImageSource) -> None:
+        self.path, self.about, self.images = path, about, images
+        self.folder = path.with_name(f"{path.name}.part")
+        self.store = PieceStore(self.folder, len(images.dataset), BATCHES * about.batch_size)
+        self._done: dict[int, Piece] = {}  # without their vectors
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keeps others from writing the same file. The folder stays only where there is something to go on with."""
+        with naming_setting("to", self.path):
+            self.folder.mkdir(exist_ok=True)
+        with locked(self.folder, busy="written", result=self.path, flag="--to"):
+            try:
+                yield
+            finally:
+                if self.path.exists() or not (self.folder / PLAN).exists():
+                    shutil.rmtree(self.folder, ignore_errors=True)
+
+    def complete(self) -> bool:
+        """Whether the file is there. If it, or what there is of it, is of something else, that is one line."""
+        if self.path.exists():
+            _check(read(self.path).about, self.about, self.path, "delete it, or give another --to")
+            return True
+        remove_drafts(self.folder)
+        plan = self.folder / PLAN
+        if plan.exists():
+            try:
+                begun = About.from_json(plan.read_bytes())
+            except ValueError as error:
+                why = f"{printable(str(plan))} is damaged: {error}"
+                raise UserError(None, f"{why}; delete its folder to start anew") from None
+            _check(begun, self.about, self.folder, "delete that folder to start anew")
+        else:
+            with naming_full_disk(plan, _remedy), atomic_write(plan) as draft:
+                draft.write_bytes(self.about.to_json())
+        return False
+
+    def missing(self) -> list[int]:
+        """The numbers of the pieces that are still to be made, because they are not there or damaged."""
+        for number in range(len(self.store)):
+            piece = self.store.read(number)
+            if piece is not None:
+                self._note(number, piece)
+        return [number for number in range(len(self.store)) if number not in self._done]
+
+    def save(self, number: int, piece: Piece) -> None:
+        with naming_full_disk(self.store.path(number), _remedy):
+            self.store.write(number, piece)
+        self._note(number, piece)
+
+    def join(self) -> None:
+        """Writes the file from its pieces, all of which are there."""
+        dataset, found = self.images.dataset, join_pieces([self._done[number] for number in range(len(self.store))])
+        broken = {dataset.name(row): why for row, why in found.unreadable.items()}
+        if not len(found.rows):
+            name, why = next(iter(broken.items()))
+            raise UserError("data", f"none of the {len(dataset)} images can be read, from {name}: {why}")
+        columns = {
+            "path": np.array([self.images.path(row) for row in found.rows.tolist()], dtype=np.bytes_),
+            "id": dataset.ids[found.rows].numpy(),
+            "label": self.images.labels[found.rows].numpy(),
+        }
+        with naming_full_disk(self.path, _remedy):
+            write(self.path, replace(self.about, broken=broken), columns, self._vectors())
+
+    def _note(self, number: int, piece: Piece) -> None:
+        self._done[number] = replace(piece, vectors=torch.empty(0))
+
+    def _vectors(self) -> Iterator[Array]:
+        for number in range(len(self.store)):
+            piece = self.store.read(number)
+            if piece is None:
+                where = printable(str(self.store.path(number)))
+                raise UserError(None, f"{where} was damaged while the file was written; start the same command again")
+            yield piece.vectors.numpy()
+
+
+def _check(old: About, new: About, where: Path, remedy: str) -> None:
+    for name in SAME:
+        was, now = (getattr(each, name) for each in (old, new))
+        if was != now:
+            hint = {"fingerprint": "other images", "weights": f"another encoder, {old.encoder}"}
+            what = hint.get(name, f"{name} {was}, not {now}")
+            raise UserError(None, f"{printable(str(where))} is of {printable(what)}; {remedy}")
+
+
+def _remedy() -> str:
+    return "free some space and start the same command again, which goes on from there"

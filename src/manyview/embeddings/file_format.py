@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from importlib.util import find_spec
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,9 +30,7 @@ ROWS = 8192  # of Parquet, read at a time
 
 Array = np.ndarray[Any, Any]
 Columns = Mapping[str, Array]
-"""Columns by name: path (n,) bytes, id (n,), label (n,), vector (n, d)."""
-Pieces = Callable[..., Iterator[Columns]]
-"""Called with the names of the columns that are wanted, gives them piece by piece."""
+"""Columns by name: path (n,) bytes, id (n,), label (n,); where they are read also vector (n, d)."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +77,10 @@ class About:
         if not isinstance(found, dict) or found.pop("manyview_embeddings", None) != FORMAT:
             raise UserError(None, f"it does not say that it is of format {FORMAT}")
         wrong = [field.name for field in fields(cls) if not isinstance(found.get(field.name), KINDS[field.name])]
-        lists = [name for name, kind in INSIDE.items() if not all(isinstance(each, kind) for each in found[name] or ())]
-        if wrong or lists or len(found) != len(fields(cls)):
-            raise UserError(
-                None, f"what it says of itself is damaged: {', '.join(wrong or lists or ['unknown entries'])}"
-            )
-        return cls(**{**found, **{name: tuple(found[name]) for name in ("mean", "std", "classes")}})
+        wrong = wrong or [name for name in INSIDE if not all(isinstance(each, INSIDE[name]) for each in found[name])]
+        if wrong or len(found) != len(fields(cls)):
+            raise UserError(None, f"what it says of itself is damaged: {', '.join(wrong or ['unknown entries'])}")
+        return cls(**{**found, **{name: tuple(found[name]) for name in INSIDE}})
 
 
 KINDS: dict[str, type | tuple[type, ...]] = {
@@ -155,11 +152,14 @@ def read(path: str | Path) -> Embeddings:
     return Embeddings(vectors, ids, labels, columns["path"], about)
 
 
-def write(path: str | Path, about: About, pieces: Pieces) -> None:
-    """Joins pieces to one file, which appears whole or not at all, in memory for a few pieces."""
-    path = checked(path)
+def write(path: str | Path, about: About, columns: Columns, vectors: Iterator[Array]) -> None:
+    """Writes columns and pieces (m, d) of the vectors to a file, which appears whole or not at all.
+
+    Only a few pieces are in memory at a time.
+    """
+    path, first = checked(path), next(vectors)
     with atomic_write(path) as draft:
-        WRITERS[path.suffix](draft, about, pieces)
+        WRITERS[path.suffix](draft, about, columns, first, chain([first], vectors))
 
 
 def checked(path: str | Path) -> Path:
@@ -186,50 +186,23 @@ def _check(columns: Columns, about: About) -> None:
         raise UserError("label", f"expected -1 to {len(about.classes) - 1}, got {labels.min()} to {labels.max()}")
 
 
-class Measured(NamedTuple):
-    images: int
-    dim: int
-    dtype: np.dtype[Any]  # of a vector
-    width: int  # of the longest path
-    text: bool  # whether all paths are UTF-8
-
-
-def _measure(pieces: Pieces) -> Measured:
-    first = next(pieces("vector"))["vector"]
-    paths = [(len(piece["path"]), piece["path"].dtype.itemsize, _is_text(piece["path"])) for piece in pieces("path")]
-    counts, widths, texts = zip(*paths, strict=True)
-    return Measured(sum(counts), first.shape[1], first.dtype, max(widths), all(texts))
-
-
-def _is_text(paths: Array) -> bool:
-    try:
-        for path in paths.tolist():
-            path.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _write_npz(draft: Path, about: About, pieces: Pieces) -> None:
-    """An uncompressed zip archive of .npy files, as `numpy.savez` writes, but never all of it in memory."""
-    found = _measure(pieces)
-    kinds: dict[str, Any] = {"path": f"|S{found.width}", "id": "<i8", "label": "<i8", "vector": found.dtype}
-    text = np.array(about.to_json())
+def _write_npz(draft: Path, about: About, columns: Columns, first: Array, vectors: Iterator[Array]) -> None:
+    """An uncompressed zip archive of .npy files, as `numpy.savez` writes, but never all vectors in memory."""
+    whole = {"about": np.array(about.to_json()), **{name: columns[name] for name in COLUMNS[:-1]}}
     with zipfile.ZipFile(draft, "w") as archive:
-        _member(archive, "about", text.dtype, (), iter([text]))
-        for name, kind in kinds.items():
-            shape = (found.images, found.dim) if name == "vector" else (found.images,)
-            _member(archive, name, np.dtype(kind), shape, (piece[name] for piece in pieces(name)))
+        for name, array in whole.items():
+            _member(archive, name, array.dtype, array.shape, [array])
+        _member(archive, "vector", first.dtype, (len(columns["id"]), first.shape[1]), vectors)
 
 
 def _member(
-    archive: zipfile.ZipFile, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], arrays: Iterator[Array]
+    archive: zipfile.ZipFile, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], arrays: Iterable[Array]
 ) -> None:
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     with archive.open(zipfile.ZipInfo(f"{name}.npy", LIKE_ZIP), "w", force_zip64=True) as file:
         np.lib.format.write_array_header_1_0(file, header)
         for array in arrays:
-            file.write(array.astype(dtype).tobytes())
+            file.write(array.tobytes())
 
 
 def _read_npz(path: Path) -> tuple[dict[str, Array], About]:
@@ -239,15 +212,12 @@ def _read_npz(path: Path) -> tuple[dict[str, Array], About]:
             raise UserError(None, f"it has no {', '.join(sorted(missing))}")
         if any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist()):
             raise UserError(None, "it is compressed; keep it as `manyview embed` wrote it")
-        about, *small = (_unpacked(archive, name) for name in ("about", *COLUMNS[:-1]))
-        vectors = _mapped(path, archive.getinfo("vector.npy"))
-    return {**dict(zip(COLUMNS, small, strict=False)), "vector": vectors}, About.from_json(about.item())
-
-
-def _unpacked(archive: zipfile.ZipFile, name: str) -> Array:
-    with archive.open(f"{name}.npy") as file:
-        array: Array = np.lib.format.read_array(file, allow_pickle=False)
-    return array
+        columns = {}
+        for name in ("about", *COLUMNS[:-1]):
+            with archive.open(f"{name}.npy") as file:
+                columns[name] = np.lib.format.read_array(file, allow_pickle=False)
+        columns["vector"] = _mapped(path, archive.getinfo("vector.npy"))
+    return columns, About.from_json(columns.pop("about").item())
 
 
 def _mapped(path: Path, info: zipfile.ZipInfo) -> Array:
@@ -266,44 +236,41 @@ def _mapped(path: Path, info: zipfile.ZipInfo) -> Array:
     return np.memmap(path, dtype, "c", begin, shape)
 
 
-def _write_parquet(draft: Path, about: About, pieces: Pieces) -> None:
+def _write_parquet(draft: Path, about: About, columns: Columns, first: Array, vectors: Iterator[Array]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    found = _measure(pieces)
-    vector = pa.list_(pa.from_numpy_dtype(found.dtype), found.dim)
-    kinds = (pa.string() if found.text else pa.binary(), pa.int64(), pa.string(), vector)
+    vector = pa.list_(pa.from_numpy_dtype(first.dtype), first.shape[1])
+    paths = pa.array(columns["path"].tolist(), pa.binary())
+    with suppress(pa.ArrowInvalid):  # not all are UTF-8
+        paths = paths.cast(pa.string())
+    kinds = (paths.type, pa.int64(), pa.string(), vector)
     schema = pa.schema(list(zip(COLUMNS, kinds, strict=True)), metadata={"manyview": about.to_json()})
-    classes = np.array([*about.classes, None], dtype=object)  # the last is for -1
+    classes = np.array([*about.classes, None], dtype=object)[columns["label"]]  # the last is for -1
     with pq.ParquetWriter(draft, schema, compression="none", use_dictionary=["label"]) as writer:
-        for piece in _grouped(pieces):
-            flat = pa.array(piece["vector"].reshape(-1))
-            writer.write_table(
-                pa.table(
-                    [
-                        pa.array(piece["path"].tolist(), pa.binary()).cast(schema.field("path").type),
-                        pa.array(piece["id"]),
-                        pa.array(classes[piece["label"]], pa.string()),
-                        pa.FixedSizeListArray.from_arrays(flat, type=vector),
-                    ],
-                    schema=schema,
-                )
-            )
-
-
-def _grouped(pieces: Pieces) -> Iterator[Columns]:
-    """Several pieces as one."""
-    every = pieces(*COLUMNS)
-    while some := list(islice(every, GROUP)):
-        yield {name: np.concatenate([piece[name] for piece in some]) for name in COLUMNS}
+        end = 0
+        while some := list(islice(vectors, GROUP)):
+            group = np.concatenate(some)
+            start, end = end, end + len(group)
+            arrays = [
+                paths[start:end],
+                pa.array(columns["id"][start:end]),
+                pa.array(classes[start:end], pa.string()),
+                pa.FixedSizeListArray.from_arrays(pa.array(group.reshape(-1)), type=vector),
+            ]
+            writer.write_table(pa.table(arrays, schema=schema))
 
 
 def _read_parquet(path: Path) -> tuple[dict[str, Array], About]:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path, pre_buffer=False) as file:  # else all of it is held as well
         about = About.from_json((file.schema_arrow.metadata or {}).get(b"manyview", b"null"))
-        vectors = _room(file)
+        kind = file.schema_arrow.field("vector").type
+        if not pa.types.is_fixed_size_list(kind) or not pa.types.is_floating(kind.value_type):
+            raise UserError("vector", f"expected lists of one length, got {kind}")
+        vectors = np.empty((file.metadata.num_rows, kind.list_size), dtype=kind.value_type.to_pandas_dtype())
         paths, ids, labels, at = [], [], [], 0
         number = {name: index for index, name in enumerate(about.classes)} | {None: -1}
         for batch in file.iter_batches(ROWS, columns=list(COLUMNS)):
@@ -317,15 +284,8 @@ def _read_parquet(path: Path) -> tuple[dict[str, Array], About]:
     return {**columns, "vector": vectors}, about
 
 
-def _room(file: Any) -> Array:
-    """Makes room for all vectors of a Parquet file."""
-    import pyarrow as pa
-
-    kind = file.schema_arrow.field("vector").type
-    if not pa.types.is_fixed_size_list(kind) or not pa.types.is_floating(kind.value_type):
-        raise UserError("vector", f"expected lists of one length, got {kind}")
-    return np.empty((file.metadata.num_rows, kind.list_size), dtype=kind.value_type.to_pandas_dtype())
-
-
 READERS: dict[str, Callable[[Path], tuple[dict[str, Array], About]]] = {".npz": _read_npz, ".parquet": _read_parquet}
-WRITERS: dict[str, Callable[[Path, About, Pieces], None]] = {".npz": _write_npz, ".parquet": _write_parquet}
+WRITERS: dict[str, Callable[..., None]] = {
+    ".npz": _write_npz,
+    ".parquet": _write_parquet,
+}

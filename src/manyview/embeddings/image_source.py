@@ -1,23 +1,30 @@
-"""The images that are embedded: all of a folder or a split, with their labels and files."""
+"""The images that are embedded, with their labels and files, and as an encoder sees them, read by several processes."""
 
 from __future__ import annotations
 
 import os
+import signal
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader
 
 from manyview.core.errors import UserError
 from manyview.core.text import printable
-from manyview.data import NAMED, Dataset, Folder, Paired
+from manyview.data import NAMED, Dataset, Folder, Paired, Unreadable
+from manyview.data.dataset import Batched, few_samples, fingerprint
 from manyview.data.factory import SCENES, open_data
-from manyview.data.fingerprint import few_samples, fingerprint
 from manyview.data.selection import Subset, only_modalities
 from manyview.data.splits import Labels, find_splits
+from manyview.data.workers import lost_worker, usual_workers
+from manyview.features.embedding_pass import ImageBatch
+from manyview.features.preprocess import as_seen
 from manyview.training.build import OWN
+from manyview.views import ViewPipeline
 from manyview.views.view import view_named
 
 
@@ -65,13 +72,12 @@ def open_images(
 ) -> ImageSource:
     """A data set, with the options of `open_data`. Without a split, all of a folder."""
     if isinstance(data, Dataset):
-        return ImageSource(data, *_labelled(data), OWN, _root(data), {})
-    divided = (
-        split is None
-        and os.fspath(data) not in (SCENES, *NAMED)
-        and os.path.isdir(data)
-        and find_splits(os.fspath(data))
-    )
+        origin, _ = _origin(data, 0)
+        anywhere = os.sep if isinstance(origin, Paired) else None  # its views may lie anywhere
+        home = os.path.abspath(origin.root) if isinstance(origin, Folder) else anywhere
+        return ImageSource(data, *_labelled(data), OWN, home, {})
+    named = os.fspath(data) in (SCENES, *NAMED)
+    divided = split is None and not named and os.path.isdir(data) and find_splits(os.fspath(data))
     found = open_data(data, root=root, split=split, labels=False if divided else labels, download=download)
     options = {"split": split, "root": None if root is None else os.path.abspath(root)}
     if not isinstance(found, Folder | Paired):
@@ -120,8 +126,43 @@ def _origin(dataset: Dataset, row: int) -> tuple[Dataset, int]:
     return dataset, row
 
 
-def _root(dataset: Dataset) -> str | None:
-    origin, _ = _origin(dataset, 0)
-    if isinstance(origin, Folder):
-        return os.path.abspath(origin.root)
-    return os.sep if isinstance(origin, Paired) else None  # its views may lie anywhere
+class ImageReader(torch.utils.data.Dataset[ImageBatch]):
+    """What a worker does with the rows of a batch: reads them, and leaves out what cannot be read."""
+
+    def __init__(self, dataset: Dataset, pipeline: ViewPipeline) -> None:
+        self.dataset, self.pipeline, self.modality = dataset, pipeline, dataset.modalities[0]
+
+    def __getitem__(self, rows: Tensor) -> ImageBatch:
+        if isinstance(self.dataset, Batched):
+            raw = list(cast(Batched, self.dataset).batch(rows)[self.modality])
+            return ImageBatch(len(rows), rows, as_seen(self.pipeline, raw, self.modality))
+        kept, unreadable = {}, {}
+        for row in rows.tolist():
+            try:
+                kept[row] = self.dataset[row].modalities[self.modality]
+            except (Unreadable, KeyError) as error:
+                unreadable[row] = f"it has no {self.modality}" if isinstance(error, KeyError) else str(error)
+        images = as_seen(self.pipeline, list(kept.values()), self.modality)
+        return ImageBatch(len(rows), torch.tensor(list(kept), dtype=torch.long), images, unreadable)
+
+
+def read_images(
+    reader: ImageReader, batches: Sequence[Tensor], workers: int | None
+) -> Generator[ImageBatch, None, None]:
+    """What a reader gives for each batch of rows, in order."""
+    workers = min(usual_workers() if workers is None else workers, max(0, len(batches) - 1))
+    own = torch.Generator()  # the workers' seeds are not to be drawn from what others draw from
+    loader: DataLoader[ImageBatch] = DataLoader(
+        reader, batch_size=None, sampler=batches, num_workers=workers, worker_init_fn=_quietly, generator=own
+    )
+    try:
+        yield from loader
+    except (RuntimeError, ConnectionError, EOFError) as error:
+        if not lost_worker(error):
+            raise
+        why = "a process that reads images was killed, perhaps for lack of memory; try --workers 1"
+        raise UserError("workers", why) from None
+
+
+def _quietly(_: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one ends it

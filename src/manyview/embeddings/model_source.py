@@ -9,22 +9,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from manyview import encoders
-from manyview.core.digest import digest
 from manyview.core.errors import UserError
+from manyview.core.text import digest
 from manyview.data import Dataset
-from manyview.data.fingerprint import few_samples, usual_shape
+from manyview.data.dataset import few_samples, usual_shape
 from manyview.encoders import Encoder
 from manyview.encoders.encoder import FAMILIES, Stem, nearest_names
 from manyview.encoders.weights import UnknownNetwork, normalisation
 from manyview.training import build
 from manyview.training.run import CONFIG, ENCODER, Run, encoder_file, load
 from manyview.views import AUGMENTATIONS, PICTURE, Modality, ViewPipeline
-from manyview.views.defaults import usual_size
+from manyview.views.augmentation_recipes import usual_size
 from manyview.views.view import view_named
 
 REFERENCE = ""  # stands for the data's reference view, whatever that is called
@@ -62,8 +62,7 @@ class ModelSource:
     @property
     def size(self) -> int:
         """The size of the pictures that it sees, in pixels."""
-        size: int = self.encoder.options["size"]
-        return size
+        return int(self.encoder.options["size"])
 
     @cached_property
     def checksums(self) -> dict[str, str]:
@@ -95,49 +94,49 @@ class ModelSource:
         if not self.trained:
             return self
         by_view = {view: each.untrained() for view, each in self.by_view.items()}
-        fresh = {view: each.encoder for view, each in by_view.items()} or self._drawn()
+        fresh = {view: each.encoder for view, each in by_view.items()} or self._first_encoders()
         return replace(self, name=f"{self.name}, untrained", encoders=fresh, run=None, trained=False, by_view=by_view)
 
-    def _drawn(self) -> dict[str, Encoder]:
+    def _first_encoders(self) -> dict[str, Encoder]:
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
-            return {view: self._begun(each) for view, each in self.encoders.items()}
-
-    def _begun(self, encoder: Encoder) -> Encoder:
-        if self.run is not None:
-            return build.encoder(self.run.config, encoder.options["channels"])
-        return encoders.create(encoder.name, **encoder.options)
+            if self.run is not None:
+                config = self.run.config
+                return {name: build.encoder(config, each.options["channels"]) for name, each in self.encoders.items()}
+            return {name: encoders.create(each.name, **each.options) for name, each in self.encoders.items()}
 
 
 OneModel = str | os.PathLike[str] | Run | Encoder | ModelSource
 AnyModel = OneModel | Mapping[str, OneModel]
 
 
-def open_model(
-    model: AnyModel,
-    *,
-    size: int | None = None,
-    weights: str | os.PathLike[str] | None = None,
-    pretrained: bool = False,
-    stem: Stem = None,
-    seed: int = 0,
-    like: Dataset | None = None,
-) -> ModelSource:
-    """A run's folder, a file that `encoders.save` wrote, an encoder or the name of one; for an encoder per view a table
-    of those by view, or "rgb=A,depth=B".
+class Options(NamedTuple):
+    """The options of `open_model`, for an encoder by name.
 
-    size        of the pictures, for an encoder by name; without, that of its published weights, or of the data `like`
+    size        of the pictures; without, that of its published weights, or of the data `like`
     weights     a safetensors file for it: a plain state dict of its library, or one of ours
     pretrained  take the library's published weights
     stem        "cifar" for ResNets that were trained so
     seed        of the weights, where neither is given
     like        the data that it will see
+    """
+
+    size: int | None = None
+    weights: str | Path | None = None
+    pretrained: bool = False
+    stem: Stem = None
+    seed: int = 0
+    like: Dataset | None = None
+
+
+def open_model(model: AnyModel, **given: Any) -> ModelSource:
+    """A run's folder, a file that `encoders.save` wrote, an encoder or the name of one, with `Options`; for an encoder
+    per view a table of those by view, or "rgb=A,depth=B".
 
     >>> open_model("runs/demo"), open_model("timm/resnet18", pretrained=True)
     >>> open_model({"rgb": "runs/a", "depth": "runs/b"})
     """
-    options = Options(size, None if weights is None else Path(weights), pretrained, stem, seed, like)
-    model = _parsed(model)
+    model, options = _parsed(model), Options(**given)
     if isinstance(model, Mapping):
         return _joined({view: _open(each, view, options) for view, each in model.items()}, options)
     return _open(model, REFERENCE, options)
@@ -171,17 +170,6 @@ def weights_checksum(encoder: Encoder) -> str:
         total.update(f"{name} {plain.dtype} {tuple(plain.shape)}".encode())
         total.update(plain.flatten().view(torch.uint8).numpy().tobytes())
     return total.hexdigest()
-
-
-class Options(NamedTuple):
-    """The options of `open_model`."""
-
-    size: int | None
-    weights: Path | None
-    pretrained: bool
-    stem: Stem
-    seed: int
-    like: Dataset | None
 
 
 class Published(NamedTuple):
@@ -235,7 +223,7 @@ def _from_name(name: str, view: str, options: Options) -> ModelSource:
         raise UserError("weights", f"give {options.weights} or --pretrained, not both")
     channels, side = _shape(options.like, view)
     size = _size(_published(name), side, options) if options.size is None else options.size
-    start = options.weights or options.pretrained
+    start = options.pretrained if options.weights is None else options.weights
     with torch.random.fork_rng():
         torch.manual_seed(options.seed)
         made = encoders.create(name, channels=channels, size=size, stem=options.stem, pretrained=start)
@@ -280,7 +268,7 @@ def _refuse(options: Options, encoder: Encoder, why: str) -> None:
     if options.size not in (None, size):
         raise UserError("size", f"{why}, whose encoder sees {size} px; leave out the size {options.size}")
     for option in ("weights", "pretrained", "stem"):
-        if getattr(options, option):
+        if getattr(options, option) not in (None, False):
             raise UserError(option, f"{why}, which has its weights; leave it out, or name a network")
 
 

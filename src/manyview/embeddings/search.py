@@ -1,4 +1,4 @@
-"""The images whose embeddings are nearest to a picture's."""
+"""The images whose embeddings are nearest to a picture's, and a contact sheet of them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
 from manyview.core.errors import UserError
@@ -18,15 +18,19 @@ from manyview.data import Dataset, Unreadable
 from manyview.data.factory import open_data
 from manyview.data.image import decode
 from manyview.embeddings import Embeddings, read
-from manyview.embeddings.contact_sheet import Tile, contact_sheet
 from manyview.embeddings.embed import one_encoder
 from manyview.embeddings.model_source import ModelSource, OneModel, weights_checksum
 from manyview.features.embedding_pass import embedding, forward
-from manyview.features.neighbours import neighbours
+from manyview.features.knn import neighbours
 from manyview.features.preprocess import Picture, Preprocess
 from manyview.views.view import view_named
 
 ALIKE = 1 - 1e-5  # cosine of what is the same picture but for rounding
+COLUMNS = 5
+SIDE = 200  # of a picture, in pixels
+GAP, LINE = 16, 20
+TEXT = 15  # height of letters
+INK, SOFT, PAPER, FRAME = "#1a1a1a", "#5f5f5f", "#ffffff", "#e4e4e4"
 
 
 @dataclass(frozen=True)
@@ -71,12 +75,17 @@ def search(
     if top < 1:
         raise UserError("top", f"expected 1 or more images, got {top}")
     found = embeddings if isinstance(embeddings, Embeddings) else read(embeddings)
-    query = _vector(_maker(model, found, encoder), image, found)
+    source = _maker(model, found, encoder)
+    modality = replace(source.picture, mean=found.about.mean, std=found.about.std)
+    seen = view_named(next(iter(source.encoders)) or "image", "image")
+    channels = source.encoder.options["channels"] if seen.space is None else 3
+    preprocess = Preprocess(source.size, channels, modality, seen)
+    query = forward(source.encoder, preprocess(image), read=embedding).cpu()
     similarity, rows = neighbours(found.vectors, query, top + 1)  # one more, for the query itself
     if not torch.isfinite(similarity).all():
         raise UserError("embeddings", "some hold NaN or infinite numbers; embed the images anew")
     near = sorted((-float(value), int(row)) for value, row in zip(similarity[0], rows[0], strict=True))
-    every = [_neighbour(found, row, -value) for value, row in near]
+    every = [Neighbour(row, found.name(row), -value, found.label(row), found.file(row)) for value, row in near]
     return [each for each in every if not same_file(image, each.file)][:top]
 
 
@@ -86,14 +95,11 @@ def picture(image: Picture, found: Sequence[Neighbour], embeddings: Embeddings) 
     name = printable(str(image)) if isinstance(image, str | Path) else "a picture"
     count, encoder = f"{len(embeddings):,} images of {embeddings.about.data}", embeddings.about.encoder
     first = Tile(rgb, (f"nearest to {name}", f"among {printable(count)}", f"as {printable(encoder)} sees them"))
-    shown = zip(found, _pictures(found, embeddings), strict=True)
-    others = [_tile(number, each, seen) for number, (each, seen) in enumerate(shown, 1)]
+    others = []
+    for number, (each, seen) in enumerate(zip(found, _pictures(found, embeddings), strict=True), 1):
+        lines = f"{number}   {each.similarity:.4f}{each.mark}", each.name
+        others.append(Tile(seen, (*lines, each.label) if each.label else lines))
     return contact_sheet(first, others)
-
-
-def _tile(number: int, found: Neighbour, seen: Image.Image | None) -> Tile:
-    lines = f"{number}   {found.similarity:.4f}{found.mark}", found.name
-    return Tile(seen, (*lines, found.label) if found.label else lines)
 
 
 def _maker(model: OneModel, found: Embeddings, options: dict[str, Any]) -> ModelSource:
@@ -111,19 +117,6 @@ def _maker(model: OneModel, found: Embeddings, options: dict[str, Any]) -> Model
             "made them, or embed the images anew",
         )
     return source
-
-
-def _vector(source: ModelSource, image: Picture, found: Embeddings) -> Tensor:
-    """(1, d), seen as the embedded images were."""
-    modality = replace(source.picture, mean=found.about.mean, std=found.about.std)
-    seen = view_named(next(iter(source.encoders)) or "image", "image")
-    channels = source.encoder.options["channels"] if seen.space is None else 3
-    preprocess = Preprocess(source.size, channels, modality, seen)
-    return forward(source.encoder, preprocess(image), read=embedding).cpu()
-
-
-def _neighbour(found: Embeddings, row: int, similarity: float) -> Neighbour:
-    return Neighbour(row, found.name(row), similarity, found.label(row), found.file(row))
 
 
 def same_file(image: Picture, file: str | None) -> bool:
@@ -166,3 +159,60 @@ def _shown(file: str | Path) -> Image.Image | None:
         return _rgb(decode(file))
     except Unreadable:
         return None
+
+
+class Tile(NamedTuple):
+    """One picture of a contact sheet with a few short lines of text; None where the picture is missing."""
+
+    picture: Image.Image | None
+    lines: tuple[str, ...]
+
+
+def contact_sheet(first: Tile, others: Sequence[Tile]) -> Image.Image:
+    """Draws the first tile with its text beside it and a rule under it, then the others in rows, text under them."""
+    rows, step = -(-len(others) // COLUMNS), SIDE + GAP
+    lines = max((len(tile.lines) for tile in others), default=0)
+    height, head = SIDE + GAP // 2 + lines * LINE + GAP, SIDE + 2 * GAP
+    width = GAP + max(3, min(COLUMNS, len(others))) * step
+    sheet = Image.new("RGB", (width, head + GAP + rows * height), PAPER)
+    draw = ImageDraw.Draw(sheet)
+    _put_picture(sheet, draw, first.picture, GAP, GAP)
+    _put_text(draw, first.lines, GAP + step, GAP + SIDE - len(first.lines) * LINE, width - step - 2 * GAP)
+    draw.line([(GAP, head), (width - GAP - 1, head)], fill=FRAME, width=2)
+    for number, tile in enumerate(others):
+        row, column = divmod(number, COLUMNS)
+        left, top = GAP + column * step, head + GAP + row * height
+        _put_picture(sheet, draw, tile.picture, left, top)
+        _put_text(draw, tile.lines, left, top + SIDE + GAP // 2, SIDE)
+    return sheet
+
+
+def _put_picture(
+    sheet: Image.Image, draw: ImageDraw.ImageDraw, picture: Image.Image | None, left: int, top: int
+) -> None:
+    """Puts a picture at the bottom of its square, next to its text."""
+    if picture is None:
+        draw.rectangle([left, top, left + SIDE - 1, top + SIDE - 1], fill=FRAME)
+        draw.text((left + SIDE // 2, top + SIDE // 2), "not found", fill=SOFT, font=_font(), anchor="mm")
+        return
+    scale = SIDE / max(picture.size)
+    size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
+    sharp = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.LANCZOS  # pixels that grow stay sharp
+    sheet.paste(picture.convert("RGB").resize(size, sharp), (left, top + SIDE - size[1]))
+
+
+def _put_text(draw: ImageDraw.ImageDraw, lines: tuple[str, ...], left: int, top: int, room: int) -> None:
+    for number, line in enumerate(lines):
+        draw.text((left, top + number * LINE), shortened(line, room), fill=SOFT if number else INK, font=_font())
+
+
+def shortened(text: str, room: int) -> str:
+    """Cuts off the beginning of a text that is too wide: names of files differ at their end."""
+    if _font().getlength(text) <= room:
+        return text
+    ends = ("..." + text[start:] for start in range(1, len(text)))
+    return next((end for end in ends if _font().getlength(end) <= room), "...")
+
+
+def _font() -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    return ImageFont.load_default(TEXT)

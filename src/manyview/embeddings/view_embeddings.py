@@ -22,7 +22,7 @@ from manyview.core.rng import key, order
 from manyview.core.sample import Views
 from manyview.data import Dataset, Loader
 from manyview.data.selection import only_modalities, subset
-from manyview.diagnose.validation import batch_measures
+from manyview.diagnose.measures import batch_measures
 from manyview.encoders import Encoder
 from manyview.features.embedding_pass import embedding, forward
 from manyview.methods import BatchOutputs, Method
@@ -30,7 +30,7 @@ from manyview.training import build
 from manyview.training.checkpoint import EPOCH, State, read
 from manyview.training.run import CHECKPOINTS, Run, checkpoints
 from manyview.views import AUGMENTATIONS, ViewPipeline
-from manyview.views.defaults import usual_augmentation
+from manyview.views.augmentation_recipes import usual_augmentation
 from manyview.views.view import view_named
 
 if TYPE_CHECKING:
@@ -104,11 +104,11 @@ def embed_run(
     own     the data set of a run on one's own
     """
     _check(images, copies)
-    config, method = run.config, method_of(run, epoch).to(device)
-    data = build.data(config, own)
+    method, data = method_of(run, epoch).to(device), build.data(run.config, own)
     view = next(iter(method.views))
-    loader = _run_loader(config, data, method, {view: copies}, images, seed, device, workers)
-    vectors, index, _ = _embed(loader, method, lambda method, views: _queries(method, view, views[view]))
+    loader = _run_loader(run.config, data, method, {view: copies}, images, seed, device, workers)
+    queries = method.towers.queries
+    vectors, index, _ = _embed(loader, method, lambda _, views: [queries(copy, view) for copy in views[view]])
     return _view_embeddings(loader, vectors, index, data.test is not None)
 
 
@@ -134,10 +134,17 @@ def embed_model(
     modality = view_named(view, first).modality
     if modality not in data.modalities:
         raise UserError("data", f"has no view {view!r}, which {model.name} is for; it has {', '.join(data.modalities)}")
-    data = _some(only_modalities(data, (modality,)), images, seed)
-    pipeline = _usual_pipeline(model, copies).of({view: copies}, reference=first)
-    loader = _loader(data, pipeline, seed, device, workers)
-    vectors, index, _ = _embed(loader, model.encoder.to(device), _unit_embeddings)
+    make = AUGMENTATIONS[usual_augmentation(model.size)]
+    if model.run is not None:
+        make = component(model.run.config, "augmentation")
+    augmentations = make(model.size, max(2, copies)).augmentations[:copies]
+    pipeline = ViewPipeline(augmentations, model.modalities, picture=model.picture).of({view: copies}, reference=first)
+
+    def read(encoder: Encoder, views: Views) -> list[Tensor]:
+        return [F.normalize(embedding(encoder, copy), dim=1) for copy in views[view]]
+
+    loader = _loader(only_modalities(data, (modality,)), pipeline, images, seed, device, workers)
+    vectors, index, _ = _embed(loader, model.encoder.to(device), read)
     return _view_embeddings(loader, vectors, index, held_out)
 
 
@@ -210,11 +217,6 @@ def _epoch(state: State, config: Config) -> int:
     return -(-step // max(1, images // config.batch_size))
 
 
-def _some(data: Dataset, count: int, seed: int) -> Dataset:
-    chosen = order(key(CHOSEN, seed, data.ids))[:count]
-    return data if len(chosen) == len(data) else subset(data, chosen.sort().values)
-
-
 def _run_loader(
     config: Config,
     data: build.RunData,
@@ -229,21 +231,15 @@ def _run_loader(
     training = build.pipeline(config, data.views, method)
     repeated = [training.augmentations[number % len(training)] for number in range(max(copies.values()))]
     pipeline = replace(training, augmentations=repeated, copies={}).of(copies, views=data.views)
-    chosen = _some(data.train if data.test is None else data.test, images, seed)
-    return _loader(chosen, pipeline, seed, device, workers)
-
-
-def _usual_pipeline(model: ModelSource, count: int) -> ViewPipeline:
-    make = AUGMENTATIONS[usual_augmentation(model.size)]
-    if model.run is not None:
-        make = component(model.run.config, "augmentation")
-    return ViewPipeline(make(model.size, max(2, count)).augmentations[:count], model.modalities, picture=model.picture)
+    return _loader(data.train if data.test is None else data.test, pipeline, images, seed, device, workers)
 
 
 def _loader(
-    data: Dataset, pipeline: ViewPipeline, seed: int, device: str | torch.device, workers: int | None
+    data: Dataset, pipeline: ViewPipeline, images: int, seed: int, device: str | torch.device, workers: int | None
 ) -> Loader:
-    """A loader in a drawn order, since data sets are often sorted by class."""
+    """A loader of at most so many images in a drawn order, since data sets are often sorted by class."""
+    chosen = order(key(CHOSEN, seed, data.ids))[:images]
+    data = data if len(chosen) == len(data) else subset(data, chosen.sort().values)
     size = _batch_size(len(data), pipeline)
     return Loader(data, pipeline, size, seed=seed, drop_last=False, device=device, workers=workers, max_unreadable=1.0)
 
@@ -258,25 +254,11 @@ def _embed(loader: Loader, network: nn.Module, read: Read) -> tuple[list[Tensor]
     """What is read of a network for all images, (n, d) each, their rows in the data, and which have which view."""
     batches = [(forward(network, batch.views(), read=read), batch) for batch in loader.epoch(0)]
     rows = torch.cat([batch.index for _, batch in batches])
-    first = _first_of_each(rows)
+    places = {row: place for place, row in reversed(list(enumerate(rows.tolist())))}
+    first = torch.tensor(sorted(places.values()), device=rows.device)  # who stands in for the unreadable is there twice
     vectors = [torch.cat(parts)[first] for parts in zip(*(found for found, _ in batches), strict=True)]
     present = {view: torch.cat([batch.present[view] for _, batch in batches])[first] for view in batches[0][1].present}
     return vectors, rows[first].cpu(), present
-
-
-def _first_of_each(rows: Tensor) -> Tensor:
-    """The places of the first of each row: an image that stands in for an unreadable one is there twice."""
-    places = {row: place for place, row in reversed(list(enumerate(rows.tolist())))}
-    return torch.tensor(sorted(places.values()), device=rows.device)
-
-
-def _queries(method: Method, view: str, copies: list[Tensor]) -> list[Tensor]:
-    return [method.towers.queries(copy, view) for copy in copies]
-
-
-def _unit_embeddings(encoder: Encoder, views: Views) -> list[Tensor]:
-    (copies,) = views.values()
-    return [F.normalize(embedding(encoder, copy), dim=1) for copy in copies]
 
 
 def _view_embeddings(loader: Loader, vectors: list[Tensor], index: Tensor, held_out: bool) -> ViewEmbeddings:
@@ -291,7 +273,7 @@ def _snapshot(epoch: int, method: Method, loader: Loader, copies: int, batch: in
     view = next(iter(method.views))
 
     def read(method: Method, views: Views) -> list[Tensor]:
-        return [*method(views).values(), *_queries(method, view, views[view][:copies])]
+        return [*method(views).values(), *(method.towers.queries(copy, view) for copy in views[view][:copies])]
 
     vectors, index, present = _embed(loader, method, read)
     outputs = dict(zip(method.slots, vectors, strict=False))

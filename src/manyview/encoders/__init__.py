@@ -1,10 +1,9 @@
 """Who looks: networks that turn images into vectors, their heads, and the towers of query and key branch."""
 
-from manyview.encoders.dense_conv import dense_convolutions
 from manyview.encoders.encoder import Encoder, check_name, create
-from manyview.encoders.heads import HEADS, projection
-from manyview.encoders.momentum import MOMENTUM
-from manyview.encoders.norm import shuffled, split_batch_norm, sync_batch_norm
+from manyview.encoders.heads import HEADS
+from manyview.encoders.layers import dense_convolutions, split_batch_norm, sync_batch_norm
+from manyview.encoders.momentum import MOMENTUM, shuffled
 from manyview.encoders.towers import Slot, Towers
 from manyview.encoders.weights import load, load_into, save
 
@@ -19,7 +18,6 @@ __all__ = [
     "dense_convolutions",
     "load",
     "load_into",
-    "projection",
     "save",
     "shuffled",
     "split_batch_norm",

@@ -1,8 +1,9 @@
 """Encoders: any network as (B, C, H, W) to (B, dim), with the feature maps on the way."""
 
-from __future__ import annotations
-
+import inspect
 from collections.abc import Callable, Collection
+from difflib import get_close_matches
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
@@ -11,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from manyview.core.errors import UserError
-from manyview.core.names import alike
-from manyview.encoders.feature_maps import Backbone, Maps
+from manyview.encoders.backbone import Backbone, Maps
 
 Stem = Literal["cifar"] | None
 
@@ -44,7 +44,7 @@ class Encoder(nn.Module):
     def extra_repr(self) -> str:
         return f"{self.name!r}, {self.options}, dim={self.dim}"
 
-    def embed(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """Embeds images (B, C, H, W) as (B, dim)."""
         embedded: Tensor = self.network(self._checked(x))
         return embedded
@@ -65,9 +65,6 @@ class Encoder(nn.Module):
     def layers(self, x: Tensor) -> Maps:
         """The feature map of every stage by its name, in order; see `embed_with_maps`."""
         return self.embed_with_maps(x)[1]
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.embed(x)
 
     def _checked(self, x: Tensor) -> Tensor:
         channels = self.options["channels"]
@@ -126,9 +123,8 @@ def create(
         raise UserError("stem", f"expected None or 'cifar', got {stem!r}")
     if not isinstance(pretrained, bool | str | Path):
         raise UserError("pretrained", f"expected True, False or a safetensors file, got {pretrained!r}")
-    build, model = _builder(name)
     common = {"channels": channels, "size": size, "stem": stem}
-    backbone = build(model, **common, pretrained=pretrained is True, options=options)
+    backbone = _builder(name)(**common, pretrained=pretrained is True, options=options)
     encoder = Encoder(name, {**common, **options}, backbone)
     if isinstance(pretrained, str | Path):
         from manyview.encoders.weights import load_into  # which builds encoders itself
@@ -142,15 +138,29 @@ def check_name(name: str) -> None:
     _builder(name)
 
 
-def _builder(name: str) -> tuple[Callable[..., Backbone], str]:
-    family, slash, model = name.partition("/")
+def _builder(name: str) -> Callable[..., Backbone]:
     if name in NETWORKS:
-        return import_module(NETWORKS[name]).build, name
-    if slash and family in FAMILIES:
+        return partial(_own, name)
+    family, _, model = name.partition("/")
+    if family in FAMILIES:
         module = import_module(FAMILIES[family])
         if module.has_model(model):
-            return module.build, model
+            return partial(module.build, model)
     raise UserError("name", f"there is no encoder {name!r}; nearest: {', '.join(nearest_names(name))}")
+
+
+def _own(name: str, *, channels: int, size: int, stem: Stem, pretrained: bool, options: dict[str, Any]) -> Backbone:
+    """Builds one of our own networks, which has no other stem, no published weights, and few options."""
+    if stem is not None:
+        raise UserError("stem", f"{stem!r} is for ResNets; {name} is made for small images as it is")
+    if pretrained:
+        raise UserError("pretrained", f"there are no pretrained weights of {name}; give a file that `save` wrote")
+    build: Callable[..., Backbone] = import_module(NETWORKS[name]).build
+    takes = list(inspect.signature(build).parameters)[2:]
+    unknown = sorted(set(options) - set(takes))
+    if unknown:
+        raise UserError("options", f"{name} takes {' and '.join(takes)}, not {', '.join(unknown)}")
+    return build(channels, size, **options)
 
 
 def nearest_names(name: str) -> list[str]:
@@ -159,8 +169,6 @@ def nearest_names(name: str) -> list[str]:
     everything = [*NETWORKS, *(f"{family}/{model}" for family, models in families.items() for model in models)]
     last = name.rpartition("/")[2]
     same = [each for each in everything if each.rpartition("/")[2] == last]
-    near = alike(name, everything, 3)
-    if not near:
-        tails = {each.rpartition("/")[2]: each for each in everything}
-        near = [tails[tail] for tail in alike(last, tails, 3, cutoff=0.4)]
+    tails = {each.rpartition("/")[2]: each for each in everything}
+    near = get_close_matches(name, everything) or [tails[each] for each in get_close_matches(last, tails, cutoff=0.4)]
     return list(dict.fromkeys(same + near))[:4] or [*NETWORKS, "timm/<model>", "torchvision/<model>"]

@@ -1,16 +1,12 @@
 """Heads: from the representation to the vectors that are contrasted. Plain functions and a table of them."""
 
-from __future__ import annotations
-
-import inspect
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 from torch import nn
 
 from manyview.core.bounds import MOST, AtLeast, AtMost, Count
 from manyview.core.errors import UserError
-from manyview.core.names import hint
 
 
 def linear(dim_in: int, dim_out: Count = 128, *, std: float | None = None) -> nn.Module:
@@ -93,19 +89,3 @@ HEADS: dict[str, Callable[..., nn.Module]] = {
     "projector": projector,
     "predictor": predictor,
 }
-
-
-def projection(name: str, dim_in: int, dim_out: int, **options: Any) -> nn.Module:
-    """Creates a head by its name in HEADS.
-
-    >>> projection("simclr", 512, 128, layers=2)
-    """
-    if name not in HEADS:
-        raise UserError("head", f"there is none named {name!r}; {hint(name, HEADS)}")
-    if dim_in < 1 or dim_out < 1:
-        raise UserError("dim_in and dim_out", f"expected at least 1 each, got {dim_in} and {dim_out}")
-    taken = [each for each in inspect.signature(HEADS[name]).parameters if not each.startswith("dim_")]
-    unknown = sorted(set(options) - set(taken))
-    if unknown:
-        raise UserError(f"head {name}", f"takes {', '.join(taken)}, not {', '.join(unknown)}")
-    return HEADS[name](dim_in, dim_out, **options)

@@ -1,6 +1,4 @@
-"""The momentum encoder's averaging, and its momentum as a pure function of the step."""
-
-from __future__ import annotations
+"""The key branch of MoCo: its averaging, its momentum as a pure function of the step, and the shuffling of its rows."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -9,16 +7,18 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from manyview.core.bounds import Between
+from manyview.core.bounds import Between, check_bounds
 from manyview.core.errors import UserError
+from manyview.core.rng import key, order
 
 Schedule = Callable[[int, int], float]
-Share = Annotated[float, Between(0, 1)]
+SHARE = Between(0, 1)
+Share = Annotated[float, SHARE]
 
 
 def constant(step: int, total: int, *, start: Share = 0.999) -> float:
     """MoCo v1, v2 and JCL: the same at every step."""
-    check("start", start)
+    check_bounds("start", start, [SHARE])
     return start
 
 
@@ -29,13 +29,8 @@ def cosine(step: float, total: float, *, start: Share = 0.99) -> float:
     """
     if not 0 <= step <= total or total <= 0:
         raise UserError("step and total", f"expected 0 <= step <= total and a total above 0, got {step} of {total}")
-    check("start", start)
+    check_bounds("start", start, [SHARE])
     return 1 - (1 - start) * (math.cos(math.pi * step / total) + 1) / 2
-
-
-def check(name: str, momentum: float) -> None:
-    if not 0 <= momentum <= 1:
-        raise UserError(name, f"expected a number from 0 to 1, got {momentum}")
 
 
 @torch.no_grad()
@@ -44,8 +39,19 @@ def average_(keys: Iterable[Tensor], queries: Iterable[Tensor], momentum: float)
 
     Keep these in float32: in bfloat16 a step of 1 - 0.999 is below the last digit, and nothing would ever move.
     """
-    check("momentum", momentum)
+    check_bounds("momentum", momentum, [SHARE])
     torch._foreach_lerp_(list(keys), list(queries), 1 - momentum)
+
+
+def shuffled(forward: Callable[[Tensor], dict[str, Tensor]], x: Tensor, *, seed: int, step: int) -> dict[str, Tensor]:
+    """forward(x) with the rows in another order on the way: MoCo's shuffling of keys (Sec. 3.3).
+
+    The order is a function of seed and step alone, so a resumed run draws the same. Row n of each result belongs to row
+    n of x.
+    """
+    there = order(key(seed, step, torch.arange(len(x), device=x.device)))
+    back = there.argsort()
+    return {name: rows[back] for name, rows in forward(x[there]).items()}
 
 
 MOMENTUM: dict[str, Callable[..., float]] = {"constant": constant, "cosine": cosine}

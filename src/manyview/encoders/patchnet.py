@@ -1,16 +1,12 @@
 """PatchNet, a small residual network that two cores can train."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyview.core.errors import UserError
-from manyview.encoders.feature_maps import Backbone, module_outputs
-from manyview.encoders.pretrained import refuse_library_options
+from manyview.encoders.backbone import Backbone, module_outputs
 
 WIDTHS = (32, 64, 128, 256)
 BLOCKS = (1, 1, 1, 1)
@@ -61,12 +57,8 @@ class Block(nn.Module):
         return F.relu(self.norm2(self.conv2(inner)) + self.shortcut(x), inplace=True)
 
 
-def build(
-    model: str, *, channels: int, size: int, stem: str | None, pretrained: bool, options: dict[str, Any]
-) -> Backbone:
-    """Builds a PatchNet; options are widths and blocks, one number per stage each."""
-    refuse_library_options(model, stem, pretrained, options, takes=("widths", "blocks"))
-    widths, blocks = options.get("widths", WIDTHS), options.get("blocks", BLOCKS)
+def build(channels: int, size: int, widths: Sequence[int] = WIDTHS, blocks: Sequence[int] = BLOCKS) -> Backbone:
+    """Builds a PatchNet; widths and blocks have one number per stage each."""
     if len(widths) != len(blocks) or min((*widths, *blocks), default=0) < 1:
         raise UserError("widths and blocks", f"expected a number of at least 1 per stage, got {widths} and {blocks}")
     network = PatchNet(channels, widths, blocks)

@@ -1,14 +1,9 @@
 """SmallAlexNet, the network of the CIFAR and STL-10 experiments of CACR and of alignment and uniformity."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from torch import Tensor, nn
 
 from manyview.core.errors import UserError
-from manyview.encoders.feature_maps import Backbone, module_outputs
-from manyview.encoders.pretrained import refuse_library_options
+from manyview.encoders.backbone import Backbone, module_outputs
 
 WIDTHS = (96, 192, 384, 384, 192)
 POOLED = (True, True, False, False, True)  # a max-pool after convolutions 1, 2 and 5
@@ -55,11 +50,8 @@ class SmallAlexNet(nn.Module):
         return x
 
 
-def build(
-    model: str, *, channels: int, size: int, stem: str | None, pretrained: bool, options: dict[str, Any]
-) -> Backbone:
-    refuse_library_options(model, stem, pretrained, options, takes=("out_dim",))
-    network = SmallAlexNet(channels, size, options.get("out_dim"))
+def build(channels: int, size: int, out_dim: int | None = None) -> Backbone:
+    network = SmallAlexNet(channels, size, out_dim)
     return Backbone(network, module_outputs([name for name, _ in network.named_children() if name != "flatten"]))
 
 

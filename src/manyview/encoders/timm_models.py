@@ -1,7 +1,5 @@
 """Backbones from timm: any of its models."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any
 
@@ -10,9 +8,10 @@ from timm.models.resnet import ResNet
 from torch import Tensor
 
 from manyview.core.errors import UserError
-from manyview.encoders.feature_maps import Backbone, Maps, module_outputs
-from manyview.encoders.pretrained import HUB, check_reachable, weights_unavailable
-from manyview.encoders.stem import cifar_stem
+from manyview.encoders import backbone
+from manyview.encoders.backbone import Backbone, Maps, cifar_stem, module_outputs, weights_unavailable
+
+HUB = "https://huggingface.co"
 
 
 def model_names() -> list[str]:
@@ -45,10 +44,9 @@ def _network(model: str, channels: int, size: int, pretrained: bool, options: di
     """Creates timm's model without classifier, with the size of the images if it must know it."""
     settings = {"pretrained": pretrained, "num_classes": 0, "in_chans": channels, **options}
     config = timm.get_pretrained_cfg(model)
+    sized: dict[str, Any] = {"img_size": size} if config is not None and config.fixed_input_size else {}
     try:
-        if config is not None and config.fixed_input_size:
-            return timm.create_model(model, img_size=size, **settings)
-        return timm.create_model(model, **settings)
+        return timm.create_model(model, **sized, **settings)
     except TypeError as error:
         raise UserError("options", f"timm/{model} does not take them: {error}") from None
     except (AssertionError, ArithmeticError) as error:
@@ -80,9 +78,8 @@ def _check_weights(model: str) -> None:
     config = timm.get_pretrained_cfg(model)
     if config is None or not config.has_weights:
         raise UserError("pretrained", f"timm has no weights of {model}; see timm.list_pretrained()")
-    if not config.hf_hub_id or _in_cache(config.hf_hub_id):
-        return
-    check_reachable(f"timm/{model}", f"{HUB}/{config.hf_hub_id}", _cache_path(), HUB)
+    if config.hf_hub_id and not _in_cache(config.hf_hub_id) and not backbone.responds(HUB):
+        raise _missing(model)
 
 
 def _in_cache(repository: str) -> bool:
@@ -92,12 +89,9 @@ def _in_cache(repository: str) -> bool:
     return any(isinstance(try_to_load_from_cache(repository, file), str) for file in files)
 
 
-def _cache_path() -> str:
+def _missing(model: str) -> UserError:
     from huggingface_hub.constants import HF_HUB_CACHE
 
-    return f"the Hugging Face cache {HF_HUB_CACHE}"
-
-
-def _missing(model: str) -> UserError:
     config = timm.get_pretrained_cfg(model)
-    return weights_unavailable(f"timm/{model}", f"{HUB}/{config.hf_hub_id if config else 'timm'}", _cache_path())
+    source = f"{HUB}/{config.hf_hub_id if config else 'timm'}"
+    return weights_unavailable(f"timm/{model}", source, f"the Hugging Face cache {HF_HUB_CACHE}")

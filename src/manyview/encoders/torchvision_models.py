@@ -1,18 +1,16 @@
 """Backbones from torchvision: any of its classification models."""
 
-from __future__ import annotations
-
+from math import isqrt
 from pathlib import Path
 from typing import Any
 
 import torch
 import torchvision.models as zoo
-from torch import nn
+from torch import Tensor, nn
 
 from manyview.core.errors import UserError
-from manyview.encoders.feature_maps import Backbone, MapReader, channels_first, grid_of_tokens, module_outputs
-from manyview.encoders.pretrained import check_reachable, weights_unavailable
-from manyview.encoders.stem import adapt_input_channels, cifar_stem
+from manyview.encoders import backbone
+from manyview.encoders.backbone import Backbone, MapReader, module_outputs
 
 WITH_AUXILIARY_CLASSIFIERS = (zoo.GoogLeNet, zoo.Inception3)
 SITE = "https://download.pytorch.org"
@@ -35,9 +33,9 @@ def build(
     if isinstance(network, WITH_AUXILIARY_CLASSIFIERS) and channels != 3:
         network.transform_input = False  # from one normalisation of RGB to another
     if stem is None:
-        adapt_input_channels(network, channels, keep=pretrained)
+        backbone.adapt_input_channels(network, channels, keep=pretrained)
     elif isinstance(network, zoo.ResNet):
-        cifar_stem(network, channels)
+        backbone.cifar_stem(network, channels)
     else:
         raise UserError("stem", f"'cifar' is for ResNets; torchvision/{model} is a {type(network).__name__}")
     return Backbone(network, _reader(network), removed)
@@ -53,7 +51,7 @@ def _network(model: str, size: int, pretrained: bool, options: dict[str, Any]) -
     except OSError:
         if weights is None:
             raise
-        raise weights_unavailable(f"torchvision/{model}", weights.url, _cache_path(weights.url)) from None
+        raise _missing(model, weights.url) from None
     except (ValueError, RuntimeError, AssertionError) as error:
         given = f"size {size} and options {options}"
         raise UserError("size", f"torchvision/{model} cannot be made with {given}: {error}") from None
@@ -73,14 +71,17 @@ def network_arguments(model: str, size: int, *, pretrained: bool) -> dict[str, A
 def _weights(model: str) -> Any:
     """The best weights that torchvision has for this model, if they are on this machine or within reach."""
     weights: Any = zoo.get_model_weights(model).DEFAULT
-    cache_path = _cache_path(weights.url)
-    if not Path(cache_path).exists():
-        check_reachable(f"torchvision/{model}", weights.url, cache_path, SITE)
+    if not _cache_path(weights.url).exists() and not backbone.responds(SITE):
+        raise _missing(model, weights.url)
     return weights
 
 
-def _cache_path(url: str) -> str:
-    return str(Path(torch.hub.get_dir()) / "checkpoints" / url.rpartition("/")[2])
+def _missing(model: str, url: str) -> UserError:
+    return backbone.weights_unavailable(f"torchvision/{model}", url, str(_cache_path(url)))
+
+
+def _cache_path(url: str) -> Path:
+    return Path(torch.hub.get_dir()) / "checkpoints" / url.rpartition("/")[2]
 
 
 def _without_classifier(network: nn.Module) -> tuple[str, ...]:
@@ -101,6 +102,17 @@ def _without_classifier(network: nn.Module) -> tuple[str, ...]:
     elif isinstance(getattr(network, "dropout", None), nn.Dropout):
         network.dropout = nn.Identity()
     return (path, "AuxLogits", "aux1", "aux2") if isinstance(network, WITH_AUXILIARY_CLASSIFIERS) else (path,)
+
+
+def channels_first(output: Tensor) -> Tensor:
+    """Turns (B, H, W, C) into (B, C, H, W)."""
+    return output.permute(0, 3, 1, 2)
+
+
+def grid_of_tokens(output: Tensor) -> Tensor:
+    """Turns tokens (B, 1 + H W, C) with a class token in front into (B, C, H, W) without it."""
+    patches = output[:, 1:].transpose(1, 2)
+    return patches.reshape(*patches.shape[:2], isqrt(patches.shape[2]), -1)
 
 
 def _reader(network: nn.Module) -> MapReader:

@@ -1,7 +1,5 @@
 """Towers: which network sees which view; a query branch and, with momentum, a key branch; heads by name."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -11,11 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from manyview.core.bounds import check_bounds
 from manyview.core.errors import UserError
 from manyview.core.sample import Views
 from manyview.encoders.encoder import Encoder
-from manyview.encoders.momentum import Schedule, average_, check, constant
-from manyview.encoders.norm import shuffled, split_batch_norm
+from manyview.encoders.layers import split_batch_norm
+from manyview.encoders.momentum import SHARE, Schedule, average_, constant, shuffled
 
 SHARED = "shared"  # the name of a tower that all views go through
 MAPS = "maps."  # what the names of feature maps begin with
@@ -45,9 +44,26 @@ Outputs = dict[Slot, Tensor]
 class Tower(nn.Module):
     """An encoder with its heads."""
 
-    def __init__(self, encoder: Encoder, head: nn.Module, heads: Mapping[str, nn.Module]) -> None:
+    def __init__(self, encoder: Encoder, head: Head | None, heads: Mapping[str, Head]) -> None:
         super().__init__()
-        self.encoder, self.head, self.heads = encoder, head, nn.ModuleDict(dict(heads))
+        taken = [name for name in heads if name in NAMES or name.startswith(MAPS)]
+        if taken:
+            raise UserError("heads", f"{taken[0]!r} is already the name of an output; give another name")
+        if isinstance(head, nn.Module):
+            raise UserError(
+                "head", "give what makes it from the encoder's dim, such as partial(heads.mlp, dim_out=128)"
+            )
+        self.encoder, self.head = encoder, nn.Identity() if head is None else head(encoder.dim)
+        self.heads = nn.ModuleDict({name: make(encoder.dim) for name, make in heads.items()})
+
+    @torch.no_grad()
+    def length(self) -> int:
+        """The length of the vectors that leave the head."""
+        some = next(self.encoder.parameters())
+        training = self.head.training
+        output = self.head.eval()(torch.zeros(1, self.encoder.dim, device=some.device, dtype=some.dtype))
+        self.head.train(training)
+        return int(output.shape[1])
 
     def forward(self, x: Tensor, names: tuple[str, ...] = ("projection",)) -> dict[str, Tensor]:
         """(B, C, H, W) to what is asked for, by name, in one pass through the encoder."""
@@ -105,19 +121,16 @@ class Towers(nn.Module):
     ) -> None:
         super().__init__()
         encoders = _by_view(encoder)
-        more = _checked_names(heads or {})
-        self.query = nn.ModuleDict(
-            {
-                view: Tower(each, _made(head, each.dim), {name: make(each.dim) for name, make in more.items()})
-                for view, each in encoders.items()
-            }
-        )
-        self.dims = {view: _length(tower) for view, tower in self.query.items()}
+        towers = {view: Tower(each, head, heads or {}) for view, each in encoders.items()}
+        self.query = nn.ModuleDict(towers)
+        self.dims = {view: tower.length() for view, tower in towers.items()}
         self.predictor = nn.ModuleDict({} if predictor is None else {v: predictor(dim) for v, dim in self.dims.items()})
-        self.momentum = _schedule(momentum)
+        check_bounds("momentum", momentum, [SHARE])
+        self.momentum = partial(constant, start=momentum) if isinstance(momentum, int | float) else momentum
         self.key = None if self.momentum is None else copy.deepcopy(self.query).requires_grad_(False)
         self.shuffle, self.bn_splits, self.joint, self.normalize = shuffle, bn_splits, joint, normalize
-        self.momentum_at(0, 1)
+        if self.momentum is not None:
+            self.momentum(0, 1)  # refuses what is no momentum
         if bn_splits > 1:
             split_batch_norm(self, bn_splits)
 
@@ -177,14 +190,10 @@ class Towers(nn.Module):
         slot = Slot("key", self._name(view), 0)
         return self.forward({slot.view: [x]}, [slot], step=step)[slot]
 
-    def momentum_at(self, step: int, total: int) -> float | None:
-        return None if self.momentum is None else self.momentum(step, total)
-
     def update(self, step: int, total: int) -> None:
         """Moves the key towers towards the query towers. To be called after the optimiser's step."""
-        momentum = self.momentum_at(step, total)
-        if self.key is not None and momentum is not None:
-            average_(self.key.parameters(), self.query.parameters(), momentum)
+        if self.key is not None and self.momentum is not None:
+            average_(self.key.parameters(), self.query.parameters(), self.momentum(step, total))
 
     def trained(self) -> Iterator[nn.Parameter]:
         """What an optimiser is given: everything but the key towers and what is frozen."""
@@ -212,26 +221,20 @@ class Towers(nn.Module):
     def _outputs(self, slot: Slot, x: Tensor, names: tuple[str, ...], step: int) -> dict[str, Tensor]:
         """The named outputs of one pass through the tower of a slot's branch and view."""
         of_tower = tuple(dict.fromkeys("projection" if name == "embedding" else name for name in names))
-        if slot.branch == "query":
-            made = self._tower(self.query, slot.view)(x, of_tower)
-        elif self.key is None:
-            made = self._shuffled(partial(self._tower(self.query, slot.view), names=of_tower), x, step)
-        else:
-            with torch.no_grad():
-                made = self._shuffled(partial(self._tower(self.key, slot.view), names=of_tower), x, step)
+        view, is_key = self._name(slot.view), slot.branch == "key"
+        towers = self.key if is_key and self.key is not None else self.query
+        tower = partial(towers[view], names=of_tower)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and towers is self.query):
+            seed = self.shuffle if is_key and self.training else None
+            made = tower(x) if seed is None else shuffled(tower, x, seed=seed, step=step)
         if "embedding" in names:
             embedded = made["projection"]
-            if slot.branch == "query" and len(self.predictor):
-                embedded = self._tower(self.predictor, slot.view)(embedded)
+            if len(self.predictor) and not is_key:
+                embedded = self.predictor[view](embedded)
             made["embedding"] = self._finished(embedded)
         if "projection" in names:
             made["projection"] = self._finished(made["projection"])
         return {name: made[name] for name in names}
-
-    def _shuffled(self, tower: Callable[[Tensor], dict[str, Tensor]], x: Tensor, step: int) -> dict[str, Tensor]:
-        if self.shuffle is None or not self.training:
-            return tower(x)
-        return shuffled(tower, x, seed=self.shuffle, step=step)
 
     def _finished(self, embedded: Tensor) -> Tensor:
         precise = embedded.to(torch.promote_types(embedded.dtype, torch.float32))  # after autocast
@@ -244,9 +247,6 @@ class Towers(nn.Module):
             raise UserError("view", f"expected one of {', '.join(self.query)}, got {view!r}")
         return view
 
-    def _tower(self, towers: nn.ModuleDict, view: str) -> nn.Module:
-        return towers[self._name(view)]
-
 
 def _by_view(encoder: Encoder | Mapping[str, Encoder]) -> dict[str, Encoder]:
     if isinstance(encoder, Encoder):
@@ -257,36 +257,3 @@ def _by_view(encoder: Encoder | Mapping[str, Encoder]) -> dict[str, Encoder]:
     if taken:
         raise UserError("encoder", f"a view cannot be named {taken[0]!r}; give another name")
     return dict(encoder)
-
-
-def _checked_names(heads: Mapping[str, Head]) -> Mapping[str, Head]:
-    taken = [name for name in heads if name in NAMES or name.startswith(MAPS)]
-    if taken:
-        raise UserError("heads", f"{taken[0]!r} is already the name of an output; give another name")
-    return heads
-
-
-def _made(head: Head | None, dim: int) -> nn.Module:
-    if isinstance(head, nn.Module):
-        raise UserError("head", "give what makes it from the encoder's dim, such as partial(heads.mlp, dim_out=128)")
-    return nn.Identity() if head is None else head(dim)
-
-
-def _schedule(momentum: float | Schedule | None) -> Schedule | None:
-    if not isinstance(momentum, int | float):
-        return momentum
-    check("momentum", momentum)
-    return partial(constant, start=momentum)
-
-
-@torch.no_grad()
-def _length(tower: nn.Module) -> int:
-    """The length of the vectors that leave a tower's head."""
-    encoder, head = tower.encoder, tower.head
-    assert isinstance(encoder, Encoder)
-    assert isinstance(head, nn.Module)
-    some = next(encoder.parameters())
-    training = head.training
-    output = head.eval()(torch.zeros(1, encoder.dim, device=some.device, dtype=some.dtype))
-    head.train(training)
-    return int(output.shape[1])

@@ -1,7 +1,5 @@
 """An encoder's weights in a safetensors file, with its name and options beside them. Nothing in a file is executed."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path
@@ -62,8 +60,7 @@ def load(path: str | Path) -> Encoder:
     except Exception as error:  # options that make no sense raise almost anything inside a library
         why = reason(error)[:300]
         raise UserError(None, f"{path}: its encoder cannot be made: {why}") from error
-    _load_state(encoder, state, path)
-    _note_normalisation(encoder, metadata, path)
+    _fill(encoder, state, metadata, path)
     return encoder
 
 
@@ -72,9 +69,7 @@ def load_into(encoder: Encoder, path: str | Path) -> None:
 
     Of a plain one the classifier is left out. Everything else must fit, name by name and shape by shape.
     """
-    state, metadata = _read(path)
-    _load_state(encoder, state, path)
-    _note_normalisation(encoder, metadata, path)
+    _fill(encoder, *_read(path), path)
 
 
 def normalisation(encoder: Encoder) -> Normalisation | None:
@@ -126,42 +121,34 @@ def _recipe(path: str | Path, metadata: dict[str, str]) -> tuple[str, dict[str, 
     return name, options
 
 
-def _note_normalisation(encoder: Encoder, metadata: dict[str, str], path: str | Path) -> None:
-    """Keeps the normalisation that a file names; files of others, and older ones, name none."""
-    if "picture" not in metadata:
-        return
+def _stored_normalisation(text: str, path: str | Path) -> Normalisation:
     try:
-        stored = json.loads(metadata["picture"])
+        stored = json.loads(text)
         mean, std = (tuple(float(each) for each in stored[key]) for key in ("mean", "std"))
     except (KeyError, TypeError, ValueError):
-        raise UserError(
-            None, f"{path}: its normalisation of pictures is damaged: {metadata['picture'][:100]!r}"
-        ) from None
-    if len(mean) != len(std) or not all(map(math.isfinite, mean + std)) or min(std, default=0.0) <= 0:
-        raise UserError(None, f"{path}: its normalisation of pictures makes no sense: {metadata['picture'][:100]!r}")
-    vars(encoder)["normalisation"] = (mean, std)
+        mean = std = ()
+    if not std or len(mean) != len(std) or not all(map(math.isfinite, mean + std)) or min(std) <= 0:
+        raise UserError(None, f"{path}: its normalisation of pictures makes no sense: {text[:100]!r}")
+    return mean, std
 
 
-def _load_state(encoder: Encoder, state: State, path: str | Path) -> None:
+def _fill(encoder: Encoder, state: State, metadata: dict[str, str], path: str | Path) -> None:
+    """Gives an encoder the weights of a file, and notes the normalisation that it names."""
     wanted = encoder.network.state_dict()
-    given = {key: value for key, value in state.items() if key in wanted or not _has_prefix(key, encoder.removed)}
-    missing = [key for key in wanted if key not in given and not key.endswith("num_batches_tracked")]
-    unexpected = [key for key in given if key not in wanted]
-    shapes = [
-        f"{key} {tuple(given[key].shape)} instead of {tuple(wanted[key].shape)}"
-        for key in wanted
-        if key in given and given[key].shape != wanted[key].shape
-    ]
-    found = {"missing": missing, "unexpected": unexpected, "shapes": shapes}
+    removed = tuple(f"{prefix}." for prefix in encoder.removed)
+    given = {key: value for key, value in state.items() if key in wanted or not f"{key}.".startswith(removed)}
+    shapes = {key: (tuple(given[key].shape), tuple(wanted[key].shape)) for key in wanted if key in given}
+    found = {
+        "missing": [key for key in wanted if key not in given and not key.endswith("num_batches_tracked")],
+        "unexpected": [key for key in given if key not in wanted],
+        "shapes": [f"{key} {mine} instead of {right}" for key, (mine, right) in shapes.items() if mine != right],
+    }
     wrong = [f"{kind}: {_first_few(keys)}" for kind, keys in found.items() if keys]
     if wrong:
-        expected = f"{encoder.name} {encoder.options}"
-        raise UserError(None, f"{path}: does not fit {expected}; {'; '.join(wrong)}")
+        raise UserError(None, f"{path}: does not fit {encoder.name} {encoder.options}; {'; '.join(wrong)}")
     encoder.network.load_state_dict(given, strict=False)
-
-
-def _has_prefix(key: str, prefixes: tuple[str, ...]) -> bool:
-    return any(key == prefix or key.startswith(prefix + ".") for prefix in prefixes)
+    if "picture" in metadata:  # files of others, and older ones, name none
+        vars(encoder)["normalisation"] = _stored_normalisation(metadata["picture"], path)
 
 
 def _first_few(keys: list[str]) -> str:

@@ -20,9 +20,7 @@ from manyview.evaluate.classifier import Batches
 from manyview.evaluate.task import Split, Task
 from manyview.features.embedding_pass import as_input, embedding, forward
 
-LAYER_DIMS = (
-    9600  # of a feature map that a classifier gets at most: CMC's AlexNet has 9,216 to 9,600, whatever the layer
-)
+LAYER_DIMS = 9600  # of a feature map that a classifier gets at most: the layers of CMC's AlexNet have 9,216 to 9,600
 
 
 class ViewBackbone(nn.Module):
@@ -88,20 +86,13 @@ def trainable_backbone(task: Task, part: str, layer: str | None = None) -> ViewB
     return copied.to(task.device)
 
 
-def frozen_backbone(task: Task, part: str, layer: str | None = None) -> ViewBackbone:
-    """The same, not to be trained: in eval mode, and without gradients."""
-    return trainable_backbone(task, part, layer).eval().requires_grad_(False)
-
-
 def check_unchanged(backbone: ViewBackbone, task: Task, part: str) -> None:
     """Checks that a frozen copy still equals the model to the bit, buffers such as batch norm's statistics included."""
     for encoder, original in zip(backbone.encoders, _encoders(task, part).values(), strict=True):
         was = {**dict(original.named_parameters()), **dict(original.named_buffers())}
         for name, now in (*encoder.named_parameters(), *encoder.named_buffers()):
             if not torch.equal(now.cpu(), was[name].cpu()):
-                raise RuntimeError(
-                    f"encoder: {name} of {original.name} changed, though only the classifier was to be trained"
-                )
+                raise RuntimeError(f"{name} of {original.name} changed, though only the classifier was to be trained")
 
 
 def _encoders(task: Task, part: str) -> dict[str, Encoder]:

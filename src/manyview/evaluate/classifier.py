@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -12,14 +15,21 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from manyview import __version__
 from manyview.core.errors import UserError
 from manyview.core.rng import key
-from manyview.evaluate.probe_checkpoint import ProbeCheckpoint
+from manyview.core.text import digest
 from manyview.evaluate.scores import tops
 from manyview.evaluate.task import Score, Task
+from manyview.features.feature_cache import PROBE_CHECKPOINT
+from manyview.training.checkpoint import read, write
 from manyview.training.optimizers import cosine, set_lr, sgd, steps
 
 Module = TypeVar("Module", bound=nn.Module)
+Curve = list[list[float]]
+"""Scores by epoch."""
+
+SECONDS = 10.0  # between two checkpoints, so that a training of seconds writes none
 
 
 @dataclass(frozen=True)
@@ -54,23 +64,19 @@ class ClassifierRecipe:
             return cosine(epoch, self.epochs)
         return steps(epoch, self.epochs, milestones=self.milestones, factor=self.factor)
 
-    def stretched(self, epochs: int) -> ClassifierRecipe:
-        """The same in more or fewer epochs: milestones move along, 60 of 100 becomes 6 of 10."""
-        return replace(self, epochs=epochs, milestones=tuple(each * epochs / self.epochs for each in self.milestones))
+    def with_numbers(self, *, epochs: int | None = None, **others: float | None) -> ClassifierRecipe:
+        """The same but for what is given and not None. Milestones move along with the epochs: 60 of 100 is 6 of 10."""
+        epochs = epochs or self.epochs
+        given: dict[str, Any] = {name: value for name, value in others.items() if value is not None}
+        moved = tuple(each * epochs / self.epochs for each in self.milestones)
+        return replace(self, epochs=epochs, milestones=moved, **given)
 
 
-def choose_recipe(
-    table: Mapping[str, ClassifierRecipe], name: str, *, epochs: int | None = None, **others: float | None
-) -> ClassifierRecipe:
-    """The recipe of that name, but for what is given and not None."""
+def choose_recipe(table: Mapping[str, ClassifierRecipe], name: str, **numbers: Any) -> ClassifierRecipe:
+    """The recipe of that name, with other numbers where they are given."""
     if name not in table:
         raise UserError("recipe", f"expected one of {', '.join(table)}, got {name!r}")
-    given = {what: value for what, value in others.items() if value is not None}
-    for what, value in {**given, **({} if epochs is None else {"epochs": epochs})}.items():
-        if not 0 < value < math.inf:
-            raise UserError(what, f"expected a number above 0, got {value}")
-    recipe = replace(table[name], **given)  # type: ignore[arg-type]
-    return recipe if epochs is None else recipe.stretched(epochs)
+    return table[name].with_numbers(**numbers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,8 +104,9 @@ def fit(
     With a cache it goes on where it was interrupted, and ends with the same weights.
     """
     optimizers = [recipe.optimizer(part, lr=lr, weight_decay=recipe.weight_decay) for part, lr in learning]
-    checkpoint = ProbeCheckpoint.of(task, [*identity, {**vars(recipe), "optimizer": None}])  # a function has no name
-    curve = checkpoint.restore(model, optimizers)
+    path = checkpoint_path(task, [*identity, {**vars(recipe), "optimizer": None}])  # a function has no name
+    checkpoint = ProbeCheckpoint(path, model, optimizers)
+    curve = checkpoint.restore()
     with (
         torch.random.fork_rng([task.device] if task.device.type == "cuda" else []),
         task.progress(recipe.epochs * train.count, str(identity[0])) as advance,
@@ -109,10 +116,14 @@ def fit(
             torch.manual_seed(int(key(task.seed, epoch)))  # for dropout and the like
             for optimizer, (_, lr) in zip(optimizers, learning, strict=True):
                 set_lr(optimizer, lr * recipe.lr_factor(epoch))
-            _train(model, optimizers, train.epoch(epoch), _diverged(learning, epoch), advance)
-            curve.append(_test(model, test, len(task.classes), _diverged(learning, epoch)))
-            checkpoint.save(model, optimizers, curve)
-    checkpoint.finish(model, optimizers, curve, task)
+            lrs = " and ".join(f"{lr:g}" for _, lr in learning)
+            diverged = f"with {lrs} the loss is no number any more in epoch {epoch + 1}; give a lower one"
+            _train(model, optimizers, train.epoch(epoch), diverged, advance)
+            curve.append(_test(model, test, len(task.classes), diverged))
+            checkpoint.save(curve)
+    checkpoint.save(curve, ended=True)
+    if path is not None:
+        task.checkpoints.append(path)
     return last_and_best(curve)
 
 
@@ -156,11 +167,6 @@ def last_and_best(curve: Sequence[Sequence[float]]) -> list[Score]:
     ]
 
 
-def _diverged(learning: Sequence[tuple[nn.Module, float]], epoch: int) -> str:
-    lrs = " and ".join(f"{lr:g}" for _, lr in learning)
-    return f"with {lrs} the loss is no number any more in epoch {epoch + 1}; give a lower one"
-
-
 def seeded(make: Callable[[], Module], seed: int) -> Module:
     """A module whose weights depend on the seed alone."""
     with torch.random.fork_rng([]):
@@ -174,3 +180,55 @@ def linear_head(features: int, classes: int) -> nn.Linear:
     nn.init.normal_(head.weight, 0.0, 0.01)
     nn.init.zeros_(head.bias)
     return head
+
+
+@dataclass
+class ProbeCheckpoint:
+    """Weights, optimisers and scores after an epoch, in a file of the feature cache; None where nothing is kept.
+
+    A file that cannot be read or written costs no more than the time it would have saved.
+    """
+
+    path: Path | None
+    model: nn.Module
+    optimizers: Sequence[Optimizer]
+    begun: float = field(default_factory=time.monotonic)
+    saved: float = 0.0
+
+    def restore(self) -> Curve:
+        """The scores of the epochs that were done, after which model and optimisers are as they were."""
+        if self.path is None:
+            return []
+        fresh = deepcopy(self._state([]))
+        try:
+            return self._put(read(self.path))
+        except (RuntimeError, ValueError, KeyError, TypeError, AttributeError):  # damaged, or of another torch
+            return self._put(fresh)
+
+    def save(self, curve: Curve, *, ended: bool = False) -> None:
+        """Writes them, if that was long ago; at the end, which another training may follow, if it took long."""
+        then = self.begun if ended else max(self.begun, self.saved)
+        if self.path is not None and time.monotonic() - then >= SECONDS:
+            with suppress(OSError):
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                write(self._state(curve), self.path)
+            self.saved = time.monotonic()
+
+    def _state(self, curve: Curve) -> dict[str, Any]:
+        optimizers = [each.state_dict() for each in self.optimizers]
+        return {"model": self.model.state_dict(), "optimizers": optimizers, "curve": curve}
+
+    def _put(self, state: dict[str, Any]) -> Curve:
+        curve: Curve = state["curve"]
+        self.model.load_state_dict(state["model"])
+        for optimizer, each in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(each)
+        return curve
+
+
+def checkpoint_path(task: Task, identity: Sequence[object]) -> Path | None:
+    """The file of a training that differs from others in its task or in its `identity`; None without a cache."""
+    if task.cache is None:
+        return None
+    name = digest([__version__, *map(repr, identity), task.model.checksum, task.fingerprints, task.seed])
+    return task.cache.folder / f"{name}{PROBE_CHECKPOINT}"

@@ -1,9 +1,10 @@
-"""Fine-tuning: the whole network is trained with labels, starting from the encoder that is evaluated."""
+"""Training the whole network with labels: fine-tuning the encoder, and the supervised baseline from scratch."""
 
 from __future__ import annotations
 
 from torch import Tensor, nn
 
+from manyview.core.bounds import OptionalCount, OptionalPositive
 from manyview.core.sample import Views
 from manyview.evaluate.backbone import ViewBackbone, augmented_batches, plain_test_batches, trainable_backbone
 from manyview.evaluate.classifier import ClassifierRecipe, choose_recipe, fit, linear_head, seeded
@@ -21,16 +22,25 @@ RECIPES = {
         lr=0.01, lr_head=0.2, batch_size=256, epochs=20, milestones=(12, 16), factor=0.2,
     ),
 }  # fmt: skip
+FROM_SCRATCH = {
+    "cifar": ClassifierRecipe(
+        "kuangliu/pytorch-cifar, main.py", lr=0.1, batch_size=128, epochs=200, weight_decay=5e-4
+    ),
+    "imagenet": ClassifierRecipe(
+        "ResNet (He et al., CVPR 2016), section 3.4, in the epochs of pytorch/examples, imagenet/main.py",
+        lr=0.1, batch_size=256, epochs=90, milestones=(30, 60), weight_decay=1e-4,
+    ),
+}  # fmt: skip
 
 
 def finetune(
     task: Task,
     *,
     recipe: str = "swav-10",
-    epochs: int | None = None,
-    lr: float | None = None,
-    lr_head: float | None = None,
-    batch_size: int | None = None,
+    epochs: OptionalCount = None,
+    lr: OptionalPositive = None,
+    lr_head: OptionalPositive = None,
+    batch_size: OptionalCount = None,
 ) -> Scores:
     """Top-1 and top-5 of an encoder that is trained on, with a linear classifier on top, as `linear` gives them.
 
@@ -41,6 +51,26 @@ def finetune(
     """
     numbers = choose_recipe(RECIPES, recipe, epochs=epochs, lr=lr, lr_head=lr_head, batch_size=batch_size)
     return train_whole(task, numbers, text="finetune")
+
+
+def supervised(
+    task: Task,
+    *,
+    recipe: str = "cifar",
+    epochs: OptionalCount = None,
+    lr: OptionalPositive = None,
+    batch_size: OptionalCount = None,
+) -> Scores:
+    """The baseline: top-1 and top-5 of the model's network trained from its first weights, with all labels.
+
+    Crop and flip are drawn anew each epoch. The arguments are `finetune`'s, the recipes `FROM_SCRATCH`.
+    """
+    numbers = choose_recipe(FROM_SCRATCH, recipe, epochs=epochs, lr=lr, batch_size=batch_size)
+
+    def scores() -> Scores:
+        yield from train_whole(task.for_model(task.model.untrained()), numbers, text="supervised")
+
+    return scores()
 
 
 def train_whole(task: Task, recipe: ClassifierRecipe, *, text: str) -> Scores:

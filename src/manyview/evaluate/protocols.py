@@ -4,35 +4,28 @@ from __future__ import annotations
 
 import os
 import time
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from manyview import __version__
 from manyview.config.keys import Key, keys_of, typed
 from manyview.core.atomic import check_writable
-from manyview.core.errors import UserError
-from manyview.core.names import hint
+from manyview.core.errors import UserError, hint
 from manyview.embeddings.model_source import AnyModel
-from manyview.encoders.encoder import Stem
-from manyview.evaluate.fewshot import fewshot
+from manyview.evaluate.few_labels import fewshot, semi
 from manyview.evaluate.finetune import finetune
-from manyview.evaluate.knn import nearest, sweep
-from manyview.evaluate.layers import layers
-from manyview.evaluate.linear import linear
-from manyview.evaluate.logistic import linear_fast
-from manyview.evaluate.mlp import mlp
+from manyview.evaluate.finetune import supervised as supervised_baseline
+from manyview.evaluate.linear_fast import layers, linear_fast
+from manyview.evaluate.neighbours import nearest, retrieval, sweep
+from manyview.evaluate.probe import linear, mlp
 from manyview.evaluate.results import Result, find, put
-from manyview.evaluate.retrieval import retrieval
-from manyview.evaluate.semi import semi
-from manyview.evaluate.supervised import supervised as supervised_baseline
 from manyview.evaluate.task import Data, Scores, Task, prepare
-from manyview.features.feature_cache import FeatureCache
 
 Protocol = Callable[..., Scores]
 PROTOCOLS: dict[str, Protocol] = {
@@ -53,6 +46,7 @@ It refuses wrong settings when it is called, and embeds pictures when its scores
 """
 
 SUPERVISED = "supervised"  # the baseline's name among results
+FUNCTIONS: ChainMap[str, Protocol] = ChainMap(PROTOCOLS, {SUPERVISED: supervised_baseline})
 USUAL = ("knn", "linear-fast")
 Settings = Mapping[str, Mapping[str, Any]]
 
@@ -63,25 +57,16 @@ def evaluate(
     protocols: Sequence[str] = USUAL,
     *,
     settings: Settings | None = None,
-    size: int | None = None,
-    weights: str | os.PathLike[str] | None = None,
-    pretrained: bool = False,
-    stem: Stem = None,
-    seed: int = 0,
-    device: str | torch.device = "auto",
-    workers: int | None = None,
-    batch_size: int = 256,
     out: str | os.PathLike[str] | None = None,
     untrained: bool = True,
     supervised: bool = False,
     recompute: bool = False,
-    cache: FeatureCache | None = None,
-    show_bar: bool = False,
     say: Callable[[str], object] = lambda text: None,
+    **options: Any,
 ) -> list[Result]:
     """Evaluates an encoder: the scores of each protocol, beside those of the same network untrained.
 
-    model        a run, a file, an encoder or the name of one, as for `open_model`, with its options `size` to `stem`
+    model        a run, a file, an encoder or the name of one, as for `open_model`
     data         as for `prepare`; of a run, without it, the run's own
     protocols    names of `PROTOCOLS`
     settings     of the protocols, by their names: {"knn": {"k": 200}}
@@ -89,19 +74,15 @@ def evaluate(
                  already is not computed again, unless `recompute`
     untrained    whether the untrained network is scored too
     supervised   whether the network trained with all labels is, which takes as long as training
-    cache        where features are kept; None: in memory alone
-    show_bar     whether there is a progress bar
-    say          gets what is to be printed beside it
+    say          gets what is to be printed beside a progress bar
+    options      of `prepare`: seed, device, workers, batch_size, cache, show_bar, and which encoder is meant
 
     >>> for result in evaluate("runs/demo", protocols=["knn"]):
     ...     print(result.protocol, result.score, result.untrained)
     """
     chosen = {name: settings_of(name, (settings or {}).get(name, {})) for name in known(protocols)}
     trained = settings_of(SUPERVISED, (settings or {}).get(SUPERVISED, {})) if supervised else None
-    task = prepare(
-        model, data, size=size, weights=weights, pretrained=pretrained, stem=stem, seed=seed, device=device,
-        workers=workers, batch_size=batch_size, cache=cache, show_bar=show_bar,
-    )  # fmt: skip
+    task = prepare(model, data, **options)
     task.check()
     run = task.model.run
     folder = Path(out) if out is not None else run.folder if run is not None else None
@@ -130,14 +111,9 @@ def settings_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return {key.rpartition(".")[2]: value for key, value in typed(keys, {}, named).items()}
 
 
-def protocol(name: str) -> Protocol:
-    """The function of that name, among them the supervised baseline."""
-    return supervised_baseline if name == SUPERVISED else PROTOCOLS[name]
-
-
 def schema(name: str) -> dict[str, Key]:
     """The settings that a protocol has: its keyword arguments."""
-    return keys_of(name, protocol(name), hidden=("task",), part="protocol")
+    return keys_of(name, FUNCTIONS[name], hidden=("task",), part="protocol")
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,15 +177,16 @@ class Evaluation:
         """Writes a result down; what the task has kept for a restart is then of no use."""
         if self.folder is not None:
             put(self.folder, result)
-        if task is not None:
-            task.delete_checkpoints()
+        while task is not None and task.checkpoints:
+            with suppress(OSError):
+                task.checkpoints.pop().unlink(missing_ok=True)
         return result
 
 
 def _scores(name: str, task: Task, settings: Mapping[str, Any]) -> Scores:
     """Scores that are computed when they are read; wrong settings are refused at once, by their full names."""
     try:
-        return protocol(name)(task, **settings)
+        return FUNCTIONS[name](task, **settings)
     except UserError as error:
         raise (error.within(name) if error.setting in settings else error) from None
 

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from manyview.core.atomic import atomic_write, naming_setting
-from manyview.core.digest import digest
 from manyview.core.errors import UserError
-from manyview.core.text import reason
+from manyview.core.text import digest, reason
 
 FILE = "results.json"
 MATTERS = ("protocol", "settings", "data", "seed", "model", "version")

@@ -14,21 +14,19 @@ import torch
 from torch import Tensor
 
 from manyview import __version__
-from manyview.core.device import resolve_device
-from manyview.core.digest import digest
+from manyview.core.bounds import AtLeast, Between, check_bounds
 from manyview.core.errors import UserError
+from manyview.core.parallel import resolve_device
 from manyview.core.progress import progress_bar
+from manyview.core.text import digest
 from manyview.data import Dataset, Loader, TorchDataset, Unreadable, subset
-from manyview.data.fingerprint import few_samples, fingerprint
-from manyview.data.holdout import Divided, divided
+from manyview.data.dataset import few_samples, fingerprint
+from manyview.data.factory import Divided, divided
 from manyview.data.selection import only_modalities
 from manyview.data.torch_dataset import as_dataset
-from manyview.embeddings.model_source import ALL, REFERENCE, AnyModel, ModelSource, check_named, open_model, run_of
-from manyview.encoders.encoder import Stem
-from manyview.features.amounts import check_amounts
+from manyview.embeddings.model_source import ALL, AnyModel, ModelSource, check_named, open_model, run_of
 from manyview.features.embedding_pass import Read, embed_pieces, embedding, loader_batches, on_device
-from manyview.features.feature_cache import PIECE, FeatureCache, Make, without_cache
-from manyview.features.pieces import Piece
+from manyview.features.feature_cache import PIECE, FeatureCache, Piece, without_cache
 from manyview.training.build import OWN
 from manyview.training.run import Run
 from manyview.views import ViewPipeline
@@ -46,11 +44,12 @@ CPU = torch.device("cpu")
 class Task:
     """A model and the data to evaluate it on. Made by `prepare`, which leaves out images without a label.
 
-    data      its name
-    cache     where features are kept; None: in memory alone
-    show_bar  whether progress is shown, where there is a terminal
-    held_out  whether the test images were held out of the training images, and are no test split
-    why       why the test split is not used, where there is one
+    data         its name
+    cache        where features are kept; None: in memory alone
+    show_bar     whether progress is shown, where there is a terminal
+    held_out     whether the test images were held out of the training images, and are no test split
+    why          why the test split is not used, where there is one
+    checkpoints  files that are of use until the protocol's scores are written down
     """
 
     model: ModelSource
@@ -65,9 +64,9 @@ class Task:
     show_bar: bool = False
     held_out: bool = False
     why: str | None = None
+    checkpoints: list[Path] = field(default_factory=list, repr=False)
     _outputs: dict[tuple[str, ...], Piece] = field(default_factory=dict, init=False, repr=False)
     _loaders: dict[tuple[str, str], Loader] = field(default_factory=dict, init=False, repr=False)
-    _checkpoints: list[Path] = field(default_factory=list, init=False, repr=False)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -91,54 +90,31 @@ class Task:
     def outputs(self, split: Split, part: str, name: str, read: Read) -> tuple[Tensor, Tensor]:
         """What `read` takes of the encoders, called `name`, as `features` gives it. Computed once."""
         self.check()
-        found = _side_by_side([self._of_view(split, view, name, read) for view in self._views(part)])
-        labels = self.split(split).labels
+        every = list(self.model.encoders)
+        if part not in (*every, "", ALL):
+            raise UserError("part", f"expected one of {', '.join(map(repr, self.parts))}, got {part!r}")
+        views = [part] if part in every else every
+        found = _side_by_side([self._of_view(split, view, name, read) for view in views])
+        labels = getattr(self, split).labels
         assert labels is not None
         return found.vectors, labels if len(found.rows) == len(labels) else labels[found.rows]
 
-    def loader(
-        self,
-        data: Dataset,
-        views: ViewPipeline,
-        *,
-        batch_size: int | None = None,
-        shuffle: bool = False,
-        drop_last: bool = False,
-    ) -> Loader:
-        """Batches of pictures, as the task reads them."""
+    def loader(self, data: Dataset, views: ViewPipeline, *, batch_size: int | None = None, **order: bool) -> Loader:
+        """Batches of pictures, as the task reads them: all, in the data's order, unless shuffle or drop_last."""
         return Loader(
-            data, views, min(batch_size or self.batch_size, len(data)), seed=self.seed, shuffle=shuffle,
-            drop_last=drop_last, device=self.device, workers=self.workers, max_unreadable=1.0,
+            data, views, min(batch_size or self.batch_size, len(data)), seed=self.seed, device=self.device,
+            workers=self.workers, max_unreadable=1.0, **{"shuffle": False, "drop_last": False, **order},
         )  # fmt: skip
-
-    def split(self, split: Split) -> Dataset:
-        return self.train if split == "train" else self.test
 
     def for_model(self, other: ModelSource) -> Task:
         """The same task for another model that sees pictures as this one does, such as the untrained one."""
         fresh = replace(self, model=other)
-        vars(fresh).update(_loaders=self._loaders, _checkpoints=self._checkpoints, fingerprints=self.fingerprints)
-        return fresh
-
-    def training_on(self, train: Dataset) -> Task:
-        """The same task with other training images."""
-        fresh = replace(self, train=train)
-        vars(fresh).update(_checkpoints=self._checkpoints)
+        vars(fresh).update(_loaders=self._loaders, fingerprints=self.fingerprints)
         return fresh
 
     def release(self) -> None:
         """Frees decoded pictures, which are kept for the next model that is to see them."""
         self._loaders.clear()
-
-    def delete_when_scored(self, checkpoint: Path) -> None:
-        """Notes a file that is of use until the protocol's scores are written down."""
-        self._checkpoints.append(checkpoint)
-
-    def delete_checkpoints(self) -> None:
-        """Removes such files."""
-        while self._checkpoints:
-            with suppress(OSError):
-                self._checkpoints.pop().unlink(missing_ok=True)
 
     def check(self) -> None:
         """Refuses data that nothing can be evaluated on, in one line."""
@@ -166,44 +142,29 @@ class Task:
             for split, data in (("train", self.train), ("test", self.test))
         }
 
-    def _views(self, part: str) -> list[str]:
-        if part in self.model.encoders and part != REFERENCE:
-            return [part]
-        if part in ("", ALL):
-            return list(self.model.encoders)
-        raise UserError("part", f"expected one of {', '.join(map(repr, self.parts))}, got {part!r}")
-
     def _of_view(self, split: Split, view: str, name: str, read: Read) -> Piece:
         """Rows of the data and what is read of them: from memory, from disk, or from the pictures."""
         if (split, view, name) not in self._outputs:
-            data = only_modalities(self.split(split), (view_named(view or self.reference, self.reference).modality,))
-            make = self._maker(split, view, data, read)
+            data = only_modalities(getattr(self, split), (view_named(view or self.reference, self.reference).modality,))
+            make = partial(self._make, split, view, data, read)
             if self.cache is None:
                 found = without_cache(len(data), make)
             else:
-                key = self._key(split, view, name)
+                views = self.model.pipeline(self.reference, view=view)
+                seen = [repr(views.augmentations), repr(views.picture), repr(views.modalities), repr(views.views)]
+                key = digest([__version__, self.fingerprints[split], seen, self.model.checksums[view], name])
                 found = self.cache.features(key, len(data), make, partial(_readable, data))
             if not torch.isfinite(found.vectors).all():
                 raise UserError("encoder", f"{self.model.name} gives NaN or infinite numbers; it has diverged")
             self._outputs[split, view, name] = found
         return self._outputs[split, view, name]
 
-    def _maker(self, split: Split, view: str, data: Dataset, read: Read) -> Make:
-        encoder = self.model.encoders[view]
-
-        def make(pieces: list[Tensor]) -> Iterator[Piece]:
-            rows = torch.cat(pieces)
-            text = f"{self.model.name}: {split} images"
-            with self.progress(len(rows), text) as advance, on_device(encoder, self.device):
-                batches = loader_batches(self._in_order(split, view, data, rows), rows, view or self.reference)
-                yield from embed_pieces(encoder, batches, pieces, read=read, advance=advance)
-
-        return make
-
-    def _key(self, split: Split, view: str, name: str) -> str:
-        views = self.model.pipeline(self.reference, view=view)
-        seen = [repr(views.augmentations), repr(views.picture), repr(views.modalities), repr(views.views)]
-        return digest([__version__, self.fingerprints[split], seen, self.model.checksums[view], name])
+    def _make(self, split: Split, view: str, data: Dataset, read: Read, pieces: list[Tensor]) -> Iterator[Piece]:
+        encoder, rows = self.model.encoders[view], torch.cat(pieces)
+        text = f"{self.model.name}: {split} images"
+        with self.progress(len(rows), text) as advance, on_device(encoder, self.device):
+            batches = loader_batches(self._in_order(split, view, data, rows), rows, view or self.reference)
+            yield from embed_pieces(encoder, batches, pieces, read=read, advance=advance)
 
     def _in_order(self, split: Split, view: str, data: Dataset, rows: Tensor) -> Loader:
         """A loader of these rows. One of all of them is kept, so that another model need not decode anew."""
@@ -220,30 +181,28 @@ def prepare(
     model: AnyModel,
     data: Data | None = None,
     *,
-    size: int | None = None,
-    weights: str | os.PathLike[str] | None = None,
-    pretrained: bool = False,
-    stem: Stem = None,
     seed: int = 0,
     device: str | torch.device = "auto",
     workers: int | None = None,
     batch_size: int = 256,
     cache: FeatureCache | None = None,
     show_bar: bool = False,
+    **encoder: Any,
 ) -> Task:
     """A task from what a person would name.
 
-    model  as for `open_model`, with its options `size` to `stem`
-    data   a name or a folder, a table of it and its options ({"name": "scenes", "count": 500}), a data set, or two of
-           them, to train on and to test on. Of a run, without it, the run's own, divided as in training
+    model    as for `open_model`
+    data     a name or a folder, a table of it and its options ({"name": "scenes", "count": 500}), a data set, or two
+             of them, to train on and to test on. Of a run, without it, the run's own, divided as in training
+    encoder  size, weights, pretrained, stem: which one is meant, where `model` is a name
     """
-    check_amounts(batch_size=batch_size, workers=workers, seed=seed)
+    check_bounds("batch_size", batch_size, [AtLeast(1)])
+    check_bounds("workers", workers, [AtLeast(0)])
+    check_bounds("seed", seed, [Between(0, (1 << 63) - 1)])
     check_named(model)  # before the data is opened, so that a misspelt run is what the error is about
     place = resolve_device(device)
     name, found = _open(data, run_of(model))
-    source = open_model(
-        model, size=size, weights=weights, pretrained=pretrained, stem=stem, seed=seed, like=found.train
-    )
+    source = open_model(model, seed=seed, like=found.train, **encoder)
     if found.test is None:
         _check_labels(found.train, name)
         raise UserError("data", f"{name} has too few labelled images to hold out a tenth; give more, or a test split")
@@ -282,20 +241,16 @@ def _open(data: Data | None, run: Run | None) -> tuple[str, Divided]:
         if data["name"] == OWN:
             raise UserError("data", f"{run.folder} was trained on a data set of your own; give it")
     if isinstance(data, tuple):
-        return OWN, Divided(*_numbered_apart(*map(as_dataset, data)))
+        train, test = map(as_dataset, data)
+        if isinstance(train, TorchDataset) and isinstance(test, TorchDataset) and not (train.known or test.known):
+            test = test.numbered(len(train))  # both count from 0, and are not the same images for that
+        return OWN, Divided(train, test)
     if isinstance(data, str | os.PathLike):
         return os.fspath(data), divided(os.fspath(data))
     if isinstance(data, Mapping):
         options = {key: value for key, value in data.items() if key != "name"}
         return str(data["name"]), divided(data["name"], **options)
     return OWN, divided(as_dataset(data))
-
-
-def _numbered_apart(train: Dataset, test: Dataset) -> tuple[Dataset, Dataset]:
-    """Two data sets of a person's own, which both are numbered from 0, are not the same images for that."""
-    if isinstance(train, TorchDataset) and isinstance(test, TorchDataset) and not (train.known or test.known):
-        test = test.numbered(len(train))
-    return train, test
 
 
 def _usable(data: Dataset, modalities: list[str], name: str) -> Dataset:

@@ -14,7 +14,7 @@ from manyview.core.sample import Views
 from manyview.data import Dataset, Loader
 from manyview.data.workers import Pipeline
 from manyview.encoders import Encoder
-from manyview.features.pieces import Piece, join_pieces
+from manyview.features.feature_cache import Piece, join_pieces
 from manyview.views import AUGMENTATIONS
 
 T = TypeVar("T")
@@ -34,26 +34,20 @@ def forward(network: nn.Module, images: Tensor | Views, *, read: Callable[..., T
     else:
         ready = {view: [as_input(copy, network) for copy in copies] for view, copies in images.items()}
     devices = {parameter.device.type for parameter in network.parameters()} or {"cpu"}
-    with eval_mode(network), torch.autocast(devices.pop(), enabled=False):
-        return read(network, ready)
+    modes = {part: part.training for part in network.modules()}  # a part may have been in eval mode alone
+    network.eval()
+    try:
+        with torch.autocast(devices.pop(), enabled=False):
+            return read(network, ready)
+    finally:
+        for part, training in modes.items():
+            part.training = training
 
 
 def as_input(x: Tensor, network: nn.Module) -> Tensor:
     """Moves images to the device and dtype of the weights; on a CPU also to channels_last, which is faster there."""
     x = x.to(next(network.parameters(), x))
     return x.contiguous(memory_format=torch.channels_last) if x.device.type == "cpu" else x
-
-
-@contextmanager
-def eval_mode(network: nn.Module) -> Iterator[None]:
-    """Puts a network in eval mode; then restores every part's own, since a part may have been in eval mode alone."""
-    modes = {part: part.training for part in network.modules()}
-    network.eval()
-    try:
-        yield
-    finally:
-        for part, training in modes.items():
-            part.training = training
 
 
 @contextmanager
@@ -150,15 +144,10 @@ def embed_pieces(
         done, parts = 0, []
         while done < len(piece):
             batch = next(waiting)
-            parts.append(_embed_batch(encoder, batch, read))
+            there, vectors = batch.rows >= 0, torch.empty(0, encoder.dim)
+            if len(batch.images):
+                vectors = forward(encoder, batch.images, read=read).cpu()
+            parts.append(Piece(batch.rows[there], vectors[there], batch.unreadable))
             done += batch.count
             advance(batch.count)
         yield join_pieces(parts)
-
-
-def _embed_batch(encoder: Encoder, batch: ImageBatch, read: Read) -> Piece:
-    if not len(batch.images):
-        return Piece(batch.rows, torch.empty(0, encoder.dim), batch.unreadable)
-    there = batch.rows >= 0
-    vectors = forward(encoder, batch.images, read=read).cpu()
-    return Piece(batch.rows[there], vectors[there], batch.unreadable)

@@ -1,22 +1,24 @@
-"""Features on disk, so that an encoder embeds a data set once, whatever is asked of it afterwards.
-
-They are known by what they are made of (`key`), and lie in pieces. Images that could not be read are tried again.
-"""
+"""Features on disk in pieces: an encoder embeds a data set once, work that was stopped goes on, damage is made good."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
 from torch import Tensor
 
-from manyview.features.pieces import Piece, PieceStore, join_pieces
+from manyview.core.atomic import atomic_write
 
 PIECE = 1024  # images
 LIMIT = 20 << 30  # bytes of all that is kept
@@ -24,26 +26,87 @@ PROBE_CHECKPOINT = ".probe"  # ending of the file where a probe's training was i
 OURS = re.compile(rf"[0-9a-f]{{32}}({re.escape(PROBE_CHECKPOINT)})?")
 FILE = re.compile(r"\d{6}\.safetensors|\..+\.part")
 
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Some rows of a data set, embedded.
+
+    rows        (m,) int64, those that could be read
+    vectors     (m, d)
+    unreadable  why others could not be read, where that is known
+    """
+
+    rows: Tensor
+    vectors: Tensor
+    unreadable: dict[int, str] = field(default_factory=dict)
+
+
+class PieceStore:
+    """A folder of numbered files, each with the vectors of `size` rows of `count`, and sealed with a check sum.
+
+    A file appears whole or not at all. Reading one runs no code from it.
+    """
+
+    def __init__(self, folder: Path, count: int, size: int) -> None:
+        self.folder, self.count, self.size = folder, count, size
+
+    def __len__(self) -> int:
+        return -(-self.count // self.size)
+
+    def rows(self, number: int) -> Tensor:
+        """The rows of the data that a piece is of."""
+        return torch.arange(number * self.size, min(self.count, (number + 1) * self.size))
+
+    def read(self, number: int) -> Piece | None:
+        """A piece, or None where it is missing or damaged."""
+        try:
+            with safe_open(self.path(number), framework="pt") as file:
+                rows, vectors, said = file.get_tensor("rows"), file.get_tensor("vectors"), file.metadata() or {}
+        except (SafetensorError, OSError):
+            return None
+        unreadable = said.get("unreadable", "")
+        if said.get("sum") != _checksum(rows, vectors, unreadable) or len(rows) != len(vectors):
+            return None
+        if not bool(torch.isin(rows, self.rows(number)).all()):
+            return None
+        return Piece(rows, vectors, {int(row): why for row, why in json.loads(unreadable).items()})
+
+    def write(self, number: int, piece: Piece) -> None:
+        rows, vectors, unreadable = piece.rows.contiguous(), piece.vectors.contiguous(), json.dumps(piece.unreadable)
+        seal = {"unreadable": unreadable, "sum": _checksum(rows, vectors, unreadable)}
+        content = save({"rows": rows, "vectors": vectors}, metadata=seal)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with atomic_write(self.path(number)) as draft:
+            draft.write_bytes(content)
+
+    def path(self, number: int) -> Path:
+        return self.folder / f"{number:06d}.safetensors"
+
+
+def join_pieces(pieces: list[Piece]) -> Piece:
+    """Several pieces as one, in their order."""
+    unreadable = {row: why for piece in pieces for row, why in piece.unreadable.items()}
+    rows, vectors = ([getattr(piece, name) for piece in pieces] for name in ("rows", "vectors"))
+    return Piece(torch.cat(rows), torch.cat(vectors), unreadable)
+
+
 Make = Callable[[list[Tensor]], Iterator[Piece]]
 """Makes the pieces of which it is given the rows, in order."""
 Readable = Callable[[Tensor], Tensor]
 """Those of some rows that can be read now."""
 
 
-def default_folder() -> Path:
-    """The environment's MANYVIEW_CACHE, else ~/.cache/manyview/features."""
-    given = os.environ.get("MANYVIEW_CACHE")
-    return Path(given).expanduser() if given else Path.home() / ".cache" / "manyview" / "features"
-
-
 class FeatureCache:
     """A folder of features, at most `limit` bytes; what was not used for longest goes first.
+
+    folder  without, the environment's MANYVIEW_CACHE, else ~/.cache/manyview/features
 
     A disk that is full or may not be written to costs what would be kept, and not the evaluation.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None = None, *, limit: int = LIMIT) -> None:
-        self.folder = default_folder() if folder is None else Path(folder).expanduser()
+        usual = os.environ.get("MANYVIEW_CACHE") or "~/.cache/manyview/features"
+        self.folder = Path(usual if folder is None else folder).expanduser()
         self.limit = limit
         self._closed = False
 
@@ -70,7 +133,8 @@ class FeatureCache:
     def trim(self, keep: str) -> None:
         """Removes what was not used for longest, until the rest fits; never `keep`, nor what is not ours."""
         with suppress(OSError):  # somebody else may be doing the same
-            kept = [each for each in self.folder.iterdir() if _is_ours(each)]
+            named = [each for each in self.folder.iterdir() if OURS.fullmatch(each.name)]
+            kept = [each for each in named if each.is_dir() == (not each.suffix)]
             kept.sort(key=lambda each: (each.name == keep, each.stat().st_mtime), reverse=True)
             total = 0
             for each in kept:
@@ -110,10 +174,6 @@ def _mended(pieces: dict[int, Piece], store: PieceStore, make: Make, readable: R
         yield number, Piece(both.rows[order], both.vectors[order])
 
 
-def _is_ours(path: Path) -> bool:
-    return OURS.fullmatch(path.name) is not None and path.is_dir() == (not path.suffix)
-
-
 def _remove(home: Path) -> None:
     """Only what has our names, in case the folder is somebody's as well."""
     if not home.is_dir():
@@ -123,3 +183,11 @@ def _remove(home: Path) -> None:
         if FILE.fullmatch(file.name):
             file.unlink(missing_ok=True)
     home.rmdir()
+
+
+def _checksum(rows: Tensor, vectors: Tensor, unreadable: str) -> str:
+    total = hashlib.blake2b(unreadable.encode(), digest_size=16)
+    for tensor in (rows, vectors):
+        total.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+        total.update(tensor.contiguous().numpy().tobytes())
+    return total.hexdigest()

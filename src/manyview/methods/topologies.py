@@ -175,23 +175,6 @@ def view_pairs(embedded: Embeddings, memory: Memory, *, edges: Iterable[Edge] | 
     return triples
 
 
-def views_against_keys(embedded: Embeddings, memory: Memory, *, edges: Iterable[Edge]) -> list[Triple]:
-    """Queries of view i against the keys of view j for each ordered pair (i, j); keys from another tower.
-
-    The other images' keys of view j are the negatives. One triple of weight 1 per pair.
-    """
-    check_shapes("keys", embedded.keys, tuple(embedded.queries[0].shape), count=len(embedded.queries))
-    _check_batch_alone(memory)
-    triples = []
-    for i, j in _check_edges(edges, len(embedded.queries)):
-        here, everywhere = _both(embedded, i, j)
-        query, key, own = (_rows(each, here) for each in (embedded.queries[i], embedded.keys[j], embedded.ids))
-        keys, key_ids = _all_rows(embedded, everywhere, embedded.keys[j], embedded.ids)
-        if here is None or _two_images(key_ids):
-            triples.append(Triple(query, key[:, None], Negatives(keys, key_ids, own), total=len(key_ids)))
-    return triples
-
-
 def _negatives(memory: Memory, ids: Tensor, index: Tensor, step: int, batch: Callable[..., Negatives]) -> Negatives:
     """What the memory keeps, then the batch's other images with their weight."""
     kept = memory.negatives(ids, index, step=step)

@@ -1,4 +1,4 @@
-"""The frame of every chart: axes with titles, hairlines at round numbers, a description for who cannot see it.
+"""The frame of every chart: scales, axes with titles, hairlines at round numbers, a description for who cannot see it.
 
 All are as wide as a phone, and stand beside one another elsewhere; their colours are the page's.
 """
@@ -8,15 +8,53 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from manyview.report.html import Child, Html, tag
-from manyview.report.scale import Scale, format_number
 
 WIDTH, HEIGHT = 380, 236
 LEFT, TOP, RIGHT, BOTTOM = 46, 26, 14, 36
 COLOURS = 10
 LETTER = 6.6  # pixels of one, about
 LABEL = 20  # letters of a label at most
+ROUND = (1, 2, 2.5, 5, 10)  # steps of an axis, times a power of ten
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Maps numbers from `low` to `high` to places from `start` to `end`, evenly or by their logarithm."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool = False
+
+    def __call__(self, value: float) -> float:
+        low, high, value = (math.log10(each) if self.log else each for each in (self.low, self.high, value))
+        share = (value - low) / (high - low)
+        return round(self.start + share * (self.end - self.start), 1)
+
+    def ticks(self, count: int = 4) -> list[float]:
+        """Gives about `count` round numbers within its range."""
+        if self.log:
+            first, last = round(math.log10(self.low)), round(math.log10(self.high))
+            return [10.0**power for power in range(first, last + 1, max(1, math.ceil((last - first) / 5)))]
+        wanted = (self.high - self.low) / count
+        power = 10 ** math.floor(math.log10(wanted))
+        step = power * next(each for each in ROUND if each * power >= wanted * (1 - 1e-9))
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        return [round(number * step, 12) for number in range(first, last + 1)]
+
+
+def format_number(value: float) -> str:
+    """Writes a number with the digits that somebody reads: 12,000, 0.25, 3e-05."""
+    if value == 0 or not math.isfinite(value):
+        return "0" if value == 0 else str(value)
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    text = f"{value:.3g}"
+    return text.replace("-", "\N{MINUS SIGN}", 1) if text.startswith("-") else text
 
 
 @dataclass(frozen=True)
@@ -69,24 +107,24 @@ def grid(x: Axis, xs: Scale, y: Axis, ys: Scale) -> list[Html]:
 
 def rows_chart(
     description: str,
-    names: Sequence[str],
+    rows: Sequence[Any],
     axis: Axis,
     values: Iterable[float],
-    draw: Callable[[int, float, Scale], Html],
+    draw: Callable[[Any, float, Scale], Html],
     *,
     step: float,
     max_label: float,
     right: float = RIGHT,
 ) -> Html:
-    """Makes a chart of rows below one another; `draw` gets a row's number, its y and the scale of the values.
+    """Makes a chart of named rows below one another; `draw` gets a row, its y and the scale of the values.
 
     step: pixels a row; max_label: pixels of the names at most; right: pixels after the scale.
     """
-    height = TOP + step * len(names) + BOTTOM
-    xs = axis.scale(values, label_width(names, max_label), WIDTH - right)
+    height = TOP + step * len(rows) + BOTTOM
+    xs = axis.scale(values, label_width([row.name for row in rows], max_label), WIDTH - right)
     lines = [_tick_below(axis, xs, value, TOP - 4, height - BOTTOM) for value in xs.ticks(4)]
-    rows = [draw(number, TOP + step * number, xs) for number in range(len(names))]
-    return svg_chart(description, [lines, rows, _title_below(axis.title, xs.end, height)], height)
+    drawn = [draw(row, TOP + step * number, xs) for number, row in enumerate(rows)]
+    return svg_chart(description, [lines, drawn, _title_below(axis.title, xs.end, height)], height)
 
 
 def _tick_below(axis: Axis, xs: Scale, value: float, top: float | None, bottom: float) -> Html:

@@ -1,17 +1,22 @@
-"""Markup that is always escaped: whatever is not `Html` is text, and is escaped here and nowhere else."""
+"""Markup that is always escaped, and the parts that pages are made of: sections, figures, tables.
+
+Whatever is not `Html` is text, and is escaped here and nowhere else.
+"""
 
 from __future__ import annotations
 
 import html
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from manyview.core.errors import UserError
+from manyview.core.text import reason
 
 VOID = ("meta", "br", "img", "wbr")
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")  # what no page may hold; names of files may
+DASH = "\N{EN DASH}"  # where there is no value
 
 
 class Html(str):
@@ -51,6 +56,49 @@ def verbatim(name: str, text: str) -> Html:
     if f"</{name}" in text.lower():
         raise UserError(None, f"{name}: holds its own end tag")
     return Html(f"<{name}>{text}</{name}>")
+
+
+def section(name: str, title: str, lead: Child, *inside: Child) -> Html:
+    """Makes a chapter of the page; the name is where links go."""
+    return tag("section", tag("h2", title), tag("p", lead, class_="lead") if lead else None, inside, id=name)
+
+
+def figure(title: str, drawn: Child, caption: Child, *, source: str = "") -> Html:
+    """Makes a figure with a title above, and below what a healthy one looks like and whose figure it is."""
+    origin = [" ", tag("cite", source)] if source else None
+    return tag("figure", tag("h3", title), drawn, tag("figcaption", caption, origin), class_="panel")
+
+
+def left_out(title: str, why: str) -> Html:
+    """Says what the page would have shown, and why it does not."""
+    return tag("p", tag("strong", title), f" is left out: {why}", class_="left-out")
+
+
+def attempted(title: str, make: Callable[[], Child]) -> Child:
+    """Makes a part of the page, or says why it is missing: the rest is worth having whatever becomes of one part."""
+    try:
+        return make()
+    except Exception as error:  # a report must not fail a run that has ended well
+        return left_out(title, reason(error))
+
+
+def table(name: str, columns: Child, rows: Iterable[Child]) -> Html:
+    """Makes a table of a row of titles and others, which scrolls within its own bounds where it is wide."""
+    body = tag("tbody", (tag("tr", row) for row in rows))
+    whole = tag("table", tag("thead", tag("tr", columns)), body)
+    return tag("div", whole, class_="scroll", tabindex=0, role="region", aria_label=name)
+
+
+def copyable(text: str, name: str) -> Html:
+    """Shows lines with a button that copies them."""
+    button = tag("button", "Copy", type="button", class_="copy", aria_label=f"Copy {name}")
+    return tag("div", tag("pre", tag("code", text)), button, class_="copied")
+
+
+def signed_points(difference: float) -> str:
+    """Writes a difference of shares in points, with its sign: +12.3."""
+    points = 100 * difference
+    return f"{'+' if points >= 0 else chr(0x2212)}{abs(points):.1f}"
 
 
 def _attribute(key: str, value: object) -> str:

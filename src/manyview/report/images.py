@@ -19,7 +19,8 @@ from manyview.core.rng import key, order
 from manyview.core.sample import Sample
 from manyview.data import Dataset, Unreadable
 from manyview.data.dataset import Batched, label_target
-from manyview.data.selection import subset
+from manyview.data.selection import Subset, subset
+from manyview.report.html import Html, tag
 from manyview.training import build
 
 DRAWN = 0x5E1EC7  # keeps this choice apart from others by the same ids
@@ -43,9 +44,16 @@ class ThumbnailSheet:
     count: int
     side: int
 
-    def place(self, number: int) -> tuple[int, int]:
-        """Gives the column and the row of a thumbnail."""
-        return number % self.columns, number // self.columns
+    def thumbnail(self, number: int, sheet: int, caption: str, kind: str = "") -> Html:
+        """Shows one picture of this sheet, the page's so manieth, with a caption for who cannot see it."""
+        place = f"--x:{number % self.columns};--y:{number // self.columns}"
+        classes = f"thumb sheet{sheet} {kind}".strip()
+        return tag("span", class_=classes, style=place, role="img", aria_label=caption, title=caption)
+
+    def style(self, sheet: int) -> str:
+        """Gives the CSS rule that gives thumbnails their picture."""
+        sharp = "image-rendering:pixelated;" if self.side < 48 else ""
+        return f".sheet{sheet}{{--n:{self.columns};{sharp}background-image:url({self.uri})}}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +88,12 @@ class PageImages:
         return self.names[row] + (f", {self.class_name(label)}" if label >= 0 else "")
 
 
+def commonest(labels: Tensor, most: int) -> list[int]:
+    """Gives at most so many of the commonest labels, in their own order."""
+    counts = labels.bincount()
+    return sorted(label for label in counts.argsort(descending=True, stable=True)[:most].tolist() if counts[label])
+
+
 def open_images(config: Config, own: Dataset | None = None) -> build.RunData:
     """Opens the data of a run, which is never downloaded for the sake of a page."""
     data = {name: False if name == "download" else value for name, value in config.data.items()}
@@ -107,53 +121,53 @@ def choose_images(images: build.RunData, count: int, *, seconds: float = 5.0, ma
     )
 
 
-class CachedImages:
+class CachedImages(Subset):
     """A data set whose pictures, all of one size, were read once and stay in memory for several passes."""
 
     def __init__(self, dataset: Dataset, modality: str, raw: Tensor) -> None:
-        self.dataset, self.modalities, self.raw = dataset, (modality,), raw
-        self.ids, self.labels, self.classes = dataset.ids, dataset.labels, dataset.classes
-
-    def __len__(self) -> int:
-        return len(self.dataset)
+        super().__init__(dataset, torch.arange(len(dataset)), [modality])
+        self.raw = raw
 
     def __getitem__(self, index: int) -> Sample:
-        targets = label_target(self.labels, index)
-        return Sample(int(self.ids[index]), index, {self.modalities[0]: self.raw[index]}, targets)
+        modalities = {self.modalities[0]: self.raw[index]}
+        return Sample(int(self.ids[index]), index, modalities, label_target(self.labels, index))
 
     def batch(self, index: Tensor) -> dict[str, Tensor]:
         return {self.modalities[0]: self.raw[index]}
 
-    def name(self, index: int) -> str:
-        return self.dataset.name(index)
 
-
-def thumbnail_sheet(pictures: Sequence[Tensor], *, max_bytes: int = MAX_BYTES) -> ThumbnailSheet:
-    """Makes thumbnails of pictures (3, H, W) uint8, as large and as good as `max_bytes` allow."""
-    usual = sorted(min(picture.shape[1:]) for picture in pictures)[len(pictures) // 2]
+def thumbnail_sheet(pictures: Sequence[Image.Image], *, max_bytes: int = MAX_BYTES) -> ThumbnailSheet:
+    """Makes thumbnails of pictures, as large and as good as `max_bytes` allow."""
+    usual = sorted(min(picture.size) for picture in pictures)[len(pictures) // 2]
+    columns = math.ceil(math.sqrt(len(pictures)))
+    rows = math.ceil(len(pictures) / columns)
     for side in [side for side in SIDES if side <= usual] or [SIDES[-1]]:
-        tiled = _tile([_thumbnail(picture, side) for picture in pictures], side)
+        tiled = Image.new("RGB", (columns * side, rows * side))
+        for number, picture in enumerate(pictures):
+            tiled.paste(_resize(picture, side), (number % columns * side, number // columns * side))
         for quality in QUALITIES:
-            jpeg = _jpeg(tiled, quality)
-            if len(jpeg) <= max_bytes:
-                return _sheet(jpeg, tiled, side, len(pictures))
-    return _sheet(jpeg, tiled, side, len(pictures))
+            jpeg = io.BytesIO()
+            tiled.save(jpeg, "JPEG", quality=quality, subsampling=0)  # else colours run from one into the next
+            uri = f"data:image/jpeg;base64,{base64.b64encode(jpeg.getvalue()).decode()}"
+            sheet = ThumbnailSheet(uri, columns, len(pictures), side)
+            if jpeg.tell() <= max_bytes:
+                return sheet
+    return sheet
 
 
-def to_rgb(picture: Tensor) -> Tensor:
+def to_rgb(picture: Tensor) -> Image.Image:
     """Makes any modality (C, H, W) visible as three channels of bytes, stretched from its least to its most."""
     if picture.dtype != torch.uint8:
         picture = torch.nan_to_num(picture.float(), 0.0, 0.0, 0.0)
         low, high = picture.min(), picture.max()
         picture = ((picture - low) / (high - low).clamp_min(1e-12) * 255).round().to(torch.uint8)
-    if picture.shape[0] == 3:
-        return picture
-    return picture[:1].expand(3, -1, -1) if picture.shape[0] < 3 else picture[:3]
+    rgb = picture[:1].expand(3, -1, -1) if picture.shape[0] < 3 else picture[:3]
+    return Image.fromarray(rgb.permute(1, 2, 0).contiguous().numpy())
 
 
 def _read(
     source: Dataset, rows: Tensor, modality: str, seconds: float
-) -> tuple[list[int], list[Tensor], Tensor | None]:
+) -> tuple[list[int], list[Image.Image], Tensor | None]:
     """Reads as many rows as the time allows: which they are, their pictures made small, and the pictures themselves.
 
     The last are None where they would take much memory or differ in size.
@@ -182,42 +196,17 @@ def _raw(source: Dataset, rows: Tensor, modality: str) -> list[Tensor | None]:
         return [None]
 
 
-def _centre(picture: Tensor) -> Tensor:
+def _centre(picture: Image.Image) -> Image.Image:
     """Crops the middle, not much larger than a thumbnail, so that a thousand of them fit in memory."""
-    side = min(picture.shape[1:])
-    top, left = (picture.shape[1] - side) // 2, (picture.shape[2] - side) // 2
-    middle = picture[:, top : top + side, left : left + side]
-    return middle if side <= SIDES[0] else _thumbnail(middle, SIDES[0])
+    side = min(picture.size)
+    left, top = ((length - side) // 2 for length in picture.size)
+    middle = picture.crop((left, top, left + side, top + side))
+    return middle if side <= SIDES[0] else _resize(middle, SIDES[0])
 
 
-def _thumbnail(picture: Tensor, side: int) -> Tensor:
-    if tuple(picture.shape[1:]) == (side, side):
-        return picture
-    image = Image.fromarray(picture.permute(1, 2, 0).contiguous().numpy())
-    enlarged = min(image.size) < side
-    resized = image.resize((side, side), Image.Resampling.NEAREST if enlarged else Image.Resampling.LANCZOS)
-    return torch.frombuffer(bytearray(resized.tobytes()), dtype=torch.uint8).view(side, side, 3).permute(2, 0, 1)
-
-
-def _tile(thumbnails: list[Tensor], side: int) -> Tensor:
-    """Puts thumbnails into rows of one picture, (3, rows * side, columns * side)."""
-    columns = math.ceil(math.sqrt(len(thumbnails)))
-    rows = math.ceil(len(thumbnails) / columns)
-    grid = torch.zeros(rows * columns, 3, side, side, dtype=torch.uint8)
-    grid[: len(thumbnails)] = torch.stack(thumbnails)
-    return grid.view(rows, columns, 3, side, side).permute(2, 0, 3, 1, 4).reshape(3, rows * side, columns * side)
-
-
-def _jpeg(tiled: Tensor, quality: int) -> bytes:
-    """Encodes colours at full resolution, so that they do not run from one thumbnail into the next."""
-    file = io.BytesIO()
-    Image.fromarray(tiled.permute(1, 2, 0).contiguous().numpy()).save(file, "JPEG", quality=quality, subsampling=0)
-    return file.getvalue()
-
-
-def _sheet(jpeg: bytes, tiled: Tensor, side: int, count: int) -> ThumbnailSheet:
-    uri = f"data:image/jpeg;base64,{base64.b64encode(jpeg).decode()}"
-    return ThumbnailSheet(uri, tiled.shape[2] // side, count, side)
+def _resize(picture: Image.Image, side: int) -> Image.Image:
+    enlarged = min(picture.size) < side
+    return picture.resize((side, side), Image.Resampling.NEAREST if enlarged else Image.Resampling.LANCZOS)
 
 
 def _shorten(name: str) -> str:

@@ -16,19 +16,15 @@ from manyview.core.atomic import atomic_write, check_writable, naming_setting
 from manyview.core.errors import UserError
 from manyview.core.text import reason
 from manyview.data import Dataset
-from manyview.report.html import Html, data, tag, verbatim
-from manyview.report.parts import attempted, sheet_style
+from manyview.report.html import Child, Html, attempted, data, tag, verbatim
 from manyview.report.run_embeddings import MAX_IMAGES, EmbeddedRuns, embed_runs
 from manyview.report.run_record import RunRecord, read_records
-from manyview.report.sections.classes import classes
-from manyview.report.sections.comparison import comparison, ranking
 from manyview.report.sections.curves import curves
 from manyview.report.sections.diagnostics import diagnostics
-from manyview.report.sections.gallery import gallery
-from manyview.report.sections.header import header, title
 from manyview.report.sections.map import maps, script_data
-from manyview.report.sections.scores import scores
-from manyview.report.sections.settings import settings
+from manyview.report.sections.neighbours import classes, gallery
+from manyview.report.sections.overview import header, settings, title
+from manyview.report.sections.scores import comparison, ranking, scores
 from manyview.training.run import CONFIG, REPORT, Run
 
 IMAGES, MIN_IMAGES = 400, 16  # of a map
@@ -88,14 +84,29 @@ def page(
     compared: Outcome | None = None,
 ) -> str:
     """Makes the text of the page."""
-    _check(runs, images)
+    if not runs:
+        raise UserError("runs", "expected at least one run's folder")
+    for run in runs:
+        if not (run.folder / CONFIG).is_file():
+            raise UserError("run", f"{run.folder} is no run's folder, it has no {CONFIG}")
+    if not MIN_IMAGES <= images <= MAX_IMAGES:
+        raise UserError("images", f"expected {MIN_IMAGES} to {MAX_IMAGES}, got {images}")
     records = read_records(runs)
     with torch.random.fork_rng():  # an encoder is drawn before it is loaded; the caller's random numbers stay
-        return _page(records, embed_runs(records, images, seconds, own), compared)
+        embedded = embed_runs(records, images, seconds, own)
+        main = tag("main", _sections(records, embedded, compared))
+    links = [tag("a", text, href=f"#{name}") for name, text in LINKS.items() if f'id="{name}"' in main]
+    nav = tag("nav", links, aria_label="Sections")
+    tip = tag("div", id="tip", hidden=True, aria_hidden="true")
+    script = _file("script.js")
+    body = tag("body", nav, main, tip, data("page-data", script_data(embedded)), verbatim("script", script))
+    styles = [_file("style.css"), *(images.sheet.style(number) for number, images in embedded.sheets.items())]
+    head = _head(f"{title(records)} \N{MIDDLE DOT} manyview", "\n".join(styles), script)
+    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
 
 
-def _page(records: Sequence[RunRecord], embedded: EmbeddedRuns, compared: Outcome | None) -> str:
-    sections = [
+def _sections(records: Sequence[RunRecord], embedded: EmbeddedRuns, compared: Outcome | None) -> Child:
+    return [
         header(records, None if compared is None else ranking(compared)),
         None if compared is None else attempted("The comparison", lambda: comparison(compared)),
         attempted("Scores", lambda: scores(records)),
@@ -106,16 +117,6 @@ def _page(records: Sequence[RunRecord], embedded: EmbeddedRuns, compared: Outcom
         attempted("Classes", lambda: classes(embedded)),
         settings(records),
     ]
-    main = tag("main", [each for each in sections if each is not None])
-    links = [tag("a", text, href=f"#{name}") for name, text in LINKS.items() if f'id="{name}"' in main]
-    nav = tag("nav", links, aria_label="Sections")
-    tip = tag("div", id="tip", hidden=True, aria_hidden="true")
-    script = _file("script.js")
-    body = tag("body", nav, main, tip, data("page-data", script_data(embedded)), verbatim("script", script))
-    document = tag(
-        "html", _head(f"{title(records)} \N{MIDDLE DOT} manyview", _style(embedded), script), body, lang="en"
-    )
-    return f"<!doctype html>\n{document}\n"
 
 
 def _head(name: str, style: str, script: str) -> Html:
@@ -132,20 +133,5 @@ def _head(name: str, style: str, script: str) -> Html:
     )
 
 
-def _style(embedded: EmbeddedRuns) -> str:
-    sheets = {each.sheet: each.images.sheet for each in embedded.shown}
-    return "\n".join([_file("style.css"), *(sheet_style(sheet, number) for number, sheet in sheets.items())])
-
-
 def _file(name: str) -> str:
     return (files("manyview.report") / name).read_text(encoding="utf-8")
-
-
-def _check(runs: Sequence[Run], images: int) -> None:
-    if not runs:
-        raise UserError("runs", "expected at least one run's folder")
-    for run in runs:
-        if not (run.folder / CONFIG).is_file():
-            raise UserError("run", f"{run.folder} is no run's folder, it has no {CONFIG}")
-    if not MIN_IMAGES <= images <= MAX_IMAGES:
-        raise UserError("images", f"expected {MIN_IMAGES} to {MAX_IMAGES}, got {images}")

@@ -6,19 +6,19 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from manyview.core.device import resolve_device
 from manyview.core.errors import UserError
+from manyview.core.parallel import resolve_device
 from manyview.core.text import reason
 from manyview.data import Dataset
 from manyview.diagnose import Nearest, Spread, flat_map, nearest, spread
 from manyview.embeddings import view_embeddings
 from manyview.embeddings.model_source import ModelSource, open_model
 from manyview.embeddings.view_embeddings import Snapshot
-from manyview.encoders import Encoder
 from manyview.features.embedding_pass import embedding, features, forward
 from manyview.methods import Contrast, Method
 from manyview.report.images import MAX_BYTES, PageImages, choose_images, open_images
@@ -107,11 +107,8 @@ class RunEmbeddings:
         """The run before training, at its snapshots and at its end, through encoder and head."""
         run = self.record.run
         count = self.budget.images(0.3, len(view_embeddings.epochs(run)) * (CONTRASTED + 2), least=16, most=128)
-        return list(
-            view_embeddings.snapshots(
-                run, images=count, copies=CONTRASTED, own=self.own, device=resolve_device(), workers=0
-            )
-        )
+        options: dict[str, Any] = {"own": self.own, "device": resolve_device(), "workers": 0}
+        return list(view_embeddings.snapshots(run, images=count, copies=CONTRASTED, **options))
 
     @property
     def few_snapshots(self) -> list[Snapshot]:
@@ -130,7 +127,7 @@ class RunEmbeddings:
         return float(next((value for value in values if value is not None), default))
 
     def _features(self, source: ModelSource) -> Tensor:
-        encoder, pipeline = _encoder(source), self.source.pipeline(self.images.dataset.modalities[0])
+        encoder, pipeline = source.encoder.to(resolve_device()), self.source.pipeline(self.images.dataset.modalities[0])
         return features(encoder, self.images.dataset, pipeline, device=resolve_device(), workers=0)[0]
 
     def _spread(self, source: ModelSource) -> Spread:
@@ -146,9 +143,14 @@ class EmbeddedRuns:
     shown: list[RunEmbeddings] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def sheets(self) -> dict[int, PageImages]:
+        """The images by the number of their sheet of thumbnails."""
+        return {each.sheet: each.images for each in self.shown}
+
 
 def embed_runs(records: Sequence[RunRecord], images: int, seconds: float, own: Dataset | None) -> EmbeddedRuns:
-    """Embeds the images that runs share; only of the first few runs, one a colour."""
+    """Embeds images of the first few runs, one a colour; runs on the same data share theirs, and their thumbnails."""
     found = EmbeddedRuns()
     sources: dict[RunRecord, ModelSource] = {}
     for record in [each for each in records if each.first][:MAX_RUNS]:
@@ -157,35 +159,21 @@ def embed_runs(records: Sequence[RunRecord], images: int, seconds: float, own: D
         except Exception as error:  # a page without pictures is better than none, whatever they lack
             found.missing[record.name] = reason(error)
     slowest = max(map(_seconds_per_image, sources.values()), default=1.0)  # so that all are shown the same images
-    chooser = _ImageChooser(TimeBudget(seconds, slowest), images, own, len(sources))
+    budget, runs = TimeBudget(seconds, slowest), max(1, len(sources))
+    count = min(images, MAX_IMAGES // runs, max(MIN_IMAGES, int(0.2 * seconds / (2 * slowest))))
+    sheets: list[tuple[RunData, PageImages]] = []
     for record, source in sources.items():
         try:
-            sheet, chosen = chooser(record)
-            embedded = RunEmbeddings(record, source, chosen, chooser.budget, sheet, own)
+            data = open_images(record.config, own)
+            sheet = next((number for number, (other, _) in enumerate(sheets) if _same(other, data)), len(sheets))
+            if sheet == len(sheets):
+                sheets.append((data, choose_images(data, count, seconds=0.3 * seconds, max_bytes=MAX_BYTES // runs)))
+            embedded = RunEmbeddings(record, source, sheets[sheet][1], budget, sheet, own)
             embedded.neighbours  # noqa: B018  here, so that what cannot be embedded is known before anything is drawn
             found.shown.append(embedded)
         except Exception as error:
             found.missing[record.name] = reason(error)
     return found
-
-
-class _ImageChooser:
-    """Chooses the images of a page: runs on the same data share theirs, and their sheet of thumbnails."""
-
-    def __init__(self, budget: TimeBudget, images: int, own: Dataset | None, runs: int) -> None:
-        self.budget, self.own, self.max_bytes = budget, own, MAX_BYTES // max(1, runs)
-        in_time = max(MIN_IMAGES, int(0.2 * budget.seconds / (2 * budget.per_image)))
-        self.count = min(images, MAX_IMAGES // max(1, runs), in_time)
-        self.sheets: list[tuple[RunData, PageImages]] = []
-
-    def __call__(self, record: RunRecord) -> tuple[int, PageImages]:
-        data = open_images(record.config, self.own)
-        for number, (other, chosen) in enumerate(self.sheets):
-            if _same(other, data):
-                return number, chosen
-        seconds = 0.3 * self.budget.seconds
-        self.sheets.append((data, choose_images(data, self.count, seconds=seconds, max_bytes=self.max_bytes)))
-        return len(self.sheets) - 1, self.sheets[-1][1]
 
 
 def _same(one: RunData, other: RunData) -> bool:
@@ -194,14 +182,9 @@ def _same(one: RunData, other: RunData) -> bool:
     return torch.equal(first.ids, second.ids) and first.classes == second.classes
 
 
-def _encoder(source: ModelSource) -> Encoder:
-    """Gives the one encoder that a page is about."""
-    return source.encoder.to(resolve_device())
-
-
 def _seconds_per_image(source: ModelSource) -> float:
     """Measures what an image takes when the machine has nothing else to do: of work or of waiting, the less."""
-    encoder = _encoder(source)
+    encoder = source.encoder.to(resolve_device())
     x = torch.zeros(16, encoder.options["channels"], source.size, source.size)
     times = []
     for _ in range(PASSES):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Sequence
@@ -14,10 +13,10 @@ from manyview.comparison.outcome import steps_per_epoch
 from manyview.config.config import Config, components, differences
 from manyview.diagnose.health import Health, Verdict
 from manyview.losses import is_coupled
-from manyview.report.chart import Point
+from manyview.report.charts import Point
 from manyview.report.frame import colour_class
 from manyview.training.build import OWN
-from manyview.training.run import CONFIG, ENCODER, METRICS, Run
+from manyview.training.run import CONFIG, ENCODER, Run
 
 TERM = "loss/"  # before the name of a term, where a method has several
 NO_MEASURES = ("gradient_norm", "lr", "loss", "health", "knn", "not_finite", "step", "epoch", "seconds")
@@ -115,7 +114,9 @@ class RunRecord:
         for line in self.metrics:
             knn = line["knn"] if line.get("knn") is not None else knn
             if "loss" in line:
-                _update(health, line, knn, self.untrained)
+                numbers = {"loss": _number(line["loss"]), "gradient": _number(line.get("gradient_norm"))}
+                measures = {name: _number(value) for name, value in line.items() if _is_measure(name)}
+                health.update(line["step"], measures, **numbers, knn=knn, untrained_knn=self.untrained)
                 knn = None
         word = next((line["health"] for line in reversed(self.metrics) if "health" in line), None)
         if word is None:
@@ -131,7 +132,7 @@ class RunRecord:
 def read_records(runs: Sequence[Run]) -> list[RunRecord]:
     """Reads the records of runs, with names and colours to keep them apart."""
     kinds: list[list[RunRecord]] = []
-    for each in [RunRecord(run, run.config, _read_metrics(run.folder / METRICS)) for run in runs]:
+    for each in [RunRecord(run, run.config, run.metrics) for run in runs]:
         alike = next((kind for kind in kinds if not _differences(kind[0], each)), None)
         kinds.append([each]) if alike is None else alike.append(each)
     named = [
@@ -158,42 +159,15 @@ def _name(record: RunRecord, kind: list[RunRecord], kinds: Sequence[list[RunReco
     rivals = [other[0] for other in kinds if other is not kind and other[0].method == record.method]
     keys = dict.fromkeys(key for rival in rivals for key in _differences(kind[0], rival))
     values = record.config.flat()
-    settings = [
-        f"{key.rpartition('.')[2].replace('_', ' ')} {_last_part(values.get(key))}"
-        for key in list(keys)[:NAMED_SETTINGS]
-    ]
+    named = [(key.rpartition(".")[2].replace("_", " "), values.get(key)) for key in list(keys)[:NAMED_SETTINGS]]
+    settings = [f"{key} {Path(value).name if isinstance(value, str) else value}" for key, value in named]
     seed = [f"seed {record.config.seed}"] if len(kind) > 1 else []
     return " ".join([record.method, *settings, *seed])
 
 
-def _last_part(value: object) -> str:
-    return Path(value).name if isinstance(value, str) and "/" in value else f"{value}"
-
-
-def _update(health: Health, line: Metrics, knn: float | None, untrained: float | None) -> None:
-    measures = {
-        name: _number(value)
-        for name, value in line.items()
-        if name not in NO_MEASURES and not name.startswith(NO_MEASURE_PREFIXES)
-    }
-    health.update(
-        line["step"], measures, loss=_number(line["loss"]), gradient=_number(line.get("gradient_norm")), knn=knn,
-        untrained_knn=untrained,
-    )  # fmt: skip
+def _is_measure(name: str) -> bool:
+    return name not in NO_MEASURES and not name.startswith(NO_MEASURE_PREFIXES)
 
 
 def _number(value: object) -> float:
     return float(value) if isinstance(value, int | float) else math.nan
-
-
-def _read_metrics(path: Path) -> list[Metrics]:
-    """Reads metrics.jsonl; what a run that was killed has half written is passed over."""
-    found = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
-        try:
-            metrics = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(metrics, dict) and isinstance(metrics.get("step"), int):
-            found.append(metrics)
-    return found

@@ -15,19 +15,18 @@ import torch
 from manyview import encoders
 from manyview.config.config import Config, component, components, resolve
 from manyview.config.sections import ENCODER
-from manyview.core.device import resolve_device
 from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives
+from manyview.core.parallel import resolve_device
 from manyview.data import NAMED, Dataset
-from manyview.data.factory import SCENES
-from manyview.data.fingerprint import few_samples, fingerprint, usual_shape
-from manyview.data.holdout import divided
+from manyview.data.dataset import few_samples, fingerprint, usual_shape
+from manyview.data.factory import SCENES, divided
 from manyview.data.selection import only_modalities
 from manyview.encoders import Encoder
 from manyview.methods import METHODS, Method
 from manyview.methods.method import VIEW
 from manyview.views import AUGMENTATIONS, Modality, ViewPipeline
-from manyview.views.defaults import usual_augmentation, usual_size
+from manyview.views.augmentation_recipes import usual_augmentation, usual_size
 from manyview.views.view import View, view_named
 
 OWN = "(own)"  # the name of a data set that a person made themselves

@@ -12,8 +12,7 @@ from typing import Any, BinaryIO
 
 import torch
 
-from manyview.core.atomic import atomic_write
-from manyview.core.disk import naming_full_disk
+from manyview.core.atomic import atomic_write, naming_full_disk
 from manyview.core.errors import UserError
 
 State = dict[str, Any]
@@ -47,10 +46,10 @@ class Checkpoints:
         path = self.folder / f"step-{step:09d}.pt"
         with naming_full_disk(path, self._remedy):
             if epoch_snapshot is None:
-                _write(state, path)
+                write(state, path)
             else:  # first of all: who is killed in between goes on from an earlier step, and comes by again
                 snapshot = self.folder / f"epoch-{epoch_snapshot:04d}.pt"
-                _write(state, snapshot)
+                write(state, snapshot)
                 _also(snapshot, path)
         up_to_now = [file for number, file in self._numbered(STEP) if number <= step]
         for _, file in self._numbered(STEP):
@@ -97,7 +96,8 @@ class Checkpoints:
         return f"{kept}; free some space and start the same command again, which goes on from there"
 
 
-def _write(state: State, path: Path) -> None:
+def write(state: State, path: Path) -> None:
+    """Writes one file, whole or not at all, and seals it."""
     with atomic_write(path) as draft:
         with draft.open("wb") as file:  # an open file, since torch's own writer loses the reason of a failure
             torch.save(state, file)

@@ -8,10 +8,9 @@ from typing import Any
 import torch
 
 from manyview.config.config import Config
-from manyview.core.errors import UserError
-from manyview.core.names import hint
+from manyview.core.errors import UserError, hint
 from manyview.data import Loader
-from manyview.data.holdout import some
+from manyview.data.factory import some
 from manyview.encoders import Encoder
 from manyview.encoders.towers import SHARED
 from manyview.features.embedding_pass import embed

@@ -11,8 +11,7 @@ import torch
 
 from manyview.config.config import Config
 from manyview.core import distributed
-from manyview.core.atomic import atomic_write
-from manyview.core.disk import naming_full_disk
+from manyview.core.atomic import atomic_write, naming_full_disk
 from manyview.core.errors import UserError
 from manyview.core.sample import Batch
 from manyview.core.text import reason

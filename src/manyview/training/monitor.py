@@ -14,8 +14,7 @@ from manyview.config.config import Config, plain
 from manyview.core import distributed
 from manyview.core.sample import Batch
 from manyview.data import Loader
-from manyview.diagnose.measures import flat_share
-from manyview.diagnose.validation import measured_of, validation
+from manyview.diagnose.measures import flat_share, measured_of, validation
 from manyview.methods import Contrast, Method
 from manyview.methods.method import Objective
 from manyview.training import build, messages

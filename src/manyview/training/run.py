@@ -18,13 +18,12 @@ from manyview.config.config import MAY_CHANGE, Config, differences
 from manyview.config.keys import Flat
 from manyview.config.recipes import from_yaml, to_yaml
 from manyview.core import distributed
-from manyview.core.atomic import atomic_write, remove_drafts
-from manyview.core.disk import naming_full_disk
+from manyview.core.atomic import atomic_write, naming_full_disk, remove_drafts
 from manyview.core.distributed import fail_together
 from manyview.core.errors import UserError
 from manyview.core.lock import NAME as LOCK
 from manyview.core.lock import is_lock, locked
-from manyview.data.memory import local_processes
+from manyview.data.decoded import local_processes
 from manyview.encoders.towers import SHARED
 from manyview.features.preprocess import Preprocess
 from manyview.methods.method import VIEW
@@ -82,9 +81,12 @@ class Run:
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
-        """The lines of metrics.jsonl."""
-        path = self.folder / METRICS
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+        """The lines of metrics.jsonl; what a run that was killed has half written is passed over."""
+        path, found = self.folder / METRICS, []
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
+            with suppress(ValueError):
+                found.append(json.loads(line))
+        return [line for line in found if isinstance(line, dict) and isinstance(line.get("step"), int)]
 
     @property
     def knn(self) -> list[tuple[int, float]]:

@@ -14,10 +14,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-from manyview.core.atomic import atomic_write
-from manyview.core.disk import DiskFull, naming_full_disk
-from manyview.core.errors import UserError
-from manyview.core.names import hint
+from manyview.core.atomic import DiskFull, atomic_write, naming_full_disk
+from manyview.core.errors import UserError, hint
 from manyview.core.progress import ProgressBar, print_line
 from manyview.core.text import one_line
 

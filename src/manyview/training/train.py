@@ -15,7 +15,7 @@ import torch
 from manyview import encoders
 from manyview.config.config import Config, component
 from manyview.core import distributed
-from manyview.core.disk import naming_full_disk
+from manyview.core.atomic import naming_full_disk
 from manyview.core.distributed import Agreed, Agreement, fail_together
 from manyview.core.rng import key
 from manyview.core.sample import Batch, Views

@@ -2,11 +2,9 @@
 
 from manyview.views.augmentation import Augmentation
 from manyview.views.augmentation_recipes import AUGMENTATIONS
-from manyview.views.colour_space import SPACES
-from manyview.views.modality import CIFAR, IMAGENET, PICTURE, Modality
 from manyview.views.pipeline import ViewPipeline
 from manyview.views.transform import TransformPipeline
-from manyview.views.view import VIEWS, View
+from manyview.views.view import CIFAR, IMAGENET, PICTURE, SPACES, VIEWS, Modality, View
 
 __all__ = [
     "AUGMENTATIONS",

@@ -100,7 +100,8 @@ def draw(a: Augmentation, g: Array, p: Array, height: int, width: int) -> Augmen
 
     Pictures that show the same thing as different modalities share the geometric numbers.
     """
-    low, high = _bounds(a.jitter)
+    strength, centre = np.array(a.jitter), np.array([1.0, 1.0, 1.0, 0.0])
+    low, high = np.maximum(centre - strength, [0.0, 0.0, 0.0, -1.0]), centre + strength
     active = (p[:, 4] < a.jitter_p) & any(a.jitter)
     sigma = a.sigma[0] + (a.sigma[1] - a.sigma[0]) * p[:, 6]
     whole = np.broadcast_to(np.array([0, 0, height, width]), (len(g), 4))
@@ -127,16 +128,6 @@ def random_boxes(u: Array, height: int, width: int, scale: tuple[float, float], 
     top = (u[:, 2 * TRIES] * (height - h + 1)).astype(np.int64)
     left = (u[:, 2 * TRIES + 1] * (width - w + 1)).astype(np.int64)
     boxes = np.stack([top, left, h, w], 1)
-    boxes[~fits.any(1)] = _central(height, width, ratio)
+    tall, wide = min(height, round(width / ratio[0])), min(width, round(height * ratio[1]))
+    boxes[~fits.any(1)] = (height - tall) // 2, (width - wide) // 2, tall, wide  # the largest whose ratio is allowed
     return boxes
-
-
-def _central(height: int, width: int, ratio: tuple[float, float]) -> tuple[int, int, int, int]:
-    """The largest box in the middle whose ratio is allowed, for where no try fitted."""
-    h, w = min(height, round(width / ratio[0])), min(width, round(height * ratio[1]))
-    return (height - h) // 2, (width - w) // 2, h, w
-
-
-def _bounds(jitter: tuple[float, float, float, float]) -> tuple[Array, Array]:
-    strength, centre = np.array(jitter), np.array([1.0, 1.0, 1.0, 0.0])
-    return np.maximum(centre - strength, [0.0, 0.0, 0.0, -1.0]), centre + strength

@@ -9,9 +9,11 @@ from typing import Annotated, Literal, get_args
 from manyview.core.bounds import Between, Count
 from manyview.core.errors import UserError
 from manyview.views.augmentation import Augmentation
-from manyview.views.modality import CIFAR, PICTURE, Modality
 from manyview.views.pipeline import ViewPipeline
+from manyview.views.view import CIFAR, PICTURE, Modality
 
+SIZES = (32, 128)  # pixels of a view, at least and at most, where nobody says
+UNBLURRED_SIZE = 64  # pixels up to which pictures are not blurred
 Chance = Annotated[float, Between(0, 1, "a chance")]
 Statistics = Literal["imagenet", "cifar10", "cifar100", "stl10"]
 _CIFAR_PICTURE = Modality(*CIFAR, colour=True)
@@ -169,3 +171,13 @@ AUGMENTATIONS: dict[str, Callable[..., ViewPipeline]] = {
     "probe-train": probe_train,
     "probe-test": probe_test,
 }
+
+
+def usual_size(side: int, largest: int = SIZES[1]) -> int:
+    """The size of views where nobody says, of pictures whose shorter side usually is `side`: a multiple of 32."""
+    return min(max(SIZES[0], 32 * round(side / 32)), largest)
+
+
+def usual_augmentation(size: int) -> str:
+    """The augmentation recipe for views of a size, where nobody says."""
+    return "custom" if size <= UNBLURRED_SIZE else "moco-v2"

@@ -1,4 +1,4 @@
-"""Colour, whole batch at once: each picture its own strengths. Equal to torchvision's functions on floats.
+"""Colour and blur, whole batch at once: each picture its own strengths. Equal to torchvision's functions on floats.
 
 Pictures are *planes*, (3, n, h, w) in [0, 1]: red of all pictures, then green, then blue. Every pass over memory then
 reads one contiguous block, and everything is done in place. Factors are (n,).
@@ -6,19 +6,21 @@ reads one contiguous block, and everything is done in place. Factors are (n,).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import permutations
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from manyview.core.parallel import scratch
 from manyview.views.augmentation import Array, Augmentation, AugmentationParams
-from manyview.views.blur import blur_
 
 RED, GREEN, BLUE = 0.2989, 0.587, 0.114  # torchvision's weights of luma
+REACH = 5.0  # of a blur in sigmas: a weight beyond is under 4e-6 of the middle one
 
 
 def luma(planes: Tensor) -> Tensor:
@@ -97,7 +99,9 @@ def jitter(planes: Tensor, colour: Array, order: Array, strengths: Sequence[floa
     """
     rows: Array = np.arange(len(order))
     for place, turn in enumerate(_TURNS[order].T):  # (n,) what happens first, second, ...
-        planes, rows = _together(planes, rows, turn, "ab"[place % 2])
+        if len(rows) > 1:
+            wanted = turn.argsort(kind="stable")
+            planes, rows = taken(planes, rows.argsort()[wanted], "ab"[place % 2]), wanted
         end = 0
         for number, count in enumerate(np.bincount(turn + 1, minlength=5).tolist(), start=-1):
             start, end = end, end + count
@@ -105,14 +109,6 @@ def jitter(planes: Tensor, colour: Array, order: Array, strengths: Sequence[floa
                 factor = torch.from_numpy(colour[rows[start:end], number])
                 OPERATIONS[number](planes[:, start:end], factor.to(planes.device))
     return planes, rows
-
-
-def _together(planes: Tensor, rows: Array, turn: Array, into: str) -> tuple[Tensor, Array]:
-    """Moves the planes of the pictures `rows` to the order of their turn's operation."""
-    if len(rows) == 1:
-        return planes, rows
-    wanted = turn.argsort(kind="stable")
-    return taken(planes, rows.argsort()[wanted], into), wanted
 
 
 def taken(planes: Tensor, pictures: Array, into: str) -> Tensor:
@@ -144,3 +140,38 @@ def solarise_(planes: Tensor, threshold: float = 0.5) -> None:
     """Inverts what is at least the threshold."""
     bright = (planes >= threshold).to(planes.dtype)
     planes.addcmul_(bright, 1 - 2 * planes)
+
+
+def blur_(planes: Tensor, sigma: Array, *, kernel: int) -> None:
+    """Blurs (c, n, h, w) in place with (n,) sigmas and a kernel of `kernel` x `kernel` pixels, edges reflected.
+
+    Equal to torchvision's gaussian_blur to 1e-5: pixels beyond five sigmas are left out, so that a narrow blur costs
+    little. Sums of shifted pictures are faster than a convolution here: the kernel is symmetric and each picture's own.
+    """
+    weights = gaussian(sigma, min(kernel // 2, planes.shape[2] - 1, planes.shape[3] - 1))
+    radius = weights.shape[1] - 1
+    factors = torch.from_numpy(weights).to(planes)
+    planes.copy_(_along(_along(planes, factors, radius, 3), factors, radius, 2))
+
+
+def gaussian(sigma: Array, radius: int) -> Array:
+    """Weights (n, at most radius + 1) of the middle pixel and of each of a pair at distance 1, 2, ...
+
+    Each picture's weights beyond its own five sigmas are 0, so that they do not depend on who else is in the batch.
+    """
+    wide = sigma.astype(np.float64)[:, None]
+    distance = np.arange(min(radius, math.ceil(REACH * wide.max())) + 1)
+    weights = np.where(distance <= np.ceil(REACH * wide), np.exp(-0.5 * (distance / wide) ** 2), 0)
+    normalised: Array = weights / (2 * weights.sum(1, keepdims=True) - weights[:, :1])
+    return normalised
+
+
+def _along(planes: Tensor, weights: Tensor, radius: int, dim: int) -> Tensor:
+    length = planes.shape[dim]
+    sides = (radius, radius, 0, 0) if dim == 3 else (0, 0, radius, radius)
+    padded = F.pad(planes, sides, mode="reflect")
+    out = padded.narrow(dim, radius, length) * weights[:, 0, None, None]
+    for distance in range(1, radius + 1):
+        pair = padded.narrow(dim, radius - distance, length) + padded.narrow(dim, radius + distance, length)
+        out.addcmul_(pair, weights[:, distance, None, None])
+    return out

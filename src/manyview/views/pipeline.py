@@ -21,10 +21,8 @@ from manyview.core.rng import key, uniform
 from manyview.core.sample import Views
 from manyview.views.augmentation import GEOMETRY, PHOTOMETRY, Augmentation, AugmentationParams, draw
 from manyview.views.colour import coloured
-from manyview.views.colour_space import SPACES
-from manyview.views.modality import PICTURE, Modality, checked, usual
 from manyview.views.resample import crop_batch, crop_each, scaled_boxes
-from manyview.views.view import View, view_named
+from manyview.views.view import PICTURE, SPACES, Modality, View, checked, usual, view_named
 
 PART_PIXELS = 1 << 18  # pixels worked on at a time, by one core: enough that starting the operations costs little
 PRODUCT_SIDE = 128  # on a CPU, sides up to this are resampled as matrix products, larger ones one by one
@@ -231,7 +229,7 @@ class ViewPipeline:
             for rows in _parts(source, self.augmentations[number].size)
         ]
         little = sum(copy.numel() for copies in made.values() for copy in copies) <= 3 * PART_PIXELS
-        parallel_map(_do, [jobs] if little else [[job] for job in jobs])
+        parallel_map(lambda some: [job() for job in some], [jobs] if little else [[job] for job in jobs])
         return made
 
 
@@ -249,11 +247,6 @@ def _normalised(planes: Tensor, views: Mapping[str, View], modality: Modality) -
         own = planes if len(views) == 1 and view == View(view.modality) else view.taken(spaces[view.space])
         mean, std = (torch.tensor(x, device=own.device).view(-1, 1, 1, 1) for x in view.statistics(modality))
         yield name, own.mul_(1 / std), -mean / std
-
-
-def _do(jobs: list[partial[None]]) -> None:
-    for job in jobs:
-        job()
 
 
 def _parts(source: Tensor, size: int) -> list[slice]:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from manyview.core.parallel import scratch
 from manyview.views.augmentation import Array, Augmentation
-from manyview.views.modality import Modality
+from manyview.views.view import Modality
 
 
 def crop_batch(images: Tensor, augmentation: Augmentation, box: Array, flip: Array, *, unit: float = 1.0) -> Tensor:
@@ -72,11 +72,14 @@ def crop_each(images: Tensor, augmentation: Augmentation, boxes: Array, flip: Ar
 
 def crop_one(image: Tensor, augmentation: Augmentation, box: Array, flip: bool, *, nearest: bool = False) -> Tensor:
     """Crops one picture (C, H, W) to (C, size, size), in its dtype."""
+    size = augmentation.size
     if augmentation.scale is None:
-        view = _middle(image, augmentation, nearest)
+        height, width = _resized(augmentation, *image.shape[1:])
+        top, left = round((height - size) / 2), round((width - size) / 2)
+        view = _resize(image, height, width, nearest)[:, top : top + size, left : left + size]
     else:
         top, left, height, width = box.tolist()
-        view = _resize(image[:, top : top + height, left : left + width], augmentation.size, augmentation.size, nearest)
+        view = _resize(image[:, top : top + height, left : left + width], size, size, nearest)
     return view.flip(-1) if flip else view
 
 
@@ -100,13 +103,6 @@ def _resize(image: Tensor, height: int, width: int, nearest: bool) -> Tensor:
     if nearest:
         return F.interpolate(image[None], (height, width), mode="nearest-exact")[0]
     return F.interpolate(image[None], (height, width), mode="bilinear", antialias=True)[0]
-
-
-def _middle(image: Tensor, augmentation: Augmentation, nearest: bool) -> Tensor:
-    height, width = _resized(augmentation, *image.shape[1:])
-    image = _resize(image, height, width, nearest)
-    top, left = round((height - augmentation.size) / 2), round((width - augmentation.size) / 2)
-    return image[:, top : top + augmentation.size, left : left + augmentation.size]
 
 
 def _resized(augmentation: Augmentation, height: int, width: int) -> tuple[int, int]:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import pytest
 import torch
 
 from manyview.data.scenes.dataset import Scenes
+from manyview.data.scenes.description import relation, with_article
 
 SLACK = 1.5  # pixels: the tip of a cone is thinner than the distance between two rays
 
@@ -44,3 +46,35 @@ def test_a_scene_in_which_nothing_is_seen_has_no_boxes() -> None:
     told = next(each for each in map(scenes.describe, range(50)) if not each.shapes)
     shapes = [tuple(each.shape) for each in (told.instances, told.boxes, told.keypoints, told.visible)]
     assert shapes == [(0,), (0, 4), (0, 6, 2), (0, 6)]
+
+
+def test_a_caption_tells_the_main_shape_first_and_the_floor_last() -> None:
+    scenes = Scenes(60)
+    for row in range(60):
+        text = scenes.describe(row).caption
+        nouns = [word for word in text.split() if word in scenes.classes]
+        assert nouns[0] == scenes.classes[int(scenes.labels[row])]
+        assert text.endswith(" floor")
+        assert text.startswith(("a ", "an "))
+        assert not any(f" a {vowel}" in f" {text}" for vowel in "aeiou")
+
+
+@pytest.mark.parametrize(("column", "expected"), [(0, "right of"), (8, "in front of"), (15, "left of")])
+def test_where_the_main_object_is_depends_on_the_picture(column: int, expected: str) -> None:
+    mask = torch.zeros(16, 16, dtype=torch.uint8)
+    mask[8:12, 7:10] = 1
+    mask[4, column] = 2
+    assert relation(mask, 1) == expected
+
+
+def test_vowels_take_an() -> None:
+    assert with_article("orange cone") == "an orange cone"
+    assert with_article("red cone") == "a red cone"
+
+
+def test_a_caption_names_only_what_is_visible() -> None:
+    scenes = Scenes(40, modalities=("instance",))
+    for row in range(40):
+        text = scenes.describe(row).caption
+        nouns = [word for word in text.split() if word in scenes.classes]
+        assert len(nouns) <= len(scenes.describe(row).shapes)

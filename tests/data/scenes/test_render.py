@@ -10,7 +10,7 @@ from manyview.core.rng import key
 from manyview.data.scenes.render import render
 from manyview.data.scenes.stage import OBJECTS, Stage, moved, stage
 from manyview.data.scenes.trace import FAR, camera_rays, first_surface, project
-from manyview.data.scenes.vectors import along, apply, minus, plus, square, three, transposed
+from manyview.data.scenes.vectors import apply
 
 SIZE = 48
 VIEWS = ("rgb", "rgb2", "depth", "normals", "semantic", "instance", "flow")
@@ -46,7 +46,7 @@ def test_normals_have_length_one_and_face_the_camera(scenes: Stage, views: dict[
 
 def apply_camera(scenes: Stage) -> Tensor:
     """Directions of the pixels' rays in the camera's own axes, (n, 3, H, W)."""
-    return torch.stack(apply(scenes.camera.axes, camera_rays(scenes.camera, SIZE)), 1).view(-1, 3, SIZE, SIZE)
+    return apply(scenes.camera.axes, camera_rays(scenes.camera, SIZE)).transpose(0, 1).reshape(-1, 3, SIZE, SIZE)
 
 
 def test_masks_and_depth_tell_the_same_story(scenes: Stage, views: dict[str, Tensor]) -> None:
@@ -62,7 +62,7 @@ def test_masks_and_depth_tell_the_same_story(scenes: Stage, views: dict[str, Ten
 
 def test_ground_pixels_lie_on_the_ground_and_objects_above_it(scenes: Stage, views: dict[str, Tensor]) -> None:
     rays = camera_rays(scenes.camera, SIZE)
-    height = along(scenes.camera.eye, rays, views["depth"].view(60, -1))[2]
+    height = (scenes.camera.eye + rays * views["depth"].view(60, -1))[2]
     semantic = views["semantic"].view(60, -1)
     assert height[semantic == 1].abs().max() < 1e-4
     assert height[semantic > 1].min() > -5e-3
@@ -94,15 +94,15 @@ def test_flow_is_where_rigid_motion_takes_each_point(scenes: Stage, views: dict[
     """Through the moved object's own axes, in float64; the renderer turns points about a centre."""
     surface = first_surface(scenes, camera_rays(scenes.camera, SIZE))
     after, scene = moved(scenes), surface.thing // OBJECTS
-    before_turn = square(part.view(-1)[surface.thing].double() for line in scenes.objects.turn for part in line)
-    after_turn = square(part.view(-1)[surface.thing].double() for line in after.objects.turn for part in line)
-    before_centre = three(part.view(-1)[surface.thing].double() for part in scenes.objects.centre)
-    after_centre = three(part.view(-1)[surface.thing].double() for part in after.objects.centre)
-    own = apply(transposed(before_turn), minus(three(p.double() for p in surface.point), before_centre))
-    point = plus(apply(after_turn, own), after_centre)
-    towards = minus(point, three(part[scene, 0].double() for part in after.camera.eye))
-    axes = square(part[scene, 0].double() for line in after.camera.axes for part in line)
-    right, down, ahead = apply(axes, towards)
+    at_hits = {
+        (name, frame): getattr(stage.objects, name).flatten(-2)[..., surface.thing].double()
+        for name in ("turn", "centre")
+        for frame, stage in (("before", scenes), ("after", after))
+    }
+    own = apply(at_hits["turn", "before"].transpose(0, 1), surface.point.double() - at_hits["centre", "before"])
+    point = apply(at_hits["turn", "after"], own) + at_hits["centre", "after"]
+    eye, axes = (part[..., scene, 0].double() for part in (after.camera.eye, after.camera.axes))
+    right, down, ahead = apply(axes, point - eye)
     field = after.camera.field[scene, 0].double()
     pixel = surface.ray % SIZE**2
     expected = torch.stack(
@@ -116,7 +116,7 @@ def test_flow_is_where_rigid_motion_takes_each_point(scenes: Stage, views: dict[
 
 
 def test_the_ground_flows_with_the_camera(scenes: Stage, views: dict[str, Tensor]) -> None:
-    floor = along(scenes.camera.eye, camera_rays(scenes.camera, SIZE), views["depth"].view(60, -1))
+    floor = scenes.camera.eye + camera_rays(scenes.camera, SIZE) * views["depth"].view(60, -1)
     column, row, _ = project(scenes.motion.camera, floor, SIZE)
     middle = torch.arange(SIZE) + 0.5
     expected = torch.stack([column - middle.repeat(SIZE), row - middle.repeat_interleave(SIZE)], 1)

@@ -1,15 +1,15 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from manyview.core.rng import key
 from manyview.data.scenes.shading import average, exposed, openness, pattern, picture
 from manyview.data.scenes.stage import stage
-from manyview.data.scenes.vectors import Vector, three
 
 
-def waves(*rows: tuple[float, float, float]) -> Vector:
-    return three(torch.tensor(rows).unbind(1))
+def waves(*rows: tuple[float, float, float]) -> Tensor:
+    return torch.tensor(rows).T
 
 
 def test_patterns_are_what_they_are_called() -> None:
@@ -35,8 +35,8 @@ def test_the_average_is_the_mean() -> None:
 def test_the_ground_is_darkest_at_an_object() -> None:
     scenes = stage(key(6, 0, torch.arange(20)))
     x, y = scenes.objects.centre[0][:, :1], scenes.objects.centre[1][:, :1]
-    near = openness(scenes.objects, (x, y, torch.zeros_like(x)))
-    far = openness(scenes.objects, (x, y - 9, torch.zeros_like(x)))
+    near = openness(scenes.objects, torch.stack([x, y, torch.zeros_like(x)]))
+    far = openness(scenes.objects, torch.stack([x, y - 9, torch.zeros_like(x)]))
     assert (near < 0.6).all()
     assert (far > 0.95).all()
 

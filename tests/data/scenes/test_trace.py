@@ -4,10 +4,11 @@ import pytest
 import torch
 
 from manyview.core.rng import key
+from manyview.data.scenes.shading import FOUR
 from manyview.data.scenes.shapes import SHAPES
 from manyview.data.scenes.stage import OBJECTS, Stage, stage
-from manyview.data.scenes.trace import FAR, FOUR, camera_rays, first_surface, ground_distance, in_shadow, project
-from manyview.data.scenes.vectors import along, apply, dot, minus, square, three, transposed
+from manyview.data.scenes.trace import FAR, camera_rays, first_surface, ground_distance, in_shadow, project
+from manyview.data.scenes.vectors import apply, dot
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +17,7 @@ def scenes() -> Stage:
 
 
 def test_a_point_on_a_ray_is_seen_in_the_ray_s_pixel(scenes: Stage) -> None:
-    point = along(scenes.camera.eye, camera_rays(scenes.camera, 9), torch.tensor(3.7))
+    point = scenes.camera.eye + camera_rays(scenes.camera, 9) * 3.7
     column, row, ahead = project(scenes.camera, point, 9)
     middle = torch.arange(9) + 0.5
     torch.testing.assert_close(column, middle.repeat(9).expand(30, -1), atol=1e-4, rtol=0)
@@ -25,7 +26,7 @@ def test_a_point_on_a_ray_is_seen_in_the_ray_s_pixel(scenes: Stage) -> None:
 
 
 def test_more_rays_per_pixel_stay_in_their_pixel(scenes: Stage) -> None:
-    point = along(scenes.camera.eye, camera_rays(scenes.camera, 5, FOUR), torch.tensor(2.0))
+    point = scenes.camera.eye + camera_rays(scenes.camera, 5, FOUR) * 2.0
     column, row, _ = project(scenes.camera, point, 5)
     pixels = (row.floor() * 5 + column.floor()).view(30, 4, 25)
     assert (pixels == torch.arange(25)).all()
@@ -47,15 +48,10 @@ def test_the_first_surface_is_the_nearest_entry_of_any_object(scenes: Stage) -> 
 
 def entry(scenes: Stage, scene: int, thing: int) -> torch.Tensor:
     objects = scenes.objects
-    direction = three(part[scene].double() for part in camera_rays(scenes.camera, 16))
-    turn = square(part[scene, thing].double() for line in objects.turn for part in line)
-    stretch = three(part[scene, thing].double() for part in objects.stretch)
-    start = minus(
-        three(part[scene, 0].double() for part in scenes.camera.eye),
-        three(part[scene, thing].double() for part in objects.centre),
-    )
-    own_start = three((p / s).expand(256) for p, s in zip(apply(transposed(turn), start), stretch, strict=True))
-    own_direction = three(p / s for p, s in zip(apply(transposed(turn), direction), stretch, strict=True))
+    direction = camera_rays(scenes.camera, 16)[:, scene].double()
+    into = (objects.turn[..., scene, thing].T / objects.stretch[:, scene, thing, None]).double()
+    start = scenes.camera.eye[:, scene, 0].double() - objects.centre[:, scene, thing].double()
+    own_start, own_direction = apply(into, start)[:, None].expand(3, 256), apply(into, direction)
     return list(SHAPES.values())[int(objects.shape[scene, thing])].enter(own_start, own_direction)
 
 
@@ -68,10 +64,10 @@ def test_rays_above_the_horizon_never_meet_the_ground(scenes: Stage) -> None:
 
 def test_the_light_does_not_reach_what_lies_under_an_object() -> None:
     scenes = stage(key(4, 0, torch.arange(20)))
-    centre = three(part[:, :1] for part in scenes.objects.centre)
+    centre = scenes.objects.centre[:, :, :1]
     light = scenes.surroundings.light
-    behind = along(centre, light, torch.full_like(centre[0], -3.0))
-    before = along(centre, light, torch.full_like(centre[0], 3.0))
+    behind = centre - 3 * light
+    before = centre + 3 * light
     solid = scenes.objects.shape[:, 0] != 4  # the light may shine through a torus
     assert in_shadow(scenes.objects, behind, light)[solid].all()
     assert not in_shadow(scenes.objects, before, light).any()

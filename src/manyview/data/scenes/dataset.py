@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from manyview.core.errors import UserError
-from manyview.core.parallel import cores, parallel_map
+from manyview.core.parallel import parallel_map
 from manyview.core.rng import key
 from manyview.core.sample import Sample
-from manyview.data.scenes.captions import captions
 from manyview.data.scenes.description import Description, describe
 from manyview.data.scenes.render import EXACT, PICTURES, render
 from manyview.data.scenes.shading import rays_per_pixel
@@ -45,6 +44,8 @@ class Scenes:
     flow        (2, H, W) float32, pixels to the right and down, from rgb to rgb2
     """
 
+    classes = tuple(SHAPES)
+
     def __init__(
         self,
         count: int = 20000,
@@ -55,32 +56,20 @@ class Scenes:
         modalities: Sequence[str] = ("image",),
         targets: Sequence[str] = (),
     ) -> None:
-        _check(count, size, split)
+        if count < 1:
+            raise UserError("count", f"expected at least 1 scene, got {count}")
+        if size < 1:
+            raise UserError("size", f"expected at least 1 pixel, got {size}")
+        if split not in SPLITS:
+            raise UserError("split", f"expected one of {', '.join(SPLITS)}, got {split!r}")
         _check_names("modalities", modalities, MODALITIES)
         _check_names("targets", targets, TARGETS)
         if not modalities:
             raise UserError("modalities", f"expected at least one of {', '.join(MODALITIES)}")
-        self.size = size
-        self.split = split
-        self._modalities, self._targets = tuple(modalities), tuple(targets)
+        self.size, self.split = size, split
+        self.modalities, self._targets = tuple(modalities), tuple(targets)
         self._keys = key(seed, SPLITS.index(split), torch.arange(count))
-        self._labels = main_shape(self._keys)
-
-    @property
-    def ids(self) -> Tensor:
-        return self._keys & (2**63 - 1)
-
-    @property
-    def labels(self) -> Tensor:
-        return self._labels
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        return tuple(SHAPES)
-
-    @property
-    def modalities(self) -> tuple[str, ...]:
-        return self._modalities
+        self.ids, self.labels = self._keys & (2**63 - 1), main_shape(self._keys)
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -89,7 +78,7 @@ class Scenes:
         index = self._row(index)
         modalities = {name: images[0] for name, images in self.batch(torch.tensor([index])).items()}
         known = vars(self.describe(index)) if self._targets else {}
-        targets = {"label": int(self._labels[index]), **{name: known[name] for name in self._targets}}
+        targets = {"label": int(self.labels[index]), **{name: known[name] for name in self._targets}}
         return Sample(int(self.ids[index]), index, modalities, targets)
 
     def name(self, index: int) -> str:
@@ -101,13 +90,8 @@ class Scenes:
             return {name: images[:0] for name, images in self.batch(torch.tensor([0])).items()}
         keys = self._keys[index]
         chunks = keys.split(chunk_length(len(keys), self.size))
-        parts = parallel_map(lambda part: render(stage(part), self.size, self._modalities), chunks)
-        return {name: torch.cat([part[name] for part in parts]) for name in self._modalities}
-
-    def captions(self, index: Tensor) -> list[str]:
-        """An English sentence about each scene."""
-        parts = parallel_map(lambda part: captions(stage(part)), self._keys[index].split(MIN_CHUNK))
-        return [text for part in parts for text in part]
+        parts = parallel_map(lambda part: render(stage(part), self.size, self.modalities), chunks)
+        return {name: torch.cat([part[name] for part in parts]) for name in self.modalities}
 
     def describe(self, index: int) -> Description:
         """Caption, boxes and keypoints of one scene."""
@@ -122,18 +106,9 @@ class Scenes:
 
 def chunk_length(count: int, size: int) -> int:
     """Scenes to render at a time: some for every thread, but no more than the memory bound."""
-    share = -(-count // cores())
+    share = -(-count // torch.get_num_threads())
     bound = RAYS // (len(rays_per_pixel(size)) * size**2)
     return max(1, min(bound, max(share, MIN_CHUNK)))
-
-
-def _check(count: int, size: int, split: str) -> None:
-    if count < 1:
-        raise UserError("count", f"expected at least 1 scene, got {count}")
-    if size < 1:
-        raise UserError("size", f"expected at least 1 pixel, got {size}")
-    if split not in SPLITS:
-        raise UserError("split", f"expected one of {', '.join(SPLITS)}, got {split!r}")
 
 
 def _check_names(setting: str, names: Sequence[str], known: Sequence[str]) -> None:

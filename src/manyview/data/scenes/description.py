@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import chain
 
 import torch
 from torch import Tensor
 
-from manyview.data.scenes.captions import captions
 from manyview.data.scenes.render import geometry, instance
 from manyview.data.scenes.shapes import SHAPES
-from manyview.data.scenes.stage import OBJECTS, Stage
+from manyview.data.scenes.stage import MATERIALS, OBJECTS, PALETTE, PATTERNS, Stage
 from manyview.data.scenes.trace import hits, project
-from manyview.data.scenes.vectors import Vector, apply, minus, square, three, unit
+from manyview.data.scenes.vectors import apply, unit
+
+REFERENCE = 64  # pixels: what is visible does not depend on the size that is asked for
+MIN_SHARE = 0.003  # of the picture, below which nobody would mention an object
+LARGE_SHARE, SMALL_SHARE = 0.2, 0.07  # of the picture
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +44,7 @@ def describe(scene: Stage, size: int) -> Description:
     points, visible = keypoints(scene, size)
     names = tuple(SHAPES)
     return Description(
-        caption=captions(scene)[0],
+        caption=caption(scene),
         shapes=tuple(names[int(scene.objects.shape[0, number])] for number in seen),
         instances=torch.tensor(seen, dtype=torch.long) + 1,
         boxes=torch.stack([box(mask == number + 1) for number in seen]) if seen else torch.zeros(0, 4),
@@ -65,20 +67,58 @@ def keypoints(scene: Stage, size: int) -> tuple[Tensor, Tensor]:
     return torch.stack([column, row], -1).view(OBJECTS, 6, 2), seen.view(OBJECTS, 6)
 
 
-def keypoints_in_world(scene: Stage, share: float = 1.0) -> Vector:
-    """(1, OBJECTS * 6) each, at a share of their way from the object's middle."""
+def keypoints_in_world(scene: Stage, share: float = 1.0) -> Tensor:
+    """(3, 1, OBJECTS * 6), at a share of their way from the object's middle."""
     objects = scene.objects
     table = torch.tensor([shape.keypoints for shape in SHAPES.values()])[objects.shape[0]] * share
-    x, y, z = (table[..., axis] * objects.stretch[axis][0, :, None] for axis in range(3))
-    offset = apply(square(entry[0, :, None] for entry in chain(*objects.turn)), (x, y, z))
-    return three((o + c[0, :, None]).reshape(1, -1) for o, c in zip(offset, objects.centre, strict=True))
+    own = table.movedim(-1, 0) * objects.stretch[:, 0, :, None]
+    return (apply(objects.turn[:, :, 0, :, None], own) + objects.centre[:, 0, :, None]).view(3, 1, -1)
 
 
 def in_sight(scene: Stage) -> Tensor:
     """(1, OBJECTS * 6): no object stands between a keypoint, or a point just outside of it, and the camera."""
     outside = keypoints_in_world(scene, 1.02)
-    back = unit(minus(scene.camera.eye, outside))
+    back = unit(scene.camera.eye - outside)
     free = torch.ones(outside[0].shape, dtype=torch.bool)
     for hit in hits(scene.objects, lambda things: free.new_ones(len(things), free.numel()), outside, back):
         free.index_fill_(1, hit.ray, False)
     return free
+
+
+def caption(scene: Stage) -> str:
+    """A sentence about one scene, as "a large red striped torus left of a small blue cone on a grey floor"."""
+    mask = instance(geometry(scene, REFERENCE))[0, 0]
+    shares = [float((mask == number + 1).double().mean()) for number in range(OBJECTS)]
+    others = [number for number in range(1, OBJECTS) if shares[number] > MIN_SHARE]
+    relations = [f"{relation(mask, n)} {with_article(noun(scene, n, shares[n]))}" for n in others]
+    ground = scene.surroundings.ground
+    floor = words(list(PALETTE)[int(ground.name)], PATTERNS[int(ground.pattern)], "floor")
+    beside = " and ".join(relations)
+    return words(with_article(noun(scene, 0, shares[0])), beside, "on", with_article(floor))
+
+
+def noun(scene: Stage, number: int, share: float) -> str:
+    things = scene.objects
+    size = "large" if share > LARGE_SHARE else "small" if share < SMALL_SHARE else ""
+    material = MATERIALS[int(things.material[0, number])]
+    pattern = PATTERNS[int(things.paint.pattern[0, number])]
+    colour = list(PALETTE)[int(things.paint.name[0, number])]
+    return words(size, material, colour, pattern, list(SHAPES)[int(things.shape[0, number])])
+
+
+def words(*parts: str) -> str:
+    """Joins what is worth saying."""
+    return " ".join(part for part in parts if part not in ("", "matte", "plain"))
+
+
+def with_article(words: str) -> str:
+    return f"an {words}" if words[0] in "aeiou" else f"a {words}"
+
+
+def relation(mask: Tensor, number: int) -> str:
+    """Where the main object is in the picture, seen from another one; the others never stand in front."""
+    column = torch.arange(mask.shape[1], dtype=torch.float64)
+    main, other = (float((column * (mask == n + 1)).sum() / (mask == n + 1).sum()) for n in (0, number))
+    if abs(main - other) < 0.12 * mask.shape[1]:
+        return "in front of"
+    return "left of" if main < other else "right of"

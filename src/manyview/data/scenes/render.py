@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import torch
 from torch import Tensor
 
 from manyview.data.scenes.shading import picture
-from manyview.data.scenes.stage import Stage, moved
+from manyview.data.scenes.stage import Camera, Stage, moved
 from manyview.data.scenes.trace import (
     FAR,
     Surface,
@@ -23,7 +22,7 @@ from manyview.data.scenes.trace import (
     project,
     scene_of,
 )
-from manyview.data.scenes.vectors import Vector, along, apply, minus, plus, square
+from manyview.data.scenes.vectors import apply
 
 NOTHING, GROUND = 0, 1  # in the semantic mask; the shapes follow
 
@@ -34,7 +33,7 @@ class Geometry:
 
     stage: Stage
     size: int
-    direction: Vector  # (n, size * size) each
+    direction: Tensor  # (3, n, size * size)
     surface: Surface
     ground: Tensor  # (n, size * size), distance to the ground, infinite in the sky
 
@@ -64,15 +63,14 @@ def depth(g: Geometry) -> Tensor:
 def normals(g: Geometry) -> Tensor:
     """(n, 3, H, W) float32 of length 1, in the camera's axes right, down, forward; 0 in the sky."""
     upright = (g.ground < torch.inf).float()
-    axes, scene = g.stage.camera.axes, scene_of(g.surface.thing)
-    right, down, forward = (at(axis, scene) for axis in axes)
-    own = apply((right, down, forward), g.surface.normal)
+    axes = g.stage.camera.axes
+    own = apply(at(axes, scene_of(g.surface.thing)), g.surface.normal)
     return planes(g, [over(g, axis[2] * upright, value) for axis, value in zip(axes, own, strict=True)])
 
 
 def semantic(g: Geometry) -> Tensor:
     """(n, 1, H, W) uint8: 0 sky, 1 ground, 2 + class for objects."""
-    shape = g.stage.objects.shape.view(-1).index_select(0, g.surface.thing)
+    shape = at(g.stage.objects.shape, g.surface.thing)
     ground = torch.where(g.ground < torch.inf, GROUND, NOTHING).to(torch.uint8)
     return planes(g, [over(g, ground, (shape + GROUND + 1).to(torch.uint8))])
 
@@ -86,7 +84,7 @@ def instance(g: Geometry) -> Tensor:
 def flow(g: Geometry) -> Tensor:
     """(n, 2, H, W) float32: how many pixels to the right and down what is seen here has moved in the second frame."""
     before, after = g.stage.camera, g.stage.motion.camera
-    floor = project(after, along(before.eye, g.direction, g.ground.clamp_max(FAR)), g.size)
+    floor = project(after, before.eye + g.direction * g.ground.clamp_max(FAR), g.size)
     sky = look_up(after, g.direction, g.size)
     objects = project_moved(g)
     middle = torch.arange(g.size) + 0.5
@@ -102,14 +100,9 @@ def project_moved(g: Geometry) -> tuple[Tensor, Tensor]:
     """Where the second camera sees the objects' points after their motion, in pixels."""
     objects, motion, thing = g.stage.objects, g.stage.motion, g.surface.thing
     centre = at(objects.centre, thing)
-    spin = square(chain(*(at(line, thing) for line in motion.spin)))
-    point = plus(plus(apply(spin, minus(g.surface.point, centre)), centre), at(motion.shift, thing))
-    scene = scene_of(g.surface.thing)
-    towards = minus(point, at(motion.camera.eye, scene))
-    axes = square(chain(*(at(axis, scene) for axis in motion.camera.axes)))
-    right, down, forward = apply(axes, towards)
-    scale = 1 / (forward * motion.camera.field.view(-1).index_select(0, scene))
-    return (right * scale + 1) * (g.size / 2), (down * scale + 1) * (g.size / 2)
+    point = apply(at(motion.spin, thing), g.surface.point - centre) + centre + at(motion.shift, thing)
+    parts = (motion.camera.eye, motion.camera.axes, motion.camera.field)
+    return project(Camera(*(at(part, scene_of(thing)) for part in parts)), point, g.size)[:2]
 
 
 def over(g: Geometry, behind: Tensor, objects: Tensor) -> Tensor:

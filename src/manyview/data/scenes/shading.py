@@ -10,29 +10,30 @@ from torch import Tensor
 from manyview.data.scenes.stage import OBJECTS, Objects, Paint, Stage, Surroundings
 from manyview.data.scenes.trace import (
     FAR,
-    FOUR,
-    TWO,
     Surface,
+    at,
     camera_rays,
     first_surface,
     ground_distance,
     in_shadow,
     scene_of,
 )
-from manyview.data.scenes.vectors import Vector, along, dot, minus, mix, plus, three, times
+from manyview.data.scenes.vectors import dot, mix
 
 
 class Lighting(NamedTuple):
-    """What lights a point, one value per point each."""
+    """What lights m points, (..., m) each."""
 
-    light: Vector
-    brightness: Vector
-    horizon: Vector
-    zenith: Vector
-    ground: Vector
+    light: Tensor
+    brightness: Tensor
+    horizon: Tensor
+    zenith: Tensor
+    ground: Tensor
     ambient: Tensor
 
 
+TWO = ((0.25, 0.3), (0.75, 0.7))
+FOUR = ((0.375, 0.125), (0.875, 0.375), (0.125, 0.625), (0.625, 0.875))  # no two share a row or a column
 AWAY = 1e4  # where rays without a surface are put, so that nothing shades them
 
 
@@ -57,17 +58,16 @@ def average(rays: Tensor) -> Tensor:
     return first / rays.shape[1]
 
 
-def shade(stage: Stage, direction: Vector) -> Vector:
-    """Linear light in [0, 1], (n, rays) each."""
+def shade(stage: Stage, direction: Tensor) -> Tensor:
+    """Linear light in [0, 1], (3, n, rays)."""
     surface = first_surface(stage, direction)
     ground = ground_distance(stage.camera, direction)
-    floor = along(stage.camera.eye, direction, ground.clamp_max(FAR))
+    floor = stage.camera.eye + direction * ground.clamp_max(FAR)
     dark = shadows(stage, surface, floor, ground)
     light = backdrop(stage, direction, ground, floor, dark)
     seen = shade_objects(stage, surface, dark.view(-1).index_select(0, surface.ray))
-    for plane, value in zip(light, seen, strict=True):
-        plane.view(-1).index_copy_(0, surface.ray, value)
-    return three(exposed(plane) for plane in light)
+    light.view(3, -1).index_copy_(1, surface.ray, seen)
+    return exposed(light)
 
 
 def exposed(light: Tensor) -> Tensor:
@@ -75,19 +75,16 @@ def exposed(light: Tensor) -> Tensor:
     return (light / (0.75 + 0.5 * light)).clamp(0, 1)
 
 
-def shadows(stage: Stage, surface: Surface, floor: Vector, ground: Tensor) -> Tensor:
+def shadows(stage: Stage, surface: Surface, floor: Tensor, ground: Tensor) -> Tensor:
     """(n, rays): surfaces that the light does not reach. They start a little outside, not to shade themselves."""
-    height = torch.where(ground < torch.inf, 0.0, -AWAY)
-    x, y, z = floor[0].clone(), floor[1].clone(), height
-    outside = plus(surface.point, times(surface.normal, 0.02))
-    for plane, value in zip((x, y, z), outside, strict=True):
-        plane.view(-1).index_copy_(0, surface.ray, value)
-    return in_shadow(stage.objects, (x, y, z), stage.surroundings.light)
+    point = torch.stack([floor[0], floor[1], torch.where(ground < torch.inf, 0.0, -AWAY)])
+    point.view(3, -1).index_copy_(1, surface.ray, surface.point + surface.normal * 0.02)
+    return in_shadow(stage.objects, point, stage.surroundings.light)
 
 
-def pattern(kind: Tensor, waves: Vector) -> Tensor:
+def pattern(kind: Tensor, waves: Tensor) -> Tensor:
     """The share of the second colour, 0 or 1: plain, striped, checked or spotted by the waves."""
-    x, y, z = (w - w.floor() for w in waves)
+    x, y, z = (waves - waves.floor()).unbind(0)
     striped = z < 0.5
     checked = (x < 0.5) ^ (y < 0.5) ^ striped
     a, b, c = x - 0.5, y - 0.5, z - 0.5
@@ -96,37 +93,32 @@ def pattern(kind: Tensor, waves: Vector) -> Tensor:
     return chosen.float()
 
 
-def sky(surroundings: Surroundings | Lighting, direction: Vector) -> Vector:
+def sky(surroundings: Surroundings | Lighting, direction: Tensor) -> Tensor:
     share = (direction[2] * 2).clamp(0, 1)
     return mix(surroundings.horizon, surroundings.zenith, share)
 
 
-def backdrop(stage: Stage, direction: Vector, ground: Tensor, floor: Vector, dark: Tensor) -> Vector:
+def backdrop(stage: Stage, direction: Tensor, ground: Tensor, floor: Tensor, dark: Tensor) -> Tensor:
     """Ground and sky at every ray."""
     around = stage.surroundings
     lit = around.light[2] * ~dark
     ambient = around.ambient * openness(stage.objects, floor)
-    colour = painted_ground(around.ground, floor)
     haze = (ground.clamp_max(FAR) / FAR).square()
-    above = sky(around, direction)
-    out = []
-    for paint, power, air, up in zip(colour, around.brightness, around.horizon, above, strict=True):
-        seen = paint * (power * lit + ambient)
-        out.append(torch.where(ground < torch.inf, seen + (air - seen) * haze, up))
-    return out[0], out[1], out[2]
+    seen = painted_ground(around.ground, floor) * (around.brightness * lit + ambient)
+    return torch.where(ground < torch.inf, mix(seen, around.horizon, haze), sky(around, direction))
 
 
-def painted_ground(paint: Paint, floor: Vector) -> Vector:
+def painted_ground(paint: Paint, floor: Tensor) -> Tensor:
     x = floor[0] * paint.waves[0] + floor[1] * (paint.phase[2] - 0.5) + paint.phase[0]
     y = floor[1] * paint.waves[1] - floor[0] * (paint.phase[2] - 0.5) + paint.phase[1]
-    return mix(paint.colour, paint.second, pattern(paint.pattern, (x, torch.full_like(x, 0.5), y)))
+    return mix(paint.colour, paint.second, pattern(paint.pattern, torch.stack([x, torch.full_like(x, 0.5), y])))
 
 
-def openness(objects: Objects, floor: Vector) -> Tensor:
+def openness(objects: Objects, floor: Tensor) -> Tensor:
     """How much of the sky the ground sees past the objects, each taken for a ball."""
     seen = torch.ones_like(floor[0])
     for column in range(OBJECTS):
-        x, y, z = (part[:, column : column + 1] for part in objects.centre)
+        x, y, z = objects.centre[:, :, column : column + 1]
         radius = objects.reach[:, column : column + 1] * 0.8 * objects.present[:, column : column + 1]
         dx, dy = floor[0] - x, floor[1] - y
         square = dx * dx + dy * dy + z * z
@@ -136,41 +128,32 @@ def openness(objects: Objects, floor: Vector) -> Tensor:
 
 def lighting_at(around: Surroundings, surface: Surface) -> Lighting:
     """The surroundings of the scene that each hit is in."""
-    parts = (*around.light, *around.brightness, *around.horizon, *around.zenith, *around.ground.colour, around.ambient)
-    scene = scene_of(surface.thing)
-    row = torch.stack([part.view(-1) for part in parts]).index_select(1, scene).unbind(0)
-    light, brightness, horizon, zenith, ground = (three(row[i : i + 3]) for i in range(0, 15, 3))
-    return Lighting(light, brightness, horizon, zenith, ground, row[15])
+    parts = (around.light, around.brightness, around.horizon, around.zenith, around.ground.colour, around.ambient)
+    return Lighting(*(at(part, scene_of(surface.thing)) for part in parts))
 
 
-def shade_objects(stage: Stage, surface: Surface, dark: Tensor) -> Vector:
+def shade_objects(stage: Stage, surface: Surface, dark: Tensor) -> Tensor:
     around, objects = lighting_at(stage.surroundings, surface), stage.objects
     paint = painted_object(objects.paint, surface)
-    material = objects.material.view(-1).index_select(0, surface.thing)
+    material = at(objects.material, surface.thing)
     lit = dot(surface.normal, around.light).clamp_min(0) * ~dark
     near_ground = (surface.point[2] * 1.5).clamp(0, 1) * 0.5 + 0.5
     ambient = around.ambient * (0.65 + 0.35 * surface.normal[2]) * near_ground
-    mirrored = minus(surface.direction, times(surface.normal, 2 * dot(surface.normal, surface.direction)))
+    mirrored = surface.direction - surface.normal * (2 * dot(surface.normal, surface.direction))
     shine = highlight(mirrored, around.light, material) * (lit > 0)
     reflected = mix(around.ground, sky(around, mirrored), (mirrored[2] * 5 + 0.5).clamp(0, 1))
     metal = (material == 2).float() * 0.75
-    out = []
-    for own, bright, image in zip(paint, around.brightness, reflected, strict=True):
-        matte = own * (bright * lit + ambient)
-        out.append(matte + (own * image * near_ground * 1.3 - matte) * metal + bright * shine)
-    return out[0], out[1], out[2]
+    matte = paint * (around.brightness * lit + ambient)
+    return mix(matte, paint * reflected * near_ground * 1.3, metal) + around.brightness * shine
 
 
-def painted_object(paint: Paint, surface: Surface) -> Vector:
-    parts = (*paint.colour, *paint.second, *paint.waves, *paint.phase)
-    table = torch.stack([part.view(-1) for part in parts]).index_select(1, surface.thing).unbind(0)
-    colour, second, often, phase = (three(table[i : i + 3]) for i in range(0, 12, 3))
-    x, y, z = (p * w + s for p, w, s in zip(surface.local, often, phase, strict=True))
-    share = pattern(paint.pattern.view(-1).index_select(0, surface.thing), (x, y, z))
-    return mix(colour, second, share)
+def painted_object(paint: Paint, surface: Surface) -> Tensor:
+    parts = (paint.colour, paint.second, paint.waves, paint.phase, paint.pattern)
+    colour, second, often, phase, kind = (at(part, surface.thing) for part in parts)
+    return mix(colour, second, pattern(kind, surface.local * often + phase))
 
 
-def highlight(mirrored: Vector, light: Vector, material: Tensor) -> Tensor:
+def highlight(mirrored: Tensor, light: Tensor, material: Tensor) -> Tensor:
     """The light's own image: a small spot on plastic, a wide one on metal."""
     facing = dot(mirrored, light).clamp_min(0)
     wide = facing.square().square().square()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from manyview.data.scenes.vectors import Vector, along, dot, three
+from manyview.data.scenes.vectors import dot
 
 Interval = tuple[Tensor, Tensor]  # where a ray enters a convex solid and where it leaves; empty if they are swapped
 
@@ -39,9 +39,9 @@ class Shape:
     keypoints  six points on the surface
     """
 
-    enter: Callable[[Vector, Vector], Tensor]
-    normal: Callable[[Vector], Vector]
-    support: Callable[[Vector], Tensor]
+    enter: Callable[[Tensor, Tensor], Tensor]
+    normal: Callable[[Tensor], Tensor]
+    support: Callable[[Tensor], Tensor]
     stretch: tuple[tuple[float, float], tuple[float, float]]
     round: bool
     corner: tuple[float, float, float]
@@ -81,38 +81,26 @@ def between_roots(a: Tensor, b: Tensor, c: Tensor) -> Interval:
     return near, (root - b) / a
 
 
-def ball(origin: Vector, direction: Vector, radius: float = 1.0) -> Interval:
+def ball(origin: Tensor, direction: Tensor, radius: float = 1.0) -> Interval:
     return between_roots(dot(direction, direction), dot(origin, direction), dot(origin, origin) - radius * radius)
 
 
-def tube(origin: Vector, direction: Vector, radius: float = 1.0) -> Interval:
+def tube(origin: Tensor, direction: Tensor, radius: float = 1.0) -> Interval:
     """x^2 + y^2 <= radius^2."""
     (x, y, _), (dx, dy, _) = origin, direction
     return between_roots(dx * dx + dy * dy, x * dx + y * dy, x * x + y * y - radius * radius)
 
 
-def raised(point: Vector, height: float) -> Vector:
-    return point[0], point[1], point[2] + height
+def raised(point: Tensor, height: float | Tensor) -> Tensor:
+    return torch.stack([point[0], point[1], point[2] + height])
 
 
-def enter_sphere(origin: Vector, direction: Vector) -> Tensor:
-    return first(ball(origin, direction))
-
-
-def block(origin: Vector, direction: Vector, half: Sequence[float]) -> Interval:
+def block(origin: Tensor, direction: Tensor, half: Sequence[float]) -> Interval:
     x, y, z = (slab(o, d, -h, h) for o, d, h in zip(origin, direction, half, strict=True))
     return both(both(x, y), z)
 
 
-def enter_box(origin: Vector, direction: Vector) -> Tensor:
-    return first(block(origin, direction, (1, 1, 1)))
-
-
-def enter_cylinder(origin: Vector, direction: Vector) -> Tensor:
-    return first(both(tube(origin, direction), slab(origin[2], direction[2], -1, 1)))
-
-
-def enter_cone(origin: Vector, direction: Vector) -> Tensor:
+def enter_cone(origin: Tensor, direction: Tensor) -> Tensor:
     """x^2 + y^2 <= ((1 - z) / 2)^2. A ray that is steeper than the cone meets the part above the tip as well."""
     (x, y, z), (dx, dy, dz) = origin, direction
     below = 1 - z
@@ -129,7 +117,7 @@ def enter_cone(origin: Vector, direction: Vector) -> Tensor:
     return first(both((near, far), slab(z, dz, -1, 1)))
 
 
-def enter_pyramid(origin: Vector, direction: Vector) -> Tensor:
+def enter_pyramid(origin: Tensor, direction: Tensor) -> Tensor:
     """|x| and |y| <= (1 - z) / 2."""
     (x, y, z), (dx, dy, dz) = origin, direction
     inside = slab(z, dz, -1, 1)
@@ -139,7 +127,7 @@ def enter_pyramid(origin: Vector, direction: Vector) -> Tensor:
     return first(inside)
 
 
-def enter_capsule(origin: Vector, direction: Vector) -> Tensor:
+def enter_capsule(origin: Tensor, direction: Tensor) -> Tensor:
     middle = both(tube(origin, direction, THICK), slab(origin[2], direction[2], -LENGTH, LENGTH))
     parts = [middle, *(ball(raised(origin, h), direction, THICK) for h in (-LENGTH, LENGTH))]
     nearest = [torch.where(near < far, near, torch.inf) for near, far in parts]
@@ -147,7 +135,7 @@ def enter_capsule(origin: Vector, direction: Vector) -> Tensor:
     return torch.where(near > 0, near, torch.inf)
 
 
-def enter_octahedron(origin: Vector, direction: Vector) -> Tensor:
+def enter_octahedron(origin: Tensor, direction: Tensor) -> Tensor:
     (x, y, z), (dx, dy, dz) = origin, direction
     inside = slab(x + y + z, dx + dy + dz, -1, 1)
     inside = both(inside, slab(x + y - z, dx + dy - dz, -1, 1))
@@ -155,147 +143,102 @@ def enter_octahedron(origin: Vector, direction: Vector) -> Tensor:
     return first(both(inside, slab(x - y - z, dx - dy - dz, -1, 1)))
 
 
-def enter_dome(origin: Vector, direction: Vector) -> Tensor:
-    above = halfspace(-origin[2], -direction[2], -FLOOR)
-    return first(both(ball(raised(origin, -FLOOR), direction), above))
-
-
-def enter_cross(origin: Vector, direction: Vector) -> Tensor:
+def enter_cross(origin: Tensor, direction: Tensor) -> Tensor:
     bars = ((1, BAR, BAR), (BAR, 1, BAR), (BAR, BAR, 1))
     a, b, c = (first(block(origin, direction, bar)) for bar in bars)
     return torch.minimum(torch.minimum(a, b), c)
 
 
-def enter_torus(origin: Vector, direction: Vector) -> Tensor:
+def enter_torus(origin: Tensor, direction: Tensor) -> Tensor:
     """Walks along the ray by the distance to the torus, which never steps through it."""
     hull = both(tube(origin, direction, 1 + TUBE), slab(origin[2], direction[2], -TUBE, TUBE))
     found = torch.full_like(hull[0], torch.inf)
     speed = dot(direction, direction).sqrt()
     ray = ((hull[0] < hull[1]) & (hull[1] > 0)).nonzero()[:, 0]
     walked, end = (hull[0] * speed).clamp_min(0)[ray], (hull[1] * speed)[ray]
-    start, ahead = three(o[ray] for o in origin), three((d / speed)[ray] for d in direction)
+    start, ahead = origin[:, ray], (direction / speed)[:, ray]
     for _ in range(ROUNDS):
         for _ in range(STEPS):
-            distance = to_torus(along(start, ahead, walked))
+            distance = to_torus(start + ahead * walked)
             walked = walked + distance
         arrived = ((distance < CLOSE) & (walked > 0) & (walked < end + CLOSE)).nonzero()[:, 0]
         found[ray[arrived]] = walked[arrived]
         under_way = ((distance >= CLOSE) & (walked < end)).nonzero()[:, 0]
         ray, walked, end = ray[under_way], walked[under_way], end[under_way]
-        start, ahead = three(s[under_way] for s in start), three(a[under_way] for a in ahead)
+        start, ahead = start[:, under_way], ahead[:, under_way]
     return found / speed
 
 
-def to_torus(point: Vector) -> Tensor:
-    x, y, z = point
+def to_torus(point: Tensor) -> Tensor:
+    x, y, z = point.unbind(0)
     beside = (x * x + y * y).sqrt() - 1
     return (beside * beside + z * z).sqrt() - TUBE
 
 
-def normal_sphere(point: Vector) -> Vector:
-    return point
-
-
-def normal_box(point: Vector) -> Vector:
-    x, y, z = (p.abs() for p in point)
+def normal_box(point: Tensor) -> Tensor:
+    x, y, z = point.abs()
     by_x = (x >= y) & (x >= z)
     by_y = ~by_x & (y >= z)
-    return point[0] * by_x, point[1] * by_y, point[2] * ~(by_x | by_y)
+    return torch.stack([point[0] * by_x, point[1] * by_y, point[2] * ~(by_x | by_y)])
 
 
-def normal_cylinder(point: Vector) -> Vector:
+def normal_cylinder(point: Tensor) -> Tensor:
     x, y, z = point
     side = x * x + y * y > z * z
-    return x * side, y * side, z * ~side
+    return torch.stack([x * side, y * side, z * ~side])
 
 
-def normal_cone(point: Vector) -> Vector:
+def normal_cone(point: Tensor) -> Tensor:
     x, y, z = point
     wide = (1 - z) / 2
     side = (z + 1) > ((x * x + y * y).sqrt() - wide).abs()
-    return x * side, y * side, torch.where(side, wide / 2, -1.0)
+    return torch.stack([x * side, y * side, torch.where(side, wide / 2, -1.0)])
 
 
-def normal_torus(point: Vector) -> Vector:
+def normal_torus(point: Tensor) -> Tensor:
     x, y, z = point
     inward = 1 - 1 / (x * x + y * y).sqrt().clamp_min(1e-6)
-    return x * inward, y * inward, z
+    return torch.stack([x * inward, y * inward, z])
 
 
-def normal_pyramid(point: Vector) -> Vector:
+def normal_pyramid(point: Tensor) -> Tensor:
     x, y, z = point
     by_x = x.abs() >= y.abs()
     base = (z + 1).abs() < (torch.maximum(x.abs(), y.abs()) - (1 - z) / 2).abs()
-    return x.sign() * (by_x & ~base), y.sign() * ~(by_x | base), torch.where(base, -1.0, 0.5)
+    return torch.stack([x.sign() * (by_x & ~base), y.sign() * ~(by_x | base), torch.where(base, -1.0, 0.5)])
 
 
-def normal_capsule(point: Vector) -> Vector:
-    return point[0], point[1], point[2] - point[2].clamp(-LENGTH, LENGTH)
-
-
-def normal_octahedron(point: Vector) -> Vector:
-    return point[0].sign(), point[1].sign(), point[2].sign()
-
-
-def normal_dome(point: Vector) -> Vector:
+def normal_dome(point: Tensor) -> Tensor:
     from_middle = raised(point, -FLOOR)
     base = from_middle[2].abs() < (dot(from_middle, from_middle) - 1).abs()
-    return from_middle[0] * ~base, from_middle[1] * ~base, torch.where(base, -1.0, from_middle[2])
+    return torch.stack([from_middle[0] * ~base, from_middle[1] * ~base, torch.where(base, -1.0, from_middle[2])])
 
 
-def normal_cross(point: Vector) -> Vector:
-    x, y, z = (p.abs() for p in point)
+def normal_cross(point: Tensor) -> Tensor:
+    x, y, z = point.abs()
     largest = torch.maximum(torch.maximum(x, y), z)
     second = torch.maximum(torch.minimum(x, y), torch.minimum(torch.maximum(x, y), z))
     end = (1 - largest) < (BAR - second).abs()
     chosen = torch.where(end, largest, second)
     by_x = x == chosen
     by_y = ~by_x & (y == chosen)
-    return point[0].sign() * by_x, point[1].sign() * by_y, point[2].sign() * ~(by_x | by_y)
+    return torch.stack([point[0].sign() * by_x, point[1].sign() * by_y, point[2].sign() * ~(by_x | by_y)])
 
 
-def across(u: Vector) -> Tensor:
+def across(u: Tensor) -> Tensor:
     return (u[0] * u[0] + u[1] * u[1]).sqrt()
 
 
-def length(u: Vector) -> Tensor:
+def length(u: Tensor) -> Tensor:
     return dot(u, u).sqrt()
 
 
-def support_box(u: Vector) -> Tensor:
+def support_box(u: Tensor) -> Tensor:
     return u[0].abs() + u[1].abs() + u[2].abs()
 
 
-def support_cylinder(u: Vector) -> Tensor:
-    return across(u) + u[2].abs()
-
-
-def support_cone(u: Vector) -> Tensor:
-    return torch.maximum(u[2], across(u) - u[2])
-
-
-def support_torus(u: Vector) -> Tensor:
-    return across(u) + TUBE * length(u)
-
-
-def support_pyramid(u: Vector) -> Tensor:
-    return torch.maximum(u[2], u[0].abs() + u[1].abs() - u[2])
-
-
-def support_capsule(u: Vector) -> Tensor:
-    return THICK * length(u) + LENGTH * u[2].abs()
-
-
-def support_octahedron(u: Vector) -> Tensor:
+def support_octahedron(u: Tensor) -> Tensor:
     return torch.maximum(torch.maximum(u[0].abs(), u[1].abs()), u[2].abs())
-
-
-def support_dome(u: Vector) -> Tensor:
-    return torch.where(u[2] > 0, length(u), across(u)) + FLOOR * u[2]
-
-
-def support_cross(u: Vector) -> Tensor:
-    return BAR * support_box(u) + (1 - BAR) * support_octahedron(u)
 
 
 def six(x: float, z: float, low: float | None = None) -> tuple[tuple[float, float, float], ...]:
@@ -309,19 +252,27 @@ ONE, ABOUT = (1.0, 1.0), (0.8, 1.25)
 
 # fmt: off
 SHAPES: dict[str, Shape] = {
-    "sphere": Shape(enter_sphere, normal_sphere, length, (ONE, ONE), True, (1, 0, 0), six(1, 1)),
-    "box": Shape(enter_box, normal_box, support_box, (ABOUT, ABOUT), False, (1, 1, 1), six(1, 1)),
-    "cylinder": Shape(enter_cylinder, normal_cylinder, support_cylinder, ((0.7, 1.0), (0.75, 1.1)), True,
-                      (1, 0, 1), six(1, 1)),
-    "cone": Shape(enter_cone, normal_cone, support_cone, ((0.9, 1.2), (0.9, 1.2)), True, (1, 0, -1), six(0.5, 1)),
-    "torus": Shape(enter_torus, normal_torus, support_torus, (ONE, (0.85, 1.15)), True, (1 + TUBE, 0, 0), ON_RING),
-    "pyramid": Shape(enter_pyramid, normal_pyramid, support_pyramid, ((0.9, 1.2), (0.8, 1.1)), True, (1, 1, -1),
-                     six(0.5, 1)),
-    "capsule": Shape(enter_capsule, normal_capsule, support_capsule, (ONE, ONE), True, (0, 0, LENGTH + THICK),
-                     six(THICK, LENGTH + THICK)),
-    "octahedron": Shape(enter_octahedron, normal_octahedron, support_octahedron, ((0.9, 1.1), (0.9, 1.3)), True,
-                        (0, 0, 1), six(1, 1)),
-    "dome": Shape(enter_dome, normal_dome, support_dome, (ONE, (0.85, 1.15)), True, (1, 0, FLOOR), ON_DOME),
-    "cross": Shape(enter_cross, normal_cross, support_cross, (ONE, ONE), True, (1, BAR, BAR), six(1, 1)),
+    "sphere": Shape(lambda o, d: first(ball(o, d)), lambda p: p, length,
+                    (ONE, ONE), True, (1, 0, 0), six(1, 1)),
+    "box": Shape(lambda o, d: first(block(o, d, (1, 1, 1))), normal_box, support_box,
+                 (ABOUT, ABOUT), False, (1, 1, 1), six(1, 1)),
+    "cylinder": Shape(lambda o, d: first(both(tube(o, d), slab(o[2], d[2], -1, 1))), normal_cylinder,
+                      lambda u: across(u) + u[2].abs(), ((0.7, 1.0), (0.75, 1.1)), True, (1, 0, 1), six(1, 1)),
+    "cone": Shape(enter_cone, normal_cone, lambda u: torch.maximum(u[2], across(u) - u[2]),
+                  ((0.9, 1.2), (0.9, 1.2)), True, (1, 0, -1), six(0.5, 1)),
+    "torus": Shape(enter_torus, normal_torus, lambda u: across(u) + TUBE * length(u),
+                   (ONE, (0.85, 1.15)), True, (1 + TUBE, 0, 0), ON_RING),
+    "pyramid": Shape(enter_pyramid, normal_pyramid, lambda u: torch.maximum(u[2], u[0].abs() + u[1].abs() - u[2]),
+                     ((0.9, 1.2), (0.8, 1.1)), True, (1, 1, -1), six(0.5, 1)),
+    "capsule": Shape(enter_capsule, lambda p: raised(p, -p[2].clamp(-LENGTH, LENGTH)),
+                     lambda u: THICK * length(u) + LENGTH * u[2].abs(),
+                     (ONE, ONE), True, (0, 0, LENGTH + THICK), six(THICK, LENGTH + THICK)),
+    "octahedron": Shape(enter_octahedron, torch.sign, support_octahedron,
+                        ((0.9, 1.1), (0.9, 1.3)), True, (0, 0, 1), six(1, 1)),
+    "dome": Shape(lambda o, d: first(both(ball(raised(o, -FLOOR), d), halfspace(-o[2], -d[2], -FLOOR))), normal_dome,
+                  lambda u: torch.where(u[2] > 0, length(u), across(u)) + FLOOR * u[2],
+                  (ONE, (0.85, 1.15)), True, (1, 0, FLOOR), ON_DOME),
+    "cross": Shape(enter_cross, normal_cross, lambda u: BAR * support_box(u) + (1 - BAR) * support_octahedron(u),
+                   (ONE, ONE), True, (1, BAR, BAR), six(1, 1)),
 }
 # fmt: on

@@ -7,15 +7,15 @@ of -y. Every number is a function of the scene's key and a topic, so a new topic
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from manyview.core.rng import key, uniform
 from manyview.data.scenes.shapes import SHAPES
-from manyview.data.scenes.vectors import Matrix, Vector, apply, cross, minus, mix, plus, product, three, times, unit
+from manyview.data.scenes.vectors import apply, cross, mix, product, unit
 
 OBJECTS = 4  # at most, the main one and others; a power of two
 
@@ -35,7 +35,6 @@ PALETTE: dict[str, tuple[float, float, float]] = {  # linear light
 }
 PATTERNS = ("plain", "striped", "checked", "spotted")
 MATERIALS = ("matte", "shiny", "metallic")
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -44,21 +43,21 @@ class Paint:
 
     name: Tensor  # row of PALETTE
     pattern: Tensor  # row of PATTERNS
-    colour: Vector
-    second: Vector
-    waves: Vector  # how many per unit of length
-    phase: Vector
+    colour: Tensor
+    second: Tensor
+    waves: Tensor  # how many per unit of length
+    phase: Tensor
 
 
 @dataclass(frozen=True)
 class Objects:
-    """(n, OBJECTS) each; column 0 is the main object."""
+    """(n, OBJECTS) each, vectors and matrices with their axes before these; column 0 is the main object."""
 
     shape: Tensor  # row of SHAPES
     present: Tensor
-    centre: Vector
-    turn: Matrix  # from the object's axes to the world's
-    stretch: Vector
+    centre: Tensor
+    turn: Tensor  # from the object's axes to the world's
+    stretch: Tensor
     reach: Tensor  # the radius of a sphere around everything
     paint: Paint
     material: Tensor  # row of MATERIALS
@@ -66,22 +65,22 @@ class Objects:
 
 @dataclass(frozen=True)
 class Camera:
-    """(n, 1) each; rows of `axes` are right, down and forward; `field` is half the picture at distance 1."""
+    """(..., n, 1) each; rows of `axes` are right, down and forward; `field` is half the picture at distance 1."""
 
-    eye: Vector
-    axes: Matrix
+    eye: Tensor
+    axes: Tensor
     field: Tensor
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """(n, 1) each."""
+    """(..., n, 1) each."""
 
     ground: Paint
-    horizon: Vector
-    zenith: Vector
-    light: Vector  # towards it
-    brightness: Vector
+    horizon: Tensor
+    zenith: Tensor
+    light: Tensor  # towards it
+    brightness: Tensor
     ambient: Tensor
 
 
@@ -89,8 +88,8 @@ class Surroundings:
 class Motion:
     """The motion from frame 1 to 2: objects turn by `spin` about their centres and shift; the camera is another one."""
 
-    spin: Matrix
-    shift: Vector
+    spin: Tensor
+    shift: Tensor
     camera: Camera
 
 
@@ -106,14 +105,14 @@ def stage(keys: Tensor) -> Stage:
     """The scenes of keys (n,), in float32."""
     objects = draw_objects(keys)
     camera = draw_camera(keys, objects)
-    built = Stage(objects, draw_surroundings(keys), camera, draw_motion(keys, camera))
-    return single(built)
+    built: Stage = single(Stage(objects, draw_surroundings(keys), camera, draw_motion(keys, camera)))
+    return built
 
 
 def moved(before: Stage) -> Stage:
     """The stage at the time of the second frame."""
     objects, motion = before.objects, before.motion
-    objects = replace(objects, centre=plus(objects.centre, motion.shift), turn=product(motion.spin, objects.turn))
+    objects = replace(objects, centre=objects.centre + motion.shift, turn=product(motion.spin, objects.turn))
     return replace(before, objects=objects, camera=motion.camera)
 
 
@@ -131,20 +130,14 @@ def between(low: float | Tensor, high: float | Tensor, share: Tensor) -> Tensor:
     return low + (high - low) * share
 
 
-def single(part: T) -> T:
-    """All floats of nested dataclasses and tuples in float32.
+def single(part: Any) -> Any:
+    """All floats of nested dataclasses in float32.
 
     The rounding also hides the last bits of sine and cosine, which differ between machines.
     """
-    return _single(part)  # type: ignore[no-any-return]
-
-
-def _single(part: Any) -> Any:
     if isinstance(part, Tensor):
         return part.float().contiguous() if part.is_floating_point() else part
-    if is_dataclass(part) and not isinstance(part, type):
-        return replace(part, **{field.name: _single(getattr(part, field.name)) for field in fields(part)})
-    return tuple(_single(p) for p in part)
+    return replace(part, **{field.name: single(getattr(part, field.name)) for field in fields(part)})
 
 
 def draw_objects(keys: Tensor) -> Objects:
@@ -155,9 +148,9 @@ def draw_objects(keys: Tensor) -> Objects:
     stretch, reach = draw_stretch(each, shape, main)
     turn = draw_turn(each)
     x, y = draw_place(keys, each, main, reach)
-    centre = (x, y, rest_height(shape, turn, stretch))
+    centre = torch.stack([x, y, rest_height(shape, turn, stretch)])
     paint = draw_paint(each, muted=0.0, waves=(1.1, 2.2))
-    paint = replace(paint, waves=times(paint.waves, 1 / reach))
+    paint = replace(paint, waves=paint.waves * (1 / reach))
     return Objects(shape, present, centre, turn, stretch, reach, paint, choice(numbers(each, "gloss", 1)[0], (5, 4, 2)))
 
 
@@ -167,7 +160,7 @@ def choice(share: Tensor, weights: tuple[int, ...]) -> Tensor:
     return torch.bucketize(share.contiguous(), bounds[:-1], right=True)
 
 
-def draw_stretch(each: Tensor, shape: Tensor, main: Tensor) -> tuple[Vector, Tensor]:
+def draw_stretch(each: Tensor, shape: Tensor, main: Tensor) -> tuple[Tensor, Tensor]:
     """Half widths, and the radius of the sphere around the object, which is what is drawn by lot."""
     size, a, b, c = numbers(each, "size", 4)
     wanted = torch.where(main, between(0.9, 1.1, size), between(0.28, 0.45, size))
@@ -178,29 +171,29 @@ def draw_stretch(each: Tensor, shape: Tensor, main: Tensor) -> tuple[Vector, Ten
     z = between(limits[..., 2], limits[..., 3], c)
     points = torch.tensor([[s.corner, *s.keypoints] for s in SHAPES.values()], dtype=torch.float64)[shape]
     reach = (points * torch.stack([x, y, z], -1)[..., None, :]).square().sum(-1).amax(-1).sqrt()
-    return times((x, y, z), wanted / reach), wanted
+    return torch.stack([x, y, z]) * (wanted / reach), wanted
 
 
-def about_z(angle: Tensor) -> Matrix:
+def about_z(angle: Tensor) -> Tensor:
     c, s, zero = angle.cos(), angle.sin(), torch.zeros_like(angle)
-    return (c, -s, zero), (s, c, zero), (zero, zero, zero + 1)
+    return torch.stack([c, -s, zero, s, c, zero, zero, zero, zero + 1]).view(3, 3, *angle.shape)
 
 
-def about_x(angle: Tensor) -> Matrix:
+def about_x(angle: Tensor) -> Tensor:
     c, s, zero = angle.cos(), angle.sin(), torch.zeros_like(angle)
-    return (zero + 1, zero, zero), (zero, c, -s), (zero, s, c)
+    return torch.stack([zero + 1, zero, zero, zero, c, -s, zero, s, c]).view(3, 3, *angle.shape)
 
 
-def draw_turn(each: Tensor) -> Matrix:
+def draw_turn(each: Tensor) -> Tensor:
     """Most objects stand upright; the others lean."""
     yaw, spin, lean, much = numbers(each, "turn", 4)
     tilt = torch.where(lean < 0.65, 0.0, between(0.0, 1.2, much))
     return product(about_z(2 * math.pi * yaw), product(about_x(tilt), about_z(2 * math.pi * spin)))
 
 
-def rest_height(shape: Tensor, turn: Matrix, stretch: Vector) -> Tensor:
+def rest_height(shape: Tensor, turn: Tensor, stretch: Tensor) -> Tensor:
     """How high an object's middle is when its lowest point touches the ground."""
-    down = (-turn[2][0] * stretch[0], -turn[2][1] * stretch[1], -turn[2][2] * stretch[2])
+    down = -turn[2] * stretch
     height = torch.zeros_like(stretch[0])
     for row, solid in enumerate(SHAPES.values()):
         height = torch.where(shape == row, solid.support(down), height)
@@ -221,34 +214,29 @@ def draw_place(keys: Tensor, each: Tensor, main: Tensor, reach: Tensor) -> tuple
 def draw_paint(each: Tensor, muted: float, waves: tuple[float, float]) -> Paint:
     hue, kind, light, amount, often, *rest = numbers(each, "paint", 11)
     name = (hue * len(PALETTE)).long()
-    row = torch.tensor(list(PALETTE.values()), dtype=torch.float64)[name]
-    base = three(row.unbind(-1))
-    colour = three(part * between(0.8, 1.2, share) for part, share in zip(base, rest[:3], strict=True))
-    grey = (colour[0] + colour[1] + colour[2]) / 3 * 0.7 + 0.1
-    colour = mix(colour, (grey, grey, grey), torch.full_like(hue, muted))
+    base = torch.tensor(list(PALETTE.values()), dtype=torch.float64)[name].movedim(-1, 0)
+    colour = base * between(0.8, 1.2, torch.stack(rest[:3]))
+    colour = mix(colour, (colour[0] + colour[1] + colour[2]) / 3 * 0.7 + 0.1, muted)
     bright = (colour[0] + colour[1] + colour[2]) / 3
-    white = torch.full_like(hue, 0.9)
-    paler = mix(colour, (white, white, white), between(0.35, 0.75, amount))
-    light_second = between(0.0, 0.6, light) > bright
-    second = three(torch.where(light_second, p, c * 0.3) for p, c in zip(paler, colour, strict=True))
-    pattern = choice(kind, (5, 2, 2, 2))
-    often = between(*waves, often)
-    return Paint(name, pattern, colour, second, (often, often, often), three(rest[3:6]))
+    paler = mix(colour, 0.9, between(0.35, 0.75, amount))
+    second = torch.where(between(0.0, 0.6, light) > bright, paler, colour * 0.3)
+    often = between(*waves, often).expand(3, *often.shape)
+    return Paint(name, choice(kind, (5, 2, 2, 2)), colour, second, often, torch.stack(rest[3:]))
 
 
 def draw_surroundings(keys: Tensor) -> Surroundings:
     each = keys[:, None]
     ground = draw_paint(key(each, 99), muted=0.45, waves=(0.5, 1.0))
     a, b, c, d, e, f, low = numbers(each, "sky", 7)
-    horizon = (between(0.5, 0.95, a), between(0.5, 0.9, b), between(0.5, 0.95, c))
-    zenith = (between(0.05, 0.6, d), between(0.1, 0.6, e), between(0.15, 0.9, f))
+    horizon = torch.stack([between(0.5, 0.95, a), between(0.5, 0.9, b), between(0.5, 0.95, c)])
+    zenith = torch.stack([between(0.05, 0.6, d), between(0.1, 0.6, e), between(0.15, 0.9, f)])
     dim = between(0.35, 1.0, low)
     side, height, warm, strong, fill = numbers(each, "light", 5)
     azimuth, elevation = between(-2.1, 2.1, side) - math.pi / 2, between(0.45, 1.15, height)
-    light = (elevation.cos() * azimuth.cos(), elevation.cos() * azimuth.sin(), elevation.sin())
+    light = torch.stack([elevation.cos() * azimuth.cos(), elevation.cos() * azimuth.sin(), elevation.sin()])
     power = between(0.75, 1.15, strong)
-    brightness = (power * between(0.9, 1.1, warm), power, power * between(1.15, 0.85, warm))
-    return Surroundings(ground, times(horizon, dim), times(zenith, dim), light, brightness, between(0.24, 0.42, fill))
+    brightness = torch.stack([power * between(0.9, 1.1, warm), power, power * between(1.15, 0.85, warm)])
+    return Surroundings(ground, horizon * dim, zenith * dim, light, brightness, between(0.24, 0.42, fill))
 
 
 def draw_camera(keys: Tensor, objects: Objects) -> Camera:
@@ -258,30 +246,30 @@ def draw_camera(keys: Tensor, objects: Objects) -> Camera:
     share = between(0.58, 0.88, size)
     elevation, reach = between(0.2, 0.85, height), objects.reach[:, :1]
     distance = reach / (share * field)
-    middle = three(part[:, :1] for part in objects.centre)
     slack = between(0.15, 0.38, 1 - size) * distance * field
-    target = plus(middle, (between(-1, 1, aside) * slack, torch.zeros_like(slack), between(-0.7, 1, above) * slack))
     zero = torch.zeros_like(distance)
-    eye = plus(target, (zero, -distance * elevation.cos(), distance * elevation.sin()))
+    offset = torch.stack([between(-1, 1, aside) * slack, zero, between(-0.7, 1, above) * slack])
+    target = objects.centre[:, :, :1] + offset
+    eye = target + torch.stack([zero, -distance * elevation.cos(), distance * elevation.sin()])
     return look_at(eye, target, between(-0.2, 0.2, roll), field)
 
 
-def look_at(eye: Vector, target: Vector, roll: Tensor, field: Tensor) -> Camera:
-    forward = unit(minus(target, eye))
+def look_at(eye: Tensor, target: Tensor, roll: Tensor, field: Tensor) -> Camera:
+    forward = unit(target - eye)
     zero = torch.zeros_like(roll)
-    level = unit(cross(forward, (zero, zero, zero + 1)))
+    level = unit(cross(forward, torch.stack([zero, zero, zero + 1])))
     under = cross(forward, level)
-    right = plus(times(level, roll.cos()), times(under, roll.sin()))
-    return Camera(eye, (right, cross(forward, right), forward), field)
+    right = level * roll.cos() + under * roll.sin()
+    return Camera(eye, torch.stack([right, cross(forward, right), forward]), field)
 
 
 def draw_motion(keys: Tensor, camera: Camera) -> Motion:
     """Small enough that nothing collides."""
     turn, x, y = numbers(key(keys[:, None], torch.arange(OBJECTS)), "motion", 3)
     spin = about_z(between(-0.3, 0.3, turn))
-    shift = (between(-0.14, 0.14, x), between(-0.14, 0.14, y), torch.zeros_like(x))
+    shift = torch.stack([between(-0.14, 0.14, x), between(-0.14, 0.14, y), torch.zeros_like(x)])
     pan, tip, a, b, c = numbers(keys[:, None], "travel", 5)
-    step = (between(-0.15, 0.15, a), between(-0.15, 0.15, b), between(-0.1, 0.1, c))
+    step = torch.stack([between(-0.15, 0.15, a), between(-0.15, 0.15, b), between(-0.1, 0.1, c)])
     small = product(about_z(between(-0.03, 0.03, pan)), about_x(between(-0.02, 0.02, tip)))
-    right, down, forward = (apply(small, axis) for axis in camera.axes)
-    return Motion(spin, shift, Camera(plus(camera.eye, step), (right, down, forward), camera.field))
+    axes = torch.stack([apply(small, axis) for axis in camera.axes])
+    return Motion(spin, shift, Camera(camera.eye + step, axes, camera.field))

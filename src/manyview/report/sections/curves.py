@@ -5,29 +5,61 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from manyview.diagnose.validation import PREFIX
-from manyview.report.chart import Line, line_chart, trail_chart
+from manyview.diagnose.measures import PREFIX
+from manyview.report.charts import Line, line_chart, trail_chart
 from manyview.report.frame import Axis
-from manyview.report.html import Html, tag
-from manyview.report.parts import figure, grid, left_out, section
+from manyview.report.html import Html, figure, left_out, section, tag
 from manyview.report.run_record import TERM, RunRecord
 
 EPOCH, MINUTES = Axis("epoch", low=0.0), Axis("minutes", low=0.0)
-ACCURACY = Axis("kNN accuracy", percent=True)
+ACCURACY, DIMENSIONS = Axis("kNN accuracy", percent=True), Axis("dimensions (RankMe)", low=0.0)
 LOG_FROM = 100.0  # times the least, from which on a curve is drawn by its logarithm
 COLOUR = {"healthy": "good", "starting": "idle", "diverging": "bad", "collapsing": "bad"}  # else a warning
+LOSS = "What is minimised. Losses of different methods are on different scales: compare shapes, not heights."
+KNN = "Share of images whose class their neighbours name. It should rise above the untrained encoder and stay."
+BY_TIME = "The same by training time, without the time that scoring takes: what a minute buys."
+TRAIL = (
+    "From the ring, the first measurement, to the dot, the last. Down: views of one image agree. Left: images "
+    "spread out. A healthy run goes down and to the left, or holds one while the other falls."
+)
+GAP = "Cosine similarity of positives minus that of negatives: it grows while a run learns."
+SIMILARITY = "Positives should be near 1, different images near 0. If both come near 1, all images become one vector."
+ENTROPY = (
+    "How evenly the negatives of a query weigh, H(X\u207b|X). Near the dashed maximum all weigh alike; a fall to "
+    "0 means that one negative outweighs all others."
+)
+RANK = "How many dimensions the vectors of a batch use. Some fall is usual; 1 to 3 is a collapse."
+COUPLING = (
+    "The factor q_B that InfoNCE multiplies its gradient by. Near 1 all of it arrives; below 0.1 little is left to "
+    "learn from. DCL removes the factor, so for it a low one does no harm."
+)
+GRADIENT = "The norm of the gradient. Spikes are harmless while the loss goes on; growth without end is not."
+RATE = "The learning rate as the schedule has it."
 
 
 def curves(runs: Sequence[RunRecord]) -> Html:
     if not any(run.metrics for run in runs):
         return section("curves", "Curves", None, left_out("Curves", "metrics.jsonl holds no measurement yet"))
+
+    def chart(title: str, name: str, y: Axis, caption: str, limit: str = "", source: str = "") -> Html | None:
+        return _chart(title, _lines(runs, name), y, caption, more=_limits(runs, limit), source=source)
+
+    by_time = _lines(runs, "knn", over="minutes", alone="trained")
     drawn = [
-        _loss(runs), _knn(runs), _knn_by_time(runs), _alignment_and_uniformity(runs), _similarities(runs),
-        _entropy(runs), _rank(runs), _coupling(runs), _gradient(runs), _learning_rate(runs),
-    ]  # fmt: skip
+        _loss(runs),
+        _chart("kNN by epoch", _lines(runs, "knn", alone="trained"), ACCURACY, KNN, more=_untrained(runs)),
+        _chart("kNN by time", by_time, ACCURACY, BY_TIME, x=MINUTES),
+        _alignment_and_uniformity(runs),
+        _similarities(runs),
+        chart("Entropy of the negatives", "entropy", Axis("nats"), ENTROPY, "entropy_limit", source="CACR, Eq. 8"),
+        chart("Dimensions in use", "rank", DIMENSIONS, RANK, "rank_limit", source="RankMe, Eq. 1"),
+        chart("Coupling", "coupling", Axis("q_B", low=0.0, high=1.02), COUPLING, source="DCL, appendix"),
+        _gradient(runs),
+        chart("Learning rate", "lr", Axis("learning rate", low=0.0), RATE),
+    ]
     strip = _health_strip(runs[0]) if len(runs) == 1 else None
     lead = "Point at a curve, or focus it and use the arrow keys, to read its values."
-    return section("curves", "Curves", lead, strip, grid([each for each in drawn if each is not None]))
+    return section("curves", "Curves", lead, strip, tag("div", drawn, class_="grid"))
 
 
 def _chart(
@@ -53,28 +85,22 @@ def _lines(runs: Sequence[RunRecord], name: str, *, over: str = "epoch", alone: 
     ]
 
 
-def _limits(runs: Sequence[RunRecord], name: str, title: str) -> list[Line]:
+def _limits(runs: Sequence[RunRecord], name: str) -> list[Line]:
     """Gives dashed lines for the most that something can be, once for all runs that share it."""
     found: dict[float, Line] = {}
     for run in runs:
         if points := run.curve(name):
-            found.setdefault(round(points[-1][1], 2), Line(title, points, 8, dashed=True))
+            found.setdefault(round(points[-1][1], 2), Line("maximum", points, 8, dashed=True))
     return list(found.values())
 
 
 def _loss(runs: Sequence[RunRecord]) -> Html | None:
     """Draws the loss; of a single run also on held-out images, and a curve a term where there are several."""
-    caption = "What is minimised. Losses of different methods are on different scales: compare shapes, not heights."
     shown, more = _lines(runs, "loss", alone="training"), []
     if len(runs) == 1:
         names = {f"{PREFIX}loss": "held-out", **{TERM + term: term for term in runs[0].terms}}
         more = [Line(title, runs[0].curve(name), colour) for colour, (name, title) in enumerate(names.items(), 1)]
-    return _chart("Loss", shown, Axis("loss"), caption, more=[line for line in more if line.points])
-
-
-def _knn(runs: Sequence[RunRecord]) -> Html | None:
-    caption = "Share of images whose class their neighbours name. It should rise above the untrained encoder and stay."
-    return _chart("kNN by epoch", _lines(runs, "knn", alone="trained"), ACCURACY, caption, more=_untrained(runs))
+    return _chart("Loss", shown, Axis("loss"), LOSS, more=[line for line in more if line.points])
 
 
 def _untrained(runs: Sequence[RunRecord]) -> list[Line]:
@@ -85,73 +111,32 @@ def _untrained(runs: Sequence[RunRecord]) -> list[Line]:
     return [Line("untrained", [(end, runs[0].untrained) for end in ends], 8, dashed=True)]
 
 
-def _knn_by_time(runs: Sequence[RunRecord]) -> Html | None:
-    caption = "The same by training time, without the time that scoring takes: what a minute buys."
-    shown = _lines(runs, "knn", over="minutes", alone="trained")
-    return _chart("kNN by time", shown, ACCURACY, caption, x=MINUTES)
-
-
 def _alignment_and_uniformity(runs: Sequence[RunRecord]) -> Html | None:
     shown = []
     for run in runs:
         uniform, aligned = dict(run.curve("uniformity")), dict(run.curve("alignment"))
         path = [(uniform[when], aligned[when]) for when in uniform if when in aligned]
         shown += [Line(run.name, path, run.colour)] if path else []
-    caption = (
-        "From the ring, the first measurement, to the dot, the last. Down: views of one image agree. Left: images "
-        "spread out. A healthy run goes down and to the left, or holds one while the other falls."
-    )
+    if not shown:
+        return None
     x, y = Axis("uniformity (lower is better)"), Axis("alignment (lower is better)")
-    drawn = trail_chart("Alignment against uniformity", shown, x, y) if shown else None
-    return figure("Alignment and uniformity", drawn, caption, source="Wang & Isola 2020") if shown else None
+    drawn = trail_chart("Alignment against uniformity", shown, x, y)
+    return figure("Alignment and uniformity", drawn, TRAIL, source="Wang & Isola 2020")
 
 
 def _similarities(runs: Sequence[RunRecord]) -> Html | None:
     if len(runs) > 1:
-        caption = "Cosine similarity of positives minus that of negatives: it grows while a run learns."
-        return _chart("Gap of similarities", _lines(runs, "gap"), Axis("difference"), caption)
+        return _chart("Gap of similarities", _lines(runs, "gap"), Axis("difference"), GAP)
     names = {"positive_similarity": "positives", "query_similarity": "other images"}
     shown = [Line(title, runs[0].curve(name), number) for number, (name, title) in enumerate(names.items())]
-    caption = "Positives should be near 1, different images near 0. If both come near 1, all images become one vector."
-    return _chart("Similarity", [line for line in shown if line.points], Axis("cosine"), caption)
-
-
-def _entropy(runs: Sequence[RunRecord]) -> Html | None:
-    caption = (
-        "How evenly the negatives of a query weigh, H(X\u207b|X). Near the dashed maximum all weigh alike; a fall to "
-        "0 means that one negative outweighs all others."
-    )
-    limit = _limits(runs, "entropy_limit", "maximum")
-    shown = _lines(runs, "entropy")
-    return _chart("Entropy of the negatives", shown, Axis("nats"), caption, more=limit, source="CACR, Eq. 8")
-
-
-def _rank(runs: Sequence[RunRecord]) -> Html | None:
-    caption = "How many dimensions the vectors of a batch use. Some fall is usual; 1 to 3 is a collapse."
-    limit, y = _limits(runs, "rank_limit", "maximum"), Axis("dimensions (RankMe)", low=0.0)
-    return _chart("Dimensions in use", _lines(runs, "rank"), y, caption, more=limit, source="RankMe, Eq. 1")
-
-
-def _coupling(runs: Sequence[RunRecord]) -> Html | None:
-    caption = (
-        "The factor q_B that InfoNCE multiplies its gradient by. Near 1 all of it arrives; below 0.1 little is left to "
-        "learn from. DCL removes the factor, so for it a low one does no harm."
-    )
-    y = Axis("q_B", low=0.0, high=1.02)
-    return _chart("Coupling", _lines(runs, "coupling"), y, caption, source="DCL, appendix")
+    return _chart("Similarity", [line for line in shown if line.points], Axis("cosine"), SIMILARITY)
 
 
 def _gradient(runs: Sequence[RunRecord]) -> Html | None:
     shown = _lines(runs, "gradient_norm")
     values = [value for line in shown for _, value in line.points if value > 0]
-    caption = "The norm of the gradient. Spikes are harmless while the loss goes on; growth without end is not."
     log = bool(values) and max(values) > LOG_FROM * min(values)
-    return _chart("Gradient", shown if values else [], Axis("norm", low=None if log else 0.0, log=log), caption)
-
-
-def _learning_rate(runs: Sequence[RunRecord]) -> Html | None:
-    y = Axis("learning rate", low=0.0)
-    return _chart("Learning rate", _lines(runs, "lr"), y, "The learning rate as the schedule has it.")
+    return _chart("Gradient", shown if values else [], Axis("norm", low=None if log else 0.0, log=log), GRADIENT)
 
 
 def _health_strip(run: RunRecord) -> Html | None:

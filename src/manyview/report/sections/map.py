@@ -8,14 +8,18 @@ from typing import Any
 
 from torch import Tensor
 
-from manyview.report.html import Child, Html, tag
-from manyview.report.images import PageImages
-from manyview.report.parts import attempted, left_out, section
+from manyview.report.html import Child, Html, attempted, left_out, section, tag
+from manyview.report.images import PageImages, commonest
 from manyview.report.run_embeddings import EmbeddedRuns, RunEmbeddings
 
 SIDE, EDGE = 480, 14  # pixels
 COLOURED = 10  # classes with a colour of their own, the commonest
 SHAPES = ("dot", "square", "triangle")  # so that colours that look alike to somebody differ in shape
+SYMBOLS = (
+    tag("circle", r=4, id="dot"),
+    tag("rect", x=-3.5, y=-3.5, width=7, height=7, id="square"),
+    tag("path", d="M0 -4.8L4.4 3.4H-4.4Z", id="triangle"),
+)
 PER_SHAPE = 4
 KEYS = "Arrow keys go from image to image, Enter shows neighbours."
 LEAD = (
@@ -35,17 +39,16 @@ def maps(embedded: EmbeddedRuns) -> Html:
         attempted(f"The map of {each.record.name}", partial(_map, each, number, len(shown) > 1))
         for number, each in enumerate(shown)
     ]
-    symbols = tag("svg", _symbols(), class_="symbols", aria_hidden="true")
-    legends = [_legend(images, number) for number, images in _sheets(embedded).items()]
+    symbols = tag("svg", tag("defs", SYMBOLS), class_="symbols", aria_hidden="true")
+    legends = [_legend(images, number) for number, images in embedded.sheets.items()]
     title = f"Map of {shown[0].images.description}"
     return section("map", title, LEAD, symbols, legends, tag("div", drawn, class_="maps"), missing)
 
 
 def script_data(embedded: EmbeddedRuns) -> dict[str, Any]:
     """Gives what the script needs: names and classes of the images by sheet, neighbours by map."""
-    sheets = _sheets(embedded)
     return {
-        "sheets": [_sheet(sheets[number]) for number in sorted(sheets)],
+        "sheets": [_sheet(images) for _, images in sorted(embedded.sheets.items())],
         "maps": [
             {
                 "sheet": each.sheet,
@@ -61,13 +64,7 @@ def class_colours(images: PageImages) -> dict[int, int]:
     """Gives the commonest classes a colour, in the order of the classes."""
     if images.labels is None:
         return {}
-    counts = images.labels[images.labels >= 0].bincount()
-    common = sorted(counts.argsort(descending=True, stable=True)[:COLOURED].tolist())
-    return {label: number for number, label in enumerate(label for label in common if counts[label])}
-
-
-def _sheets(embedded: EmbeddedRuns) -> dict[int, PageImages]:
-    return {each.sheet: each.images for each in embedded.shown}
+    return {label: number for number, label in enumerate(commonest(images.labels[images.labels >= 0], COLOURED))}
 
 
 def _sheet(images: PageImages) -> dict[str, Any]:
@@ -113,15 +110,6 @@ def _mark(place: Sequence[float], label: int, colour: int | None) -> Html:
 
 def _shape(colour: int | None) -> str:
     return SHAPES[0] if colour is None else SHAPES[colour // PER_SHAPE % len(SHAPES)]
-
-
-def _symbols() -> Html:
-    shapes = (
-        tag("circle", r=4, id="dot"),
-        tag("rect", x=-3.5, y=-3.5, width=7, height=7, id="square"),
-        tag("path", d="M0 -4.8L4.4 3.4H-4.4Z", id="triangle"),
-    )
-    return tag("defs", shapes)
 
 
 def _legend(images: PageImages, sheet: int) -> Child:

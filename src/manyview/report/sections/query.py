@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from PIL import Image
 
 from manyview.diagnose import ContrastWeights, contrast_weights, neighbourhood
-from manyview.diagnose.entropy import T_NEG
+from manyview.diagnose.negatives import T_NEG
 from manyview.embeddings.view_embeddings import Snapshot, ViewEmbeddings
-from manyview.report.html import Html, tag, verbatim
+from manyview.report.html import Html, figure, tag, verbatim
 from manyview.report.images import ThumbnailSheet, thumbnail_sheet, to_rgb
-from manyview.report.parts import figure, sheet_style, thumbnail
 from manyview.report.run_embeddings import RunEmbeddings
 
 QUERIES = 2
@@ -36,7 +35,7 @@ def weights(embedded: RunEmbeddings, number: int, name: str) -> Html:
         f"negatives (t\u207b = {t_neg:g}), in percent. The strongest negatives should look like the query, the weakest "
         "should not."
     )
-    drawn = verbatim("style", sheet_style(sheet, FIRST_SHEET + number)), rows
+    drawn = verbatim("style", sheet.style(FIRST_SHEET + number)), rows
     return figure(f"Weights of positives and negatives{name}", drawn, caption, source="CACR, Fig. 6 (Eq. 3 and 4)")
 
 
@@ -61,7 +60,7 @@ def _weights(views: ViewEmbeddings, query: int, t_pos: float, t_neg: float) -> C
     return contrast_weights(vectors[query, 0], vectors[query, 1:], negatives, t_pos=t_pos, t_neg=t_neg, most=NEGATIVES)
 
 
-def _pictures(views: ViewEmbeddings, query: int, found: ContrastWeights) -> list[Tensor]:
+def _pictures(views: ViewEmbeddings, query: int, found: ContrastWeights) -> list[Image.Image]:
     """Gives the query and its positives as they were augmented, then the negatives whole."""
     augmented = [to_rgb(views.picture(query, copy)) for copy in range(views.vectors.shape[1])]
     rows = [row + (row >= query) for row in (*found.strongest.tolist(), *found.weakest.tolist())]
@@ -86,7 +85,7 @@ def _row(sheet: ThumbnailSheet, sheet_number: int, first: int, found: ContrastWe
 def _weighted(sheet: ThumbnailSheet, number: int, sheet_number: int, title: str, weight: float | None) -> Html:
     caption = title if weight is None else f"{title}, weight {weight:.2%}"
     below = None if weight is None else tag("small", f"{100 * weight:.2g}")
-    return tag("span", thumbnail(sheet, number, sheet_number, caption), below, class_="weighed")
+    return tag("span", sheet.thumbnail(number, sheet_number, caption), below, class_="weighed")
 
 
 def _plane(snapshot: Snapshot) -> Html:

@@ -1,22 +1,83 @@
-"""The scores, each with the protocol that it was measured by."""
+"""The scores: of a run, each with the protocol that it was measured by; of compared methods, over several seeds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import statistics
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from manyview.comparison.outcome import KNN, MethodOutcome, Outcome, Point
 from manyview.embeddings.model_source import open_model
 from manyview.evaluate.results import Result, read
-from manyview.report.html import Child, Html, tag
-from manyview.report.parts import DASH, left_out, scrollable, section, signed_points
+from manyview.report.charts import Line, line_chart
+from manyview.report.frame import Axis
+from manyview.report.html import DASH, Child, Html, figure, left_out, section, signed_points, table, tag
 from manyview.report.run_record import RunRecord
 from manyview.training.evaluators import NEIGHBOURS
 
+ACCURACY = Axis("kNN accuracy", percent=True)
+BY_EPOCH = "Mean over the seeds: what it learns from seeing every image once more."
 SETTINGS_LETTERS = 160
 MAX_SCORES = 8  # of one protocol
 BASELINE = "supervised"  # results under this name are shown beside the others
 NO_SCORES = ("chosen", "epoch")  # words in the names of numbers that are reported with scores: "chosen C"
 BASELINES = ("untrained", "supervised")  # columns beside a score, where they were measured
+BY_TIME = "The same by training time, without scoring: what a minute buys."
+
+
+def comparison(outcome: Outcome) -> Html:
+    """Makes a table and two charts of a comparison."""
+    images = "" if outcome.equal_images else ", but not on as many images of it (images seen)"
+    lead = (
+        "Every method has trained on the same data in the same order, with the same augmentations, from the same "
+        f"weights of the encoder for each seed{images}. Scores are the last epoch's, in points. "
+        f"{_seeds(outcome.methods[0])} kNN is measured on {outcome.queries:,} images, a standard error of "
+        f"{100 * outcome.standard_error:.1f} points."
+    )
+    caveat = tag("p", outcome.caveat, class_="fine") if outcome.caveat else None
+    by_epoch = _knn(outcome, "kNN by epoch", Axis("epoch", low=0.0), lambda point: point.epoch, BY_EPOCH)
+    by_time = _knn(outcome, "kNN by time", Axis("minutes", low=0.0), lambda point: point.seconds / 60, BY_TIME)
+    failed = [left_out(name, "the run has failed") for name in outcome.failed]
+    columns = (
+        tag("th", "method", scope="col"),
+        [tag("th", each, scope="col", class_="number") for each in outcome.titles],
+    )
+    cells = [[tag("td", cell, class_="number") for cell in outcome.cells(each)] for each in outcome.methods]
+    rows = [(tag("th", each.method, scope="row"), row) for each, row in zip(outcome.methods, cells, strict=True)]
+    methods, charts = table("Table of methods", columns, rows), tag("div", by_epoch, by_time, class_="grid")
+    return section("comparison", "Comparison", lead, methods, caveat, failed, charts)
+
+
+def ranking(outcome: Outcome) -> str:
+    """Says who is ahead, over all seeds; the rest of the page is about the first seed."""
+    means = {each.method: statistics.mean(each.scores[KNN]) for each in outcome.methods}
+    scores = ", ".join(f"{name} {mean:.1%}" for name, mean in sorted(means.items(), key=lambda each: -each[1]))
+    seeds = outcome.methods[0].seeds
+    if len(seeds) == 1 or any(each.seeds != seeds for each in outcome.methods):
+        return f"kNN at the end: {scores}."
+    return f"kNN at the end, mean of {len(seeds)} seeds: {scores}. Single runs on this page are of seed {seeds[0]}."
+
+
+def _seeds(baseline: MethodOutcome) -> str:
+    """Says how far the numbers can be trusted."""
+    if len(baseline.seeds) == 1:
+        return "One seed each, so that differences of a point or two say little."
+    return (
+        f"\N{PLUS-MINUS SIGN} is one standard deviation over {len(baseline.seeds)} seeds. Differences to "
+        f"{baseline.method} are taken seed by seed: one that is small beside its own standard deviation is none."
+    )
+
+
+def _knn(outcome: Outcome, title: str, x: Axis, over: Callable[[Point], float], caption: str) -> Html:
+    """Draws a line a method: the mean over the seeds of both coordinates."""
+    lines = []
+    for colour, each in enumerate(outcome.methods):
+        points = [
+            (statistics.mean(map(over, seeds)), statistics.mean(point.score for point in seeds))
+            for seeds in zip(*each.curves, strict=False)
+        ]
+        lines.append(Line(each.method, points, colour))
+    return figure(title, line_chart(title, lines, x, ACCURACY), caption)
 
 
 @dataclass(frozen=True)
@@ -52,7 +113,14 @@ def scores(runs: Sequence[RunRecord]) -> Html:
         "In percent: the share of images that are put into the right class. Read a score against the untrained "
         "encoder's: what both reach was not learnt."
     )
-    return section("scores", "Scores", lead, _table(rows, len(runs) > 1), missing, None if evaluated else _advice(runs))
+    many, shown = len(runs) > 1, [name for name in BASELINES if any(getattr(row, name) is not None for row in rows)]
+    texts = [tag("th", name, scope="col") for name in (["run", "score"] if many else ["score"])]
+    numbers = [tag("th", name, scope="col", class_="number") for name in ("trained", *shown)]
+    columns = texts, numbers, tag("th", "protocol", scope="col")
+    made = table("Table of scores", columns, [_cells(row, many, shown) for row in rows])
+    command = f"manyview evaluate {runs[0].folder} --protocols knn,linear-fast"
+    advice = tag("p", "More protocols: ", tag("code", command), ", then write this page again.", class_="fine")
+    return section("scores", "Scores", lead, made, missing, None if evaluated else advice)
 
 
 def _of_present_weights(run: RunRecord, results: list[Result]) -> list[Result]:
@@ -85,25 +153,14 @@ def _rows(run: RunRecord, result: Result) -> list[Row]:
     others = [f"{name} {value:g}" for name, value in result.scores.items() if name not in found]
     more = [f"{len(found) - MAX_SCORES} more scores are in results.json"] if len(found) > MAX_SCORES else []
     data = f"on {result.data.get('name', '?')}, seed {result.seed}"
-    protocol = ", ".join([*filter(None, [_settings(result.settings)]), *others, data, *more])
+    settings = [f"{name.replace('_', ' ')} {value}" for name, value in result.settings.items() if value is not None]
+    text = ", ".join(settings)
+    text = text if len(text) <= SETTINGS_LETTERS else f"{text[:SETTINGS_LETTERS]}\N{HORIZONTAL ELLIPSIS}"
+    protocol = ", ".join([*filter(None, [text]), *others, data, *more])
     return [
         Row(run, f"{result.protocol} {name}", protocol, value, untrained.get(name), supervised.get(name))
         for name, value in list(found.items())[:MAX_SCORES]
     ]
-
-
-def _settings(found: Mapping[str, object]) -> str:
-    text = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in found.items() if value is not None)
-    return text if len(text) <= SETTINGS_LETTERS else f"{text[:SETTINGS_LETTERS]}\N{HORIZONTAL ELLIPSIS}"
-
-
-def _table(rows: Sequence[Row], many: bool) -> Html:
-    shown = [name for name in BASELINES if any(getattr(row, name) is not None for row in rows)]
-    texts = [tag("th", name, scope="col") for name in (["run", "score"] if many else ["score"])]
-    numbers = [tag("th", name, scope="col", class_="number") for name in ("trained", *shown)]
-    top = tag("tr", texts, numbers, tag("th", "protocol", scope="col"))
-    body = [tag("tr", _cells(row, many, shown)) for row in rows]
-    return scrollable("Table of scores", tag("table", tag("thead", top), tag("tbody", body)))
 
 
 def _cells(row: Row, many: bool, shown: Sequence[str]) -> Child:
@@ -116,8 +173,3 @@ def _cells(row: Row, many: bool, shown: Sequence[str]) -> Child:
 
 def _percent(value: float | None) -> str:
     return DASH if value is None else f"{100 * value:.1f}"
-
-
-def _advice(runs: Sequence[RunRecord]) -> Html:
-    command = f"manyview evaluate {runs[0].folder} --protocols knn,linear-fast"
-    return tag("p", "More protocols: ", tag("code", command), ", then write this page again.", class_="fine")

@@ -1,0 +1,147 @@
+"""Runs the runs of a comparison: one process each, some at a time; what is done is kept, what fails stops no other.
+
+The process of a run is `python -m manyview.comparison.workers SETTINGS`, which calls `main`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+
+import torch
+
+from manyview.comparison.outcome import COST, knn_curve, peak_memory
+from manyview.comparison.plan import PlannedRun
+from manyview.config.config import Config
+from manyview.config.recipes import to_yaml
+from manyview.core.atomic import atomic_write
+from manyview.core.errors import UserError
+from manyview.core.parallel import available
+from manyview.core.text import duration, reason
+from manyview.training.failures import Interrupted
+from manyview.training.launch import configured, start
+from manyview.training.run import ENCODER, Run
+
+SETTINGS = "settings"  # the folder of the files that the workers are given
+LATER = "what is done is kept: the same command goes on"
+SIGNALLED = (128 + signal.SIGINT, 128 + signal.SIGTERM)  # exit codes of runs that somebody has stopped
+
+Process = subprocess.Popen[bytes]
+
+
+class Stopped(KeyboardInterrupt):
+    """Somebody has stopped the comparison; its runs are saved."""
+
+
+def run_all(runs: Sequence[PlannedRun], jobs: int, say: Callable[[str], None]) -> list[PlannedRun]:
+    """Trains what is not trained yet, at most `jobs` runs at a time, and gives those that have failed."""
+    waiting = [run for run in runs if not (run.folder / ENCODER).is_file()]
+    done, failed = len(runs) - len(waiting), []
+    if done:
+        say(f"{done} of {len(runs)} runs are done already")
+    workers: dict[PlannedRun, Process] = {}
+    with _stoppable(workers.values()):
+        while waiting or workers:
+            while waiting and len(workers) < jobs:
+                run = waiting.pop(0)
+                workers[run] = _start_worker(run.config, jobs, quiet=jobs > 1)
+            for run in [each for each, worker in workers.items() if worker.poll() is not None]:
+                done += 1
+                if _succeeded(workers.pop(run)):
+                    first, *_, last = knn_curve(Run(run.folder))
+                    scores = f"kNN {last.score:.1%}, untrained {first.score:.1%}"
+                    say(f"{done} of {len(runs)}: {run.name}: {scores}, {duration(last.seconds)} of training")
+                else:
+                    failed.append(run)
+                    say(f"{done} of {len(runs)}: {run.name} has failed, as it says above")
+            time.sleep(0.2)
+    return failed
+
+
+def run_one(config: Config) -> None:
+    """Trains a single run, whose failure is an error."""
+    worker = _start_worker(config, 1, quiet=True)
+    with _stoppable([worker]):
+        if not _succeeded(worker):
+            raise UserError(None, f"{config.out}: this run has failed, as it says above")
+
+
+@contextmanager
+def _stoppable(workers: Collection[Process]) -> Iterator[None]:
+    """Lets the workers save their runs before this process ends by Ctrl-C, by a cluster's SIGTERM or by an error."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    in_main_thread = threading.current_thread() is threading.main_thread()  # only there signals can be handled
+    before = signal.signal(signal.SIGTERM, stop) if in_main_thread else None
+    try:
+        yield
+    except BaseException as error:
+        for worker in workers:
+            worker.terminate()
+        for worker in workers:
+            worker.wait()
+        if isinstance(error, KeyboardInterrupt):
+            raise Stopped(LATER) from None
+        raise
+    finally:
+        if in_main_thread:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _start_worker(config: Config, jobs: int, *, quiet: bool) -> Process:
+    """Starts a process for a run: its peak of memory is its own, and it shares no state with other runs."""
+    folder = Path(str(config.out))
+    settings = folder.parent / SETTINGS / f"{folder.name}.yaml"
+    settings.parent.mkdir(parents=True, exist_ok=True)
+    settings.write_text(to_yaml(replace(config, quiet=quiet, report=False)), encoding="utf-8")
+    environment = dict(os.environ)
+    if jobs > 1:
+        environment["OMP_NUM_THREADS"] = str(max(1, available() // jobs))
+    return subprocess.Popen([sys.executable, "-m", "manyview.comparison.workers", str(settings)], env=environment)
+
+
+def _succeeded(worker: Process) -> bool:
+    """Waits for a worker and tells whether it ended well; a run that somebody has stopped stops the comparison."""
+    code = worker.wait()
+    if code in SIGNALLED:
+        raise KeyboardInterrupt
+    return code == 0
+
+
+def main(settings: str) -> int:
+    """Trains as a file of settings says, notes the memory that it took, and gives the exit code of the run."""
+    config = configured(settings, {})
+    try:
+        start(config)
+    except Interrupted as came:
+        return came.exit_code
+    except (UserError, OSError) as error:
+        print(f"{config.out}: {reason(error)}", file=sys.stderr)
+        return getattr(error, "exit_code", 2)
+    note_memory(Path(str(config.out)))
+    return 0
+
+
+def note_memory(folder: Path) -> None:
+    """Notes the largest peak of all sittings, in bytes: of the GPU, or else of the process."""
+    gpu = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
+    memory = gpu or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    with atomic_write(folder / COST) as draft:
+        draft.write_text(json.dumps({"memory": max(memory, peak_memory(folder) or 0)}), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
