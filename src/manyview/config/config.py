@@ -183,9 +183,7 @@ def _at_home(key: str, value: Any) -> Any:
         return value
     found = os.path.expanduser(value)
     if found.startswith("~"):
-        raise UserError(
-            flag_name(key), f"{value} begins with a user that there is not; write ./{value} for such a name"
-        )
+        raise UserError(flag_name(key), f"{value}: there is no such user; write ./{value} for such a name")
     return found
 
 
@@ -197,11 +195,11 @@ def _check(values: Flat) -> None:
     for name in values["loggers"]:
         logger(name)
     for name in values["encoder.options"]:
-        if not isinstance(name, str) or name in ("name", "channels", "size") or f"encoder.{name}" in values:
-            known = (
-                "--augmentation.size" if name == "size" else "the data" if name == "channels" else f"--encoder.{name}"
-            )
-            raise UserError("encoder.options", f"{name!r} is given by {known} already; leave it out")
+        if not isinstance(name, str):
+            raise UserError("encoder.options", f"expected names of arguments, got {name!r}")
+        if name in ("channels", "size") or f"encoder.{name}" in values:
+            known = {"size": "--augmentation.size", "channels": "the data"}.get(name, f"--encoder.{name}")
+            raise UserError("encoder.options", f"{name} is given by {known}; leave it out")
     batch, micro = values["batch_size"], values["micro_batch"]
     if micro is not None and micro > batch:
         raise UserError("micro_batch", f"{micro} images at a time are more than the batch of {batch}; leave it out")

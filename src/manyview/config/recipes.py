@@ -79,6 +79,15 @@ class _StrictLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+def _number(loader: _StrictLoader, node: yaml.ScalarNode) -> Any:
+    """A number as everybody writes it: YAML would read 1:30 as 90."""
+    return node.value if ":" in node.value else yaml.SafeLoader.yaml_constructors[node.tag](loader, node)
+
+
+for _kind in ("int", "float"):
+    _StrictLoader.add_constructor(f"tag:yaml.org,2002:{_kind}", _number)
+
+
 def read_yaml(path: str | Path) -> dict[str, Any]:
     """What a YAML file holds, by its outermost keys."""
     try:
