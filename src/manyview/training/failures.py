@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +21,8 @@ from manyview.data.workers import lost_worker, usual_workers
 from manyview.diagnose.health import AGAIN
 from manyview.methods import Contrast, Method
 
+NO_MEMORY = re.compile("can't allocate memory|not enough memory|Cannot allocate memory|std::bad_alloc")
+NO_PEER = re.compile("gloo|nccl|by peer|socketPoll|TCPStore|waiting for clients", re.IGNORECASE)
 LOW = 0.02  # a temperature that makes logits of 50 and more
 
 
@@ -38,6 +42,12 @@ class Diverged(UserError):
 
 class OutOfMemory(UserError):
     """The machine's memory is full, or has cost a worker its life."""
+
+    exit_code = 1
+
+
+class LostProcess(UserError):
+    """Another process of the run is gone."""
 
     exit_code = 1
 
@@ -77,11 +87,11 @@ def naming_misfit(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def naming_full_memory(config: Config) -> Iterator[None]:
-    """Says in one line that the memory is full, or has likely cost a worker its life; other errors pass."""
+def naming_failures(config: Config) -> Iterator[None]:
+    """Says in one line that the memory is full, or that a worker or another process is gone; other errors pass."""
     try:
         yield
-    except (RuntimeError, MemoryError, ConnectionError, EOFError) as error:
+    except (RuntimeError, MemoryError, OSError, EOFError) as error:
         if lost_worker(error):
             fewer = (usual_workers() if config.workers is None else config.workers) // 2
             why = "a worker that reads images was killed, likely for lack of memory"
@@ -89,7 +99,10 @@ def naming_full_memory(config: Config) -> Iterator[None]:
         if isinstance(error, torch.cuda.OutOfMemoryError):
             less = "which takes less and gives the same gradient, or a smaller --batch-size"
             raise OutOfMemory(None, f"the GPU's memory is full; {AGAIN} with --micro-batch 64, {less}") from None
-        if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+        if isinstance(error, MemoryError) or NO_MEMORY.search(str(error)):
             other = f"{AGAIN} with --micro-batch 64 if it never is enough"
             raise OutOfMemory(None, f"the memory is full; free some, and the same command goes on; {other}") from None
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1 and NO_PEER.search(str(error)):
+            lost = "another process of this run has ended, or has not answered in time"
+            raise LostProcess(None, f"{lost}; the same command goes on from the last checkpoint") from None
         raise

@@ -19,6 +19,7 @@ from manyview.core.errors import UserError
 from manyview.data import Dataset
 from manyview.data.torch_dataset import as_dataset
 from manyview.training import build
+from manyview.training.failures import naming_failures
 from manyview.training.run import CONFIG, Run
 
 if TYPE_CHECKING:
@@ -86,10 +87,11 @@ def resumed(folder: Path, given: Flat) -> Config:
 
 
 def start(config: Config, own: Dataset | None = None) -> Run:
-    build.check(config)
-    from manyview.training.train import train  # the engine takes a second to import
+    with naming_failures(config):
+        build.check(config)
+        from manyview.training.train import train  # the engine takes a second to import
 
-    return train(config, own)
+        return train(config, own)
 
 
 def encoder_parameters(config: Config) -> int:

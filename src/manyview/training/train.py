@@ -24,7 +24,7 @@ from manyview.methods import BatchOutputs
 from manyview.methods.method import Objective
 from manyview.training import build, messages, signals
 from manyview.training.engine import Trainer, start_fabric
-from manyview.training.failures import Interrupted, diverged, naming_full_memory, naming_misfit
+from manyview.training.failures import Interrupted, diverged, naming_misfit
 from manyview.training.monitor import Monitor
 from manyview.training.optimizers import Schedule
 from manyview.training.run import ANEW, CONFIG, REPORT, Run, RunFolder, encoder_file, resume_command
@@ -55,7 +55,6 @@ def train(config: Config, own: Dataset | None = None) -> Run:
         with fail_together():  # the folder belongs to one run, and to one process at a time
             if distributed.rank() == 0:
                 stack.enter_context(folder.claimed())
-        stack.enter_context(naming_full_memory(config))
         session = _session(fabric, config, data, folder, stack)
         first = distributed.rank() == 0
         session.signals = stack.enter_context(signals.collected(quiet=config.quiet or not first, speaks=first))
