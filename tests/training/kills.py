@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, cycle, islice
 from pathlib import Path
@@ -125,10 +126,7 @@ def in_a_write(arguments: list[str], out: Path) -> Kill:
 
 
 def start(arguments: list[str], *, last: int | None = None, share: float | None = None) -> subprocess.Popen[bytes]:
-    """The run; or one that is to be killed, and waits for it after step `last` or after that share of a checkpoint.
-
-    In a process group of its own: under torchrun, and with workers, all that belongs to a run is killed together.
-    """
+    """The run; or one that is to be killed, and waits for it after step `last` or after that share of a checkpoint."""
     program = ["-m", "manyview"]
     if last is not None or share is not None:
         text = Path(tempfile.gettempdir()) / f"to_be_killed_{os.getpid()}.py"  # torchrun starts files
@@ -136,15 +134,29 @@ def start(arguments: list[str], *, last: int | None = None, share: float | None 
         program = [str(text), str(sys.maxsize if last is None else last), str(1.0 if share is None else share)]
     several = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(PROCESSES[0])]
     command = [sys.executable, *(several if PROCESSES[0] > 1 else []), *program, *arguments]
-    return subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, start_new_session=True)
+    return subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"})
 
 
 def kill(process: subprocess.Popen[bytes], when: str, out: Path, began: int) -> Kill:
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
+    others = below(process.pid) if PROCESSES[0] > 1 else []  # what torchrun has started, and their workers
+    process.kill()
+    for other in others:
+        with suppress(ProcessLookupError):
+            os.kill(other, signal.SIGKILL)
+    while any(Path(f"/proc/{other}/exe").exists() for other in others):
+        time.sleep(0.01)
     if process.wait() != -9:
         raise SystemExit(f"{when}: the run had already ended, with code {process.returncode}; make it longer")
     return Kill(when, max(step_told(out), began), began, *drafts(out))
+
+
+def below(process: int) -> list[int]:
+    """The processes that a process has started, and those that they have."""
+    try:
+        own = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    except OSError:  # it has ended
+        return []
+    return [each for child in map(int, own) for each in (child, *below(child))]
 
 
 def size(path: Path) -> int:
