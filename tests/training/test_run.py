@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -436,7 +437,12 @@ def test_a_checkpoint_whose_tensors_do_not_fit_is_one_line(
     (out / "encoder.safetensors").unlink()
     found = checkpoints(out).latest()
     assert found is not None
-    for odd in ({"method": {}}, {"optimizer": {"state": {}}}, {"state": {**found[0]["state"], "health": {}}}):
+    odds: list[dict[str, Any]] = [
+        {"method": {}},
+        {"optimizer": {"state": {}}},
+        {"state": {**found[0]["state"], "health": {}}},
+    ]
+    for odd in odds:
         Checkpoints(out / "checkpoints").save({**found[0], **odd}, 12)
         assert main(["pretrain", "--resume", str(out)]) == 2
         assert "does not fit this run" in refusal(capsys)

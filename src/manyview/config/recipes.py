@@ -68,7 +68,8 @@ class _StrictLoader(yaml.SafeLoader):
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):  # of which a few hundred bytes can make more than any memory holds
-            raise UserError(None, f"*{self.peek_event().anchor} stands for something else; write that out instead")
+            events: Any = self  # PyYAML has no types
+            raise UserError(None, f"*{events.peek_event().anchor} stands for something else; write that out instead")
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
