@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from manyview import encoders
-from manyview.config.config import RUNTIME_KEYS, Config, component, components, resolve
+from manyview.config.config import Config, component, components, resolve
 from manyview.config.sections import ENCODER
 from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives
@@ -195,7 +195,7 @@ def _absolute(source: dict[str, Any]) -> dict[str, Any]:
 
 def _name(config: Config, found: RunData) -> str:
     """The same settings and data give the same folder, so that the same command goes on with the same run."""
-    settings = {key: value for key, value in config.flat().items() if key not in RUNTIME_KEYS}
+    settings = config.fixed()
     own = config.data["name"] == OWN
     settings["data.name"] = found.fingerprint[:2] if own else config.data["name"]  # copies have other times
     digest = hashlib.sha256(repr(sorted(settings.items())).encode()).hexdigest()[:6]
