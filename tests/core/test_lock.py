@@ -20,7 +20,7 @@ import pytest
 
 from manyview.core import lock
 from manyview.core.errors import UserError
-from manyview.core.lock import InUse, locked
+from manyview.core.lock import InUse, is_free, locked
 from tests.patience import PATIENCE
 
 FORK = multiprocessing.get_context("fork")  # real processes that need not import torch again, and must not compute
@@ -107,3 +107,11 @@ def test_a_file_of_that_name_that_is_no_lock_is_refused_and_left_as_it_is(tmp_pa
     assert (tmp_path / "text" / "lock").read_text() == "my own words"
     assert (tmp_path / "number" / "lock").read_text() == "42"
     assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_is_free_while_nobody_works_in_it(tmp_path: Path) -> None:
+    assert is_free(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    with locked(tmp_path):
+        assert not is_free(tmp_path)
+    assert is_free(tmp_path)

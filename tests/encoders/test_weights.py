@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,16 @@ def test_networks_of_the_libraries_make_the_round_trip(name: str, tmp_path: Path
     first = create(name, channels=1, size=32, stem="cifar")
     save(first, tmp_path / "net.safetensors")
     assert_same(load(tmp_path / "net.safetensors"), first)
+
+
+def test_a_folder_whose_name_is_no_utf8_is_no_hindrance(encoder: Encoder, tmp_path: Path) -> None:
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
+    try:
+        folder.mkdir()
+    except OSError:
+        pytest.skip("this file system takes UTF-8 alone")
+    save(encoder, folder / "net.safetensors")
+    assert_same(load(folder / "net.safetensors"), encoder)
 
 
 def test_memory_format_and_precision_do_not_matter(encoder: Encoder, tmp_path: Path) -> None:

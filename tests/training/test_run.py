@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -24,7 +25,7 @@ from manyview.data import Loader, open_data
 from manyview.training import build
 from manyview.training.checkpoint import Checkpoints
 from manyview.training.launch import resumed
-from manyview.training.run import ANEW, Run, RunFolder, checkpoints, load, resume_command
+from manyview.training.run import ANEW, Run, RunFolder, checkpoints, load, read_metrics, resume_command
 from manyview.views import View
 from tests.tiny import noise, pictures, pretrain
 from tests.training.whole_runs import LabelledPairs, at_step, differences_but_checkpoints, stop_with
@@ -230,6 +231,16 @@ def test_a_run_tells_its_settings_metrics_and_scores(run: Run) -> None:
 
 def test_a_folder_without_metrics_has_none(tmp_path: Path) -> None:
     assert Run(tmp_path).metrics == []
+    assert Run(tmp_path).knn == []
+
+
+def test_what_training_does_not_write_is_left_out_of_the_metrics_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    sound = {"step": 1, "epoch": 1, "seconds": 0.5, "loss": None, "health": "healthy", "not_finite": {"loss": "nan"}}
+    odd = {"step": 2, "epoch": -1, "seconds": "long", "loss": [1], "knn": 10**400, "health": 3, "rank": 2.5}
+    path.write_text("\n".join([json.dumps(sound), json.dumps(odd), "[" * 100_000, '{"loss": 1}', '{"step": 3, "lo']))
+    assert read_metrics(path) == ([sound, {"step": 2, "rank": 2.5}], 4)
+    assert read_metrics(tmp_path / "none") == ([], 0)
     assert Run(tmp_path).knn == []
 
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from manyview.config import sections
 from manyview.config.keys import REQUIRED, Flat, Key, flag_name, key_of, typed
 from manyview.config.sections import ALWAYS, PARTS, SECTIONS, chosen_method, flat, parts_of
-from manyview.core.bounds import MOST, Above, AtLeast, AtMost, Between, Count, NotNegative
+from manyview.core.bounds import MOST, MOST_WORKERS, Above, AtLeast, AtMost, Between, Count, NotNegative
 from manyview.core.errors import UserError
 from manyview.methods import METHODS
 from manyview.training.run_log import logger
@@ -25,7 +25,6 @@ RUNTIME_KEYS = (
     "checkpoint_minutes", "checkpoint_steps", "snapshots", "max_unreadable",
 )  # fmt: skip
 """Settings that say where and how a run runs, not what it computes: a resumed run may change them."""
-MOST_WORKERS = 1024  # processes; more are a slip of the hand, and end in a table that is full
 PATHS = ("data.name", "data.root", "encoder.pretrained", "out")
 MAY_CHANGE = ", ".join(f"--{flag_name(key)}" for key in RUNTIME_KEYS if key != "out")
 

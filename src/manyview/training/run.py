@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -21,6 +20,7 @@ from manyview.core import distributed
 from manyview.core.atomic import atomic_write, naming_full_disk, remove_drafts
 from manyview.core.distributed import fail_together
 from manyview.core.errors import UserError
+from manyview.core.json_file import parse_json
 from manyview.core.lock import NAME as LOCK
 from manyview.core.lock import is_lock, locked
 from manyview.data.decoded import local_processes
@@ -42,6 +42,7 @@ STATE = {
 """What a checkpoint of a run holds, and of which kind."""
 NAMED = 3  # settings that differ are named, at most
 ANEW = "of the run in this folder nothing had been saved yet: it begins anew"
+LARGEST = 1e300  # number that is a measurement; what is computed with larger ones is infinite
 
 
 def checkpoints(folder: Path) -> Checkpoints:
@@ -81,17 +82,40 @@ class Run:
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
-        """The lines of metrics.jsonl; what a run that was killed has half written is passed over."""
-        path, found = self.folder / METRICS, []
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
-            with suppress(ValueError):
-                found.append(json.loads(line))
-        return [line for line in found if isinstance(line, dict) and isinstance(line.get("step"), int)]
+        """The lines of metrics.jsonl, as far as they are what training writes."""
+        return read_metrics(self.folder / METRICS)[0]
 
     @property
     def knn(self) -> list[tuple[int, float]]:
         """(step, kNN accuracy), step 0 untrained; empty where the data has no labels."""
         return [(line["step"], line["knn"]) for line in self.metrics if line.get("knn") is not None]
+
+
+def read_metrics(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """The lines of metrics.jsonl as far as they are what training writes, and how many hold something else.
+
+    A line without a step is passed over, such as one that a killed run has half written; of others, a value that is
+    neither a number nor what its name promises.
+    """
+    found, odd = [], 0
+    for text in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
+        try:
+            line = parse_json(text)
+        except ValueError:
+            line = None
+        sound = {key: value for key, value in line.items() if _sound(key, value)} if isinstance(line, dict) else {}
+        whole = isinstance(sound.get("step"), int)
+        odd += not whole or line != sound
+        found += [sound] if whole else []
+    return found, odd
+
+
+def _sound(key: str, value: Any) -> bool:
+    """Tells whether training may have written a value: it is a number, or None for one that was not finite."""
+    if key in ("health", "not_finite"):
+        return isinstance(value, str if key == "health" else dict)
+    number = type(value) in (int, float) and abs(value) <= LARGEST
+    return number and value >= 0 if key in ("step", "epoch", "seconds") else number or value is None
 
 
 def load(run: Run | str | Path, view: str | None = None) -> encoders.Encoder:
