@@ -155,6 +155,7 @@ def encoder(config: Config, channels: int, *, begun: bool = False) -> Encoder:
     options: dict[str, Any] = {**config.encoder, **({"pretrained": False} if begun else {})}
     more, name = options.pop("options"), options.pop("name")
     try:
+        encoders.check_options(more)
         return encoders.create(name, channels=channels, size=config.augmentation["size"], **options, **more)
     except UserError as error:
         raise error.within("augmentation" if error.setting == "size" else "encoder") from None

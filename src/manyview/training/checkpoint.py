@@ -133,6 +133,7 @@ def _sum(file: BinaryIO, length: int) -> bytes:
 def _also(path: Path, name: Path) -> None:
     """The same file under a second name, which the first one's deletion does not touch."""
     with atomic_write(name) as draft:
+        draft.unlink()  # a link is made under a name that nothing has
         try:
             os.link(path, draft)
         except OSError:  # a file system without links
