@@ -66,7 +66,7 @@ class Ours(Contender):
         found = build.RunData(data, None, views, dict.fromkeys(views, 3), side, (0, 0), data.modalities)
         self.config: Config = build.settled(config, found)
         self.method = build.method(self.config, found.channels, len(data))
-        self.encoder = self.method.encoder()
+        self.encoder = self.method.towers.encoder()
         self.trainer = Trainer(start_fabric(self.config), self.config, self.method)
         pipeline = build.pipeline(self.config, views, self.method)
         self.loader = Loader(data, pipeline, self.config.batch_size, seed=self.config.seed)

@@ -35,7 +35,7 @@ def test_every_method_has_a_run_before_any_has_two(tmp_path: Path) -> None:
 def test_runs_of_a_seed_begin_with_the_same_weights_and_those_of_another_do_not(tmp_path: Path) -> None:
     names = ["simclr", "jcl", "cacr"]
     found = plan_runs(names, [3, 4], tmp_path, GIVEN)
-    weights = [next(build.method(each.config, {"image": 3}, 8).encoder().parameters()) for each in found]
+    weights = [next(build.method(each.config, {"image": 3}, 8).towers.encoder().parameters()) for each in found]
     assert all(torch.equal(weights[0], each) for each in weights[1:3])
     assert not torch.equal(weights[0], weights[3])
 

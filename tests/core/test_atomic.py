@@ -11,6 +11,7 @@ import pytest
 from manyview.core.atomic import (
     DiskFull,
     atomic_write,
+    check_own,
     check_writable,
     expanded,
     naming_full_disk,
@@ -194,6 +195,22 @@ def test_a_full_disk_is_found_behind_the_error_of_a_library(tmp_path: Path) -> N
 def test_other_errors_pass(tmp_path: Path) -> None:
     with pytest.raises(PermissionError), naming_full_disk(tmp_path, lambda: "delete something"):
         raise PermissionError(errno.EACCES, "not yours")
+
+
+def test_only_what_is_known_as_ours_and_an_empty_file_may_be_written_over(tmp_path: Path) -> None:
+    ours, mine, empty = (tmp_path / name for name in ("ours", "mine", "empty"))
+    ours.write_text("manyview wrote it")
+    mine.write_text("my notes")
+    empty.touch()
+    (tmp_path / "link").symlink_to(ours)
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    os.mkfifo(tmp_path / "pipe")
+    for path in (ours, empty, tmp_path / "nothing"):
+        check_own("out", path, lambda beginning: beginning.startswith(b"manyview"))
+    for path in (mine, tmp_path, *(tmp_path / name for name in ("link", "dangling", "pipe"))):
+        with pytest.raises(UserError, match=f"^out: {path} is there already, and manyview did not write it; give ano"):
+            check_own("out", path, lambda beginning: beginning.startswith(b"manyview"))
+    assert not (tmp_path / "nowhere").exists()
 
 
 def test_a_home_folder_that_is_not_known_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,7 +64,7 @@ def test_only_pictures_of_three_channels_are_normalised_as_pictures() -> None:
 
 
 def test_untrained_is_the_run_as_it_began(run: Run) -> None:
-    began = build.method(run.config, {"image": 3}, 49).encoder().network.state_dict()
+    began = build.method(run.config, {"image": 3}, 49).towers.encoder().network.state_dict()
     fresh = open_model(run).untrained()
     for name, value in fresh.encoder.network.state_dict().items():
         assert torch.equal(value, began[name]), name

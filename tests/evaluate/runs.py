@@ -22,7 +22,7 @@ def made(folder: Path, **settings: object) -> Run:
     data = build.data(config)
     config = build.settled(config, data)
     with torch.random.fork_rng([]):
-        encoder = build.method(config, data.channels, len(data.train)).encoder()
+        encoder = build.method(config, data.channels, len(data.train)).towers.encoder()
         size = config.augmentation["size"]
         encoder(torch.randn(64, encoder.options["channels"], size, size))
         with torch.no_grad():

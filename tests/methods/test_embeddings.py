@@ -33,8 +33,6 @@ def test_keys_are_vectors_like_the_queries_or_maps() -> None:
         Embeddings(ROWS, keys=[torch.randn(3, 5)])
 
 
-def test_all_copies_but_one() -> None:
-    three = [torch.full((2, 1), float(number)) for number in range(3)]
-    assert Embeddings(three).others(three, 1)[:, :, 0].tolist() == [[0, 2], [0, 2]]
-    with pytest.raises(UserError, match="queries: expected 4 or more"):
-        Embeddings(three).needs(4)
+def test_fewer_copies_than_are_needed_are_refused() -> None:
+    with pytest.raises(UserError, match="queries: expected 3 or more"):
+        Embeddings(ROWS).needs_all(3)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from manyview import losses
-from manyview.methods import simclr
+from manyview.methods import dcl, dclw, hard_negative, moco_v2, simclr
 from manyview.methods.method import VIEW
 from tests.golden import DOUBLE, assert_golden, two_views, unit
 from tests.losses import oracle
@@ -17,6 +17,7 @@ from tests.methods.small import (
     Rows,
     doubled,
     embed,
+    golden_keys,
     golden_views,
     images,
     met,
@@ -111,3 +112,57 @@ def test_gradients_reach_every_parameter_of_the_encoder() -> None:
     queries, *_ = embed(method, images(2))
     objective(method, Given(queries)).backward()
     assert all(each.grad is not None and each.grad.abs().max() > 0 for each in method.towers.trained())
+
+
+def test_dcl_with_its_defaults_it_is_published_dcl() -> None:
+    v1, v2 = two_views(DOUBLE)
+    loss = objective(doubled(dcl), Given([unit(v1), unit(v2)]))
+    assert_golden("dcl/tau0.1", loss, {"v1_raw": v1, "v2_raw": v2}, DOUBLE)
+
+
+@pytest.mark.parametrize("detached", [False, True])
+def test_dcl_dclw_has_gradient_through_its_weights_unless_told_otherwise(detached: bool) -> None:
+    v1, v2 = two_views(DOUBLE)
+    told: dict[str, Any] = (
+        {"loss": partial(losses.dcl, temperature=0.1, sigma=0.5, detach_weights=True)} if detached else {}
+    )
+    loss = objective(doubled(dclw, **told), Given([unit(v1), unit(v2)]))
+    entry = f"dclw/tau0.1_sigma0.5/{'weight_detached' if detached else 'grad_through_weight'}"
+    assert_golden(entry, loss, {"v1_raw": v1, "v2_raw": v2}, DOUBLE)
+
+
+@pytest.mark.parametrize("sigma", [None, 0.5])
+@pytest.mark.parametrize("copies", [3, 4])
+def test_dcl_with_more_copies_it_is_the_equation(copies: int, sigma: float | None) -> None:
+    method = doubled(dcl if sigma is None else dclw, copies=copies)
+    raw, given = golden_views(copies)
+    embedded = Given(given)
+    (triple,) = triples(method, embedded)
+    assert triple.positives.shape == (6 * copies, copies - 1, 8)
+    assert {len(each) for each in met(triple)} == {5 * copies}
+    expected = oracle.dcl(triple.query, triple.positives, met(triple), temperature=0.1, sigma=sigma)
+    same_gradient(objective(method, embedded), oracle.mean(expected), [raw])
+
+
+def test_dcl_its_loss_in_moco_is_moco_without_the_positive_in_the_denominator() -> None:
+    method = doubled(moco_v2, loss=partial(losses.dcl, temperature=0.2), memory=of_queue("each"))
+    q = DOUBLE.leaf("q_raw")
+    loss = objective(with_golden_queue(method), Given([unit(q)], golden_keys(1)))
+    assert_golden("dcl_queue/tau0.2", loss, {"q_raw": q}, DOUBLE)
+
+
+def test_hn_cl_with_its_defaults_it_is_the_authors_loss() -> None:
+    v1, v2 = two_views(DOUBLE)
+    loss = objective(doubled(hard_negative), Given([unit(v1), unit(v2)]))
+    assert_golden("hcl/tau0.5_tauplus0.1_beta1.0", loss, {"v1_raw": v1, "v2_raw": v2}, DOUBLE)
+
+
+@pytest.mark.parametrize("copies", [3, 5])
+def test_hn_cl_with_more_copies_it_is_the_equation(copies: int) -> None:
+    method, (raw, given) = doubled(hard_negative, copies=copies), golden_views(copies)
+    embedded = Given(given)
+    (triple,) = triples(method, embedded)
+    expected = oracle.hard_negative(
+        triple.query, triple.positives, met(triple), temperature=0.5, beta=1.0, tau_plus=0.1
+    )
+    same_gradient(objective(method, embedded), oracle.mean(expected), [raw])

@@ -277,8 +277,8 @@ def all_pairs(loss: Any = losses.info_nce) -> Method:
 
 
 def tower_pairs() -> Method:
-    term = Contrast(query_against_keys, losses.dcl, queries("a", 0), keys("b", 0))
-    return one_term(term, "ab", momentum=0.9)
+    terms = [Contrast(query_against_keys, losses.dcl, queries(i, 0), keys(j, 0), name=i) for i, j in ("ab", "ba")]
+    return Method(views={"a": 1, "b": 1}, towers=towers("ab", momentum=0.9), terms=terms)
 
 
 def predicted() -> Method:

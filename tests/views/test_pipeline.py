@@ -265,7 +265,7 @@ def test_views_are_made_on_the_device_of_the_pictures(name: str, monkeypatch: py
     pipeline, ids = AUGMENTATIONS[name](32, 2).of({"L": 1, "image": 2, "flow": 1}), torch.arange(8)
     params = {(cut, k): pipeline.params(cut, ids, k, 0, 0, (40, 40)) for cut in ("image", "flow") for k in range(2)}
     monkeypatch.setattr(ViewPipeline, "params", lambda self, cut, ids, k, *rest: params[cut, k])
-    monkeypatch.setattr("manyview.core.parallel.cores", lambda: 1)  # the mode is known to this thread only
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)  # the mode is known to this thread only
     with FakeTensorMode(allow_non_fake_inputs=True):
         images = torch.zeros(8, 3, 40, 40, dtype=torch.uint8, device="cuda")
         views = pipeline({"image": images, "flow": torch.zeros(8, 2, 40, 40, device="cuda")}, ids)

@@ -19,6 +19,7 @@ FULL = {
     errno.EDQUOT: "your quota is used up",
     errno.EFBIG: "files may not grow that large here (ulimit -f)",
 }
+BEGINNING = 1 << 16  # bytes of a file, in which it says who wrote it
 DRAFT = re.compile(r"\..+\.[0-9a-f]{16}\.part", re.DOTALL)
 NAMED = 40  # characters of a name that its draft repeats: a name has at most 255 bytes
 
@@ -108,6 +109,31 @@ def check_writable(setting: str, folder: Path, path: str | os.PathLike[str]) -> 
         raise _unwritable(setting, path, f"{printable(str(existing))} is no folder")
     if not os.access(existing, os.W_OK | os.X_OK):
         raise _unwritable(setting, path, f"{printable(str(existing))} is read-only")
+
+
+def check_own(setting: str, path: Path, is_ours: Callable[[bytes], bool]) -> None:
+    """Refuses a place where there is something that manyview did not write; `is_ours` is given a file's beginning.
+
+    An empty file is nobody's. A link is not followed: it is somebody's own, as are folders, pipes and devices.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENXIO):
+            raise _unwritable(setting, path, str(error.strerror)) from None
+        ours = False
+    else:
+        try:
+            beginning = os.read(handle, BEGINNING) if stat.S_ISREG(os.fstat(handle).st_mode) else None
+        finally:
+            os.close(handle)
+        ours = beginning is not None and (not beginning or is_ours(beginning))
+    if not ours:
+        raise UserError(
+            setting, f"{printable(str(path))} is there already, and manyview did not write it; give another"
+        )
 
 
 def _unwritable(setting: str, path: str | os.PathLike[str], why: str) -> UserError:

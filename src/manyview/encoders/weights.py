@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,17 @@ class UnknownNetwork(UserError):
     """A file of weights does not say which network it is for."""
 
 
-def save(encoder: Encoder, path: str | Path, *, picture: Normalisation | None = None) -> None:
+def save(
+    encoder: Encoder,
+    path: str | Path,
+    *,
+    picture: Normalisation | None = None,
+    metadata: Mapping[str, str] | None = None,
+) -> None:
     """Writes the network's state dict, under the names of its library, and how to create it again.
 
-    picture  mean and std that pictures were normalised with in training; without, what is known of the encoder
+    picture   mean and std that pictures were normalised with in training; without, what is known of the encoder
+    metadata  more to write beside it
 
     The file appears whole or not at all.
     """
@@ -44,7 +52,9 @@ def save(encoder: Encoder, path: str | Path, *, picture: Normalisation | None = 
         raise UserError("path", f"there is no folder {path.parent}; make it first")
     try:
         with atomic_write(path) as draft:
-            draft.write_bytes(_in_order(to_bytes(state, metadata={"manyview_encoder": FORMAT, **recipe})))
+            draft.write_bytes(
+                _in_order(to_bytes(state, metadata={"manyview_encoder": FORMAT, **recipe, **(metadata or {})}))
+            )
     except (OSError, SafetensorError) as error:
         raise UserError("path", f"cannot write {path}: {error}") from None
 
@@ -91,12 +101,17 @@ def _read(path: str | Path) -> tuple[State, dict[str, str]]:
     if not Path(path).is_file():
         raise UserError("path", f"there is no file {path}")
     try:
-        with safe_open(path, framework="pt") as file:
+        with open(path, "rb") as opened, safe_open(_name(path, opened.fileno()), framework="pt") as file:
             return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise UserError(
             None, f"{path}: not a whole safetensors file ({error}); a .pt or .pth file must be converted first"
         ) from None
+
+
+def _name(path: str | Path, handle: int) -> str | Path:
+    """The name that safetensors opens a file by, which takes UTF-8 alone."""
+    return f"/dev/fd/{handle}" if any("\udc80" <= letter <= "\udcff" for letter in str(path)) else path
 
 
 def _recipe(path: str | Path, metadata: dict[str, str]) -> tuple[str, dict[str, Any]]:
@@ -139,6 +154,11 @@ def _fill(encoder: Encoder, state: State, metadata: dict[str, str], path: str | 
         "missing": [key for key in wanted if key not in given and not key.endswith("num_batches_tracked")],
         "unexpected": [key for key in given if key not in wanted],
         "shapes": [f"{key} {mine} instead of {right}" for key, (mine, right) in shapes.items() if mine != right],
+        "types": [  # whole numbers would be taken for weights
+            f"{key} {given[key].dtype} instead of {value.dtype}"
+            for key, value in wanted.items()
+            if key in given and value.is_floating_point() and not given[key].is_floating_point()
+        ],
     }
     wrong = [f"{kind}: {_first_few(keys)}" for kind, keys in found.items() if keys]
     if wrong:

@@ -8,12 +8,10 @@ from collections.abc import Callable
 
 from manyview.methods.align_uniform import align_uniform, align_uniform_moco
 from manyview.methods.cacr import cacr, cacr_moco, uaur
-from manyview.methods.dcl import dcl, dclw
-from manyview.methods.hard_negative import hard_negative
 from manyview.methods.jcl import jcl, multikey
 from manyview.methods.method import Method
 from manyview.methods.moco import moco_v1, moco_v2
-from manyview.methods.simclr import simclr
+from manyview.methods.simclr import dcl, dclw, hard_negative, simclr
 from manyview.methods.terms import Alignment, BatchOutputs, Contrast, Prediction, Term
 
 METHODS: dict[str, Callable[..., Method]] = {

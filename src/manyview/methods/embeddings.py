@@ -57,14 +57,9 @@ class Embeddings:
         """Whether there is no other process, so that rows need not be looked for elsewhere."""
         return self.gather(self.ids) is self.ids
 
-    def others(self, copies: Sequence[Tensor], number: int) -> Tensor:
-        """All copies but one, (N, V - 1, d)."""
-        return torch.stack([*copies[:number], *copies[number + 1 :]], 1)
-
-    def needs(self, copies: int) -> None:
+    def needs_all(self, copies: int = 1) -> None:
+        """Refuses missing ones, and fewer copies than that."""
         check_shapes("queries", self.queries, least=copies)
-
-    def needs_all(self) -> None:
         if self.present is not None:
             raise UserError("present", "needs all copies of all images; view_pairs and query_against_keys do without")
 

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from manyview.core.errors import UserError
 from manyview.core.sample import Views
-from manyview.encoders import Encoder
 from manyview.encoders.momentum import Schedule as Momentum
 from manyview.encoders.towers import Head, Outputs, Slot, Towers
 from manyview.losses import Loss
@@ -85,9 +84,6 @@ class Method(nn.Module):
                 updated.add(term.memory)
                 _remember(term, batch)
         self.towers.update(step, total)
-
-    def encoder(self, view: str | None = None) -> Encoder:
-        return self.towers.encoder(view)
 
 
 def _check(terms: Sequence[Term], memories: nn.ModuleDict, views: Mapping[str, int]) -> None:

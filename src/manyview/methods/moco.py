@@ -12,8 +12,6 @@ from manyview.methods.method import VIEW, Head, Loss, MakeMemory, Method, Moment
 from manyview.methods.terms import Contrast, keys, queries
 from manyview.methods.topologies import each_query_against_other_keys, query_against_keys
 
-SHUFFLE = 0  # seed of the keys' order; the step's number makes it another one each time
-
 
 def moco_v2(
     encoder: Encoder,
@@ -61,5 +59,5 @@ def moco_v1(
 
 
 def momentum_towers(encoder: Encoder, head: Head, momentum: Momentum | None, bn_splits: int, *, joint: bool) -> Towers:
-    """Query and key branch, the keys shuffled between groups of the batch (MoCo, section 3.3)."""
-    return Towers(encoder, head, momentum=momentum, shuffle=SHUFFLE, bn_splits=bn_splits, joint=joint)
+    """Query and key branch, the keys shuffled between groups of the batch (MoCo, section 3.3), in each step anew."""
+    return Towers(encoder, head, momentum=momentum, shuffle=0, bn_splits=bn_splits, joint=joint)

@@ -1,4 +1,4 @@
-"""SimCLR."""
+"""SimCLR, and the methods that are SimCLR with another loss: DCL, DCLW and HN-CL."""
 
 from __future__ import annotations
 
@@ -29,6 +29,45 @@ def simclr(
     kept = memory(towers.dim)
     term = Contrast(every_copy, loss, queries(VIEW, range(at_least_two(copies))), memory=kept)
     return Method(views={VIEW: copies}, towers=towers, terms=[term], memories={VIEW: kept})
+
+
+def dcl(
+    encoder: Encoder,
+    *,
+    copies: int = 2,
+    head: Head = partial(heads.simclr, dim_out=128, layers=3),
+    loss: Loss = partial(losses.dcl, temperature=0.1),
+    memory: MakeMemory = partial(memories.batch),
+) -> Method:
+    """DCL (Yeh et al., ECCV 2022), Proposition 2: SimCLR without the positive in the denominator. For small batches."""
+    return simclr(encoder, copies=copies, head=head, loss=loss, memory=memory)
+
+
+def dclw(
+    encoder: Encoder,
+    *,
+    copies: int = 2,
+    head: Head = partial(heads.simclr, dim_out=128, layers=3),
+    loss: Loss = partial(losses.dcl, temperature=0.1, sigma=0.5),
+    memory: MakeMemory = partial(memories.batch),
+) -> Method:
+    """DCLW: DCL whose positives weigh more the less alike they are already."""
+    return simclr(encoder, copies=copies, head=head, loss=loss, memory=memory)
+
+
+def hard_negative(
+    encoder: Encoder,
+    *,
+    copies: int = 2,
+    head: Head = partial(heads.simclr, dim_out=128, layers=2),
+    loss: Loss = partial(losses.hard_negative, temperature=0.5, beta=1.0, tau_plus=0.1),
+    memory: MakeMemory = partial(memories.batch),
+) -> Method:
+    """HN-CL (Robinson et al., ICLR 2021), the CACR paper's baseline: SimCLR with negatives weighed by similarity.
+
+    Numbers are those of the authors' code; its head ends without batch norm, this one is SimCLR's.
+    """
+    return simclr(encoder, copies=copies, head=head, loss=loss, memory=memory)
 
 
 def at_least_two(copies: int) -> int:

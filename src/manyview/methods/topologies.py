@@ -6,22 +6,19 @@ weight * loss over them. Negatives are the batch's other images, of all processe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import combinations
 
 import torch
 from torch import Tensor
 
-from manyview.core.distributed import Gather
 from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives, Triple
 from manyview.memories import Memory
 from manyview.methods.embeddings import Embeddings, check_shapes
 
 Edge = tuple[int, int]
-
-
 Topology = Callable[[Embeddings, Memory], list[Triple]]
 
 
@@ -30,11 +27,10 @@ def every_copy(embedded: Embeddings, memory: Memory) -> list[Triple]:
 
     SimCLR, DCL and HN-CL with two copies; any number V >= 2 works. One triple of V N queries with V - 1 positives each.
     """
-    embedded.needs(2)
-    embedded.needs_all()
+    embedded.needs_all(2)
     copies = list(embedded.queries)
-    query, keys = _joined(copies, embedded.gather)
-    query_ids, key_ids = _joined([embedded.ids] * len(copies), embedded.gather)
+    query, keys = _stacked(copies, [embedded.gather(copy) for copy in copies])
+    query_ids, key_ids = _stacked([embedded.ids] * len(copies), [embedded.gather(embedded.ids)] * len(copies))
     positives = torch.stack([torch.cat(copies[k:] + copies[:k]) for k in range(1, len(copies))], 1)
     index = torch.cat([embedded.index] * len(copies))
     negatives = _negatives(memory, query_ids, index, embedded.step, partial(Negatives, keys, key_ids, query_ids))
@@ -46,13 +42,12 @@ def each_copy(embedded: Embeddings, memory: Memory) -> list[Triple]:
 
     CACR section 3.2 (which makes one copy the query; this averages over the choice) and AU-CL. V triples of weight 1/V.
     """
-    embedded.needs(2)
-    embedded.needs_all()
+    embedded.needs_all(2)
     copies, key_ids = list(embedded.queries), embedded.gather(embedded.ids)
     return [
         Triple(
             query,
-            embedded.others(copies, number),
+            _others(copies, number),
             _against(embedded, memory, embedded.gather(query), key_ids),
             weight=1 / len(copies),
             total=len(key_ids),
@@ -121,14 +116,13 @@ def each_copy_against_keys(embedded: Embeddings, memory: Memory) -> list[Triple]
     In the batch it meets the same copy's other queries: weight 1 in Algorithm 3, 1/2 in AU-CL's MoCo version, whose
     batch pairs are unordered. V triples of weight 1/V.
     """
-    embedded.needs(2)
-    embedded.needs_all()
+    embedded.needs_all(2)
     check_shapes("keys", embedded.keys, tuple(embedded.queries[0].shape), count=len(embedded.queries))
     key_ids = embedded.gather(embedded.ids)
     return [
         Triple(
             query,
-            embedded.others(embedded.keys, number),
+            _others(embedded.keys, number),
             _against(embedded, memory, partial(embedded.gather, query), key_ids),
             weight=1 / len(embedded.queries),
             total=len(key_ids),
@@ -158,7 +152,7 @@ def view_pairs(embedded: Embeddings, memory: Memory, *, edges: Iterable[Edge] | 
     images have contributes nothing, rather than an error. (Give an encoder zeros for a missing view, not NaN: its own
     gradient reads them.)
     """
-    embedded.needs(2)
+    check_shapes("queries", embedded.queries, least=2)
     _check_batch_alone(memory)
     views, triples = list(embedded.queries), []
     for i, j in full_graph(len(views)) if edges is None else _check_edges(edges, len(views)):
@@ -229,17 +223,17 @@ def _all_rows(embedded: Embeddings, mask: Tensor | None, *rows: Tensor) -> list[
     return [_rows(embedded.gather(each), mask) for each in rows]
 
 
+def _others(copies: Sequence[Tensor], number: int) -> Tensor:
+    """All copies but one, (N, V - 1, d)."""
+    return torch.stack([*copies[:number], *copies[number + 1 :]], 1)
+
+
 def _rows(rows: Tensor, mask: Tensor | None) -> Tensor:
     return rows if mask is None else rows[mask]
 
 
-def _joined(rows: list[Tensor], gather: Gather) -> tuple[Tensor, Tensor]:
-    """Copies or ids below one another, here and from all processes."""
-    return _stacked(rows, [gather(each) for each in rows])
-
-
 def _stacked(here: list[Tensor], everywhere: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """Both below one another; in one process the same tensor, which costs half."""
+    """Rows below one another, here and from all processes; in one process the same tensor, which costs half."""
     joined = torch.cat(here)
     alike = all(far is near for far, near in zip(everywhere, here, strict=True))
     return joined, joined if alike else torch.cat(everywhere)
