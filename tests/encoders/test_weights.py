@@ -158,6 +158,8 @@ def rewrite(path: Path, **metadata: str) -> None:
         ({"options": "{"}, "missing or damaged"),
         ({"name": "3"}, "expected a name and a table of options"),
         ({"options": "[]"}, "expected a name and a table of options"),
+        ({"options": '{"name": 3}'}, "expected a name and a table of options"),
+        ({"options": "[" * 100_000}, "missing or damaged"),
         ({"name": '"no_such_net"'}, "cannot be made: name: there is no encoder 'no_such_net'"),
         ({"name": '"timm/hf-hub:someone/something"'}, "cannot be made: name: there is no encoder"),
         ({"manyview_encoder": "99"}, "is of format '99', this version reads '1'"),

@@ -115,6 +115,14 @@ def test_the_method_is_built_from_its_parts_and_the_seed_alone() -> None:
     assert [tuple(value.shape) for key, value in first.items() if key.endswith("queue.keys")] == [(32, 16)]
 
 
+@pytest.mark.parametrize("option", ["channels", "size", "stem", "pretrained", "checkpoint_path"])
+def test_options_of_the_encoder_neither_repeat_a_setting_nor_load_a_file(option: str) -> None:
+    config = flags("--method simclr")
+    config.encoder["options"][option] = 3
+    with pytest.raises(UserError, match=rf"^encoder\.options: '{option}' is (given by the setting|refused)"):
+        build.encoder(config, 3)
+
+
 def test_a_method_of_one_view_sees_the_first_modality_or_the_view_that_is_named() -> None:
     assert build.views_of(flags("--method simclr"), ("rgb", "depth")) == {"image": View("rgb")}
     assert build.views_of(flags("--method simclr --views depth"), ("rgb", "depth")) == {"image": View("depth")}

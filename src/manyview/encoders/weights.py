@@ -12,14 +12,12 @@ from torch import Tensor
 
 from manyview.core.atomic import atomic_write
 from manyview.core.errors import UserError
-from manyview.core.text import reason
-from manyview.encoders.encoder import Encoder, create
+from manyview.encoders.encoder import LOADING, Encoder, create
 
 State = dict[str, Tensor]
 Normalisation = tuple[tuple[float, ...], tuple[float, ...]]
 """Mean and std of pictures: an encoder was trained on (x / 255 - mean) / std."""
 FORMAT = "1"
-FILE_OPTIONS = ("checkpoint_path", "cache_dir", "weights", "weights_backbone", "scriptable")
 LISTED_KEYS = 3
 
 
@@ -67,9 +65,8 @@ def load(path: str | Path) -> Encoder:
     name, options = _recipe(path, metadata)
     try:
         encoder = create(name, **options)
-    except Exception as error:  # options that make no sense raise almost anything inside a library
-        why = reason(error)[:300]
-        raise UserError(None, f"{path}: its encoder cannot be made: {why}") from error
+    except UserError as error:
+        raise UserError(None, f"{path}: its encoder cannot be made: {error}") from error
     _fill(encoder, state, metadata, path)
     return encoder
 
@@ -126,11 +123,11 @@ def _recipe(path: str | Path, metadata: dict[str, str]) -> tuple[str, dict[str, 
         raise UserError(None, f"{path}: is of format {metadata['manyview_encoder']!r}, this version reads {FORMAT!r}")
     try:
         name, options = json.loads(metadata["name"]), json.loads(metadata["options"])
-    except (KeyError, json.JSONDecodeError):
+    except (KeyError, ValueError, RecursionError):
         raise UserError(None, f"{path}: name and options of its network are missing or damaged") from None
-    if not isinstance(name, str) or not isinstance(options, dict):
+    if not isinstance(name, str) or not isinstance(options, dict) or "name" in options:
         raise UserError(None, f"{path}: expected a name and a table of options, got {name!r} and {options!r}")
-    fetching = [option for option in options if option in FILE_OPTIONS or option.startswith("pretrained")]
+    fetching = [option for option in options if option.startswith(LOADING)]
     if fetching:  # a file may not make the library read or download another one
         raise UserError(None, f"{path}: refused, its options ask for other files: {', '.join(fetching)}")
     return name, options
@@ -140,7 +137,7 @@ def _stored_normalisation(text: str, path: str | Path) -> Normalisation:
     try:
         stored = json.loads(text)
         mean, std = (tuple(float(each) for each in stored[key]) for key in ("mean", "std"))
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
         mean = std = ()
     if not std or len(mean) != len(std) or not all(map(math.isfinite, mean + std)) or min(std) <= 0:
         raise UserError(None, f"{path}: its normalisation of pictures makes no sense: {text[:100]!r}")

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from manyview import encoders
-from manyview.config.config import RUNTIME_KEYS, Config, component, components, resolve
+from manyview.config.config import Config, component, components, resolve
 from manyview.config.sections import ENCODER
 from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives
@@ -42,7 +42,7 @@ class RunData:
     views: dict[str, View]  # which modality each is derived from, and what is taken of it
     channels: dict[str, int]  # of each view
     side: int  # the usual length of a picture's shorter side
-    fingerprint: tuple[int, int, int, int]  # how many training images there are; sums of which, of sizes and times
+    fingerprint: tuple[int, ...]  # how many training images there are; sums of which, of sizes and times
     modalities: tuple[str, ...]  # all that the data has; those of no view are left out
     held_out: bool = False  # whether the images to score on were held out of the training data, and are no test split
     why: str | None = None  # the test split is not used, where there is one
@@ -155,6 +155,7 @@ def encoder(config: Config, channels: int, *, begun: bool = False) -> Encoder:
     options: dict[str, Any] = {**config.encoder, **({"pretrained": False} if begun else {})}
     more, name = options.pop("options"), options.pop("name")
     try:
+        encoders.check_options(more)
         return encoders.create(name, channels=channels, size=config.augmentation["size"], **options, **more)
     except UserError as error:
         raise error.within("augmentation" if error.setting == "size" else "encoder") from None
@@ -195,7 +196,7 @@ def _absolute(source: dict[str, Any]) -> dict[str, Any]:
 
 def _name(config: Config, found: RunData) -> str:
     """The same settings and data give the same folder, so that the same command goes on with the same run."""
-    settings = {key: value for key, value in config.flat().items() if key not in RUNTIME_KEYS}
+    settings = config.fixed()
     own = config.data["name"] == OWN
     settings["data.name"] = found.fingerprint[:2] if own else config.data["name"]  # copies have other times
     digest = hashlib.sha256(repr(sorted(settings.items())).encode()).hexdigest()[:6]

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -28,10 +29,12 @@ class Checkpoints:
     >>> found = kept.latest()      # (state, path), or None; kept.damaged says what was passed over
 
     A state is nested dicts, lists and tuples of tensors, numbers, texts and None. Reading one runs no code from it.
+
+    flaw  says what a state lacks that somebody could go on with; None of one that is good
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = Path(folder)
+    def __init__(self, folder: Path, *, flaw: Callable[[State], str | None] = lambda state: None) -> None:
+        self.folder, self._flaw = Path(folder), flaw
         self.damaged: list[str] = []
 
     def save(self, state: State, step: int, *, epoch_snapshot: int | None = None) -> Path:
@@ -63,8 +66,11 @@ class Checkpoints:
         files = self._files()
         for file in files:
             try:
-                return read(file), file
-            except ValueError as error:
+                state = read(file)
+                if (flaw := self._flaw(state)) is None:
+                    return state, file
+                self.damaged.append(f"{file}: {flaw}")
+            except UserError as error:
                 self.damaged.append(str(error))
         if files:
             raise UserError(
@@ -127,6 +133,7 @@ def _sum(file: BinaryIO, length: int) -> bytes:
 def _also(path: Path, name: Path) -> None:
     """The same file under a second name, which the first one's deletion does not touch."""
     with atomic_write(name) as draft:
+        draft.unlink()  # a link is made under a name that nothing has
         try:
             os.link(path, draft)
         except OSError:  # a file system without links

@@ -10,30 +10,44 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 
 from manyview import encoders
-from manyview.config.config import Config, differences
+from manyview.config.config import MAY_CHANGE, Config, differences
+from manyview.config.keys import Flat
 from manyview.config.recipes import from_yaml, to_yaml
 from manyview.core import distributed
 from manyview.core.atomic import atomic_write, naming_full_disk, remove_drafts
 from manyview.core.distributed import fail_together
 from manyview.core.errors import UserError
 from manyview.core.json_file import parse_json
-from manyview.core.lock import locked
+from manyview.core.lock import NAME as LOCK
+from manyview.core.lock import is_lock, locked
 from manyview.data.decoded import local_processes
 from manyview.encoders.towers import SHARED
 from manyview.features.preprocess import Preprocess
 from manyview.methods.method import VIEW
 from manyview.training import build
 from manyview.training.checkpoint import Checkpoints
+from manyview.training.state import odd_entries
 from manyview.views.view import view_named
 
 CONFIG, METRICS, ENCODER, CHECKPOINTS = "config.yaml", "metrics.jsonl", "encoder.safetensors", "checkpoints"
 REPORT = "report.html"
-FORMAT = 3  # of the state in a checkpoint
+FORMAT = 4  # of the state in a checkpoint
+STATE = {
+    "format": int, "channels": dict, "data": tuple, "encoders": list, "settings": dict, "unreadable": dict,
+    "at_once": bool, "world": int, "state": dict, "method": dict, "optimizer": dict, "precision": dict,
+}  # fmt: skip
+"""What a checkpoint of a run holds, and of which kind."""
 NAMED = 3  # settings that differ are named, at most
 ANEW = "of the run in this folder nothing had been saved yet: it begins anew"
 LARGEST = 1e300  # number that is a measurement; what is computed with larger ones is infinite
+
+
+def checkpoints(folder: Path) -> Checkpoints:
+    """The checkpoints of the run in a folder."""
+    return Checkpoints(folder / CHECKPOINTS, flaw=_flaw)
 
 
 def encoder_files(folder: Path) -> list[Path]:
@@ -129,7 +143,7 @@ def load(run: Run | str | Path, view: str | None = None) -> encoders.Encoder:
 
 
 def _of_checkpoint(folder: Path, config: Config, view: str | None) -> encoders.Encoder:
-    found = Checkpoints(folder / CHECKPOINTS).latest()
+    found = checkpoints(folder).latest()
     if found is None:
         there = ", ".join(file.stem.removeprefix("encoder-") for file in encoder_files(folder))
         if there:
@@ -147,40 +161,39 @@ class RunFolder:
 
     def __init__(self, config: Config, data: build.RunData) -> None:
         self.path, self.config, self.data = Path(config.out or ""), config, data
-        self.checkpoints = Checkpoints(self.path / CHECKPOINTS)
+        self.checkpoints = checkpoints(self.path)
+        self.damaged_encoders: list[str] = []
 
     def complete(self) -> bool:
         """Whether the folder holds this very run, with nothing left to do: its encoders are written last of all."""
-        if self.path.exists() and not self.path.is_dir():
-            raise UserError("out", f"{self.path} is a file; give a folder, which is made if it is not there")
-        if not (self.path / CONFIG).is_file() or not encoder_files(self.path):
+        self._check_ours()
+        there = encoder_files(self.path)
+        if not there:
             return False
         saved = None
         with suppress(UserError):  # what is complete needs no whole checkpoint
             saved = self.checkpoints.latest()
-        files = [] if saved is None else saved[0].get("encoders", [ENCODER])
-        if not all((self.path / file).is_file() for file in files):
+        files = there if saved is None else [self.path / name for name in saved[0]["encoders"]]
+        if not all(file.is_file() for file in files):
             return False
-        self._check_settings()
-        if saved is not None:
-            self._check_data(saved[0])
-        return True
+        self._check_begun(None if saved is None else saved[0])
+        self.damaged_encoders = [file.name for file in files if not _is_whole(file)]
+        if self.damaged_encoders and saved is None:
+            cut = (
+                f"{self.path / self.damaged_encoders[0]} is damaged, and there is no checkpoint to write it again from"
+            )
+            raise UserError("out", f"{cut}; bring one back, delete the file to train anew, or give another --out")
+        return not self.damaged_encoders
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
-        """Keeps others out of the folder, and refuses one where another run was begun."""
+        """Keeps others out of the folder."""
         with ExitStack() as stack:
             try:
                 stack.enter_context(locked(self.path))
             except OSError as error:
                 why = f"{self.path} cannot be written to: {error.strerror}"
                 raise UserError("out", f"{why}; give another --out") from None
-            begun = any((self.path / CHECKPOINTS).glob("*.pt")) or encoder_files(self.path)
-            if begun:  # before, settings may still change
-                if not (self.path / CONFIG).is_file():
-                    missing = f"{self.path} holds a run without its {CONFIG}"
-                    raise UserError("out", f"{missing}; bring that back, or give another --out")
-                self._check_settings()
             if self.checkpoints.folder.is_dir():
                 remove_drafts(self.checkpoints.folder)  # of killed processes
             yield
@@ -189,17 +202,14 @@ class RunFolder:
         """The last checkpoint, if there is one; all processes must find the same."""
         with fail_together():
             found = self.checkpoints.latest()
-            if found is not None and found[0].get("format") != FORMAT:
-                state, path = found
-                raise UserError(str(path), f"is of format {state.get('format')!r}, this version reads {FORMAT}")
         steps = [int(each) for (each,) in distributed.exchange([-1 if found is None else found[0]["state"]["step"]])]
         with fail_together():
             if len(set(steps)) > 1:
                 said = ", ".join("none" if each < 0 else f"step {each}" for each in steps)
                 differ = f"processes see different checkpoints in {self.path} ({said})"
                 raise UserError("out", f"{differ}; give a folder that all machines share")
-            if found is not None:
-                self._check_data(found[0])
+            if found is not None or encoder_files(self.path):  # before, settings may still change
+                self._check_begun(None if found is None else found[0])
         return None if found is None else found[0]
 
     def write_settings(self) -> None:
@@ -207,15 +217,44 @@ class RunFolder:
         with naming_full_disk(path, lambda: "free some space"), atomic_write(path) as draft:
             draft.write_text(to_yaml(self.config), encoding="utf-8")
 
-    def _check_settings(self) -> None:
-        changed = differences(from_yaml(self.path / CONFIG), self.config)
-        if changed:
-            more = f" and {len(changed) - NAMED} more" if len(changed) > NAMED else ""
+    def _check_ours(self) -> None:
+        """Refuses a folder with anything in it that no run has left there, before anything is written."""
+        if self.path.exists() and not self.path.is_dir():
+            raise UserError("out", f"{self.path} is a file; give a folder, which is made if it is not there")
+        there = {each.name for each in self.path.iterdir()} if self.path.is_dir() else set()
+        if CHECKPOINTS in there and not (self.path / CHECKPOINTS).is_dir():
             raise UserError(
-                "out",
-                f"{self.path} holds a run with other settings ({'; '.join(changed[:NAMED])}{more}); give another "
-                f"--out, or go on with that one: {resume_command(self.config, distributed.world_size())}",
+                "out", f"{self.path / CHECKPOINTS} is no folder, and checkpoints go there; give another --out"
             )
+        begun = any((self.path / CHECKPOINTS).glob("*.pt")) or encoder_files(self.path)
+        if begun and CONFIG not in there:
+            raise UserError(
+                "out", f"{self.path} holds a run without its {CONFIG}; bring it back, or give another --out"
+            )
+        if begun:
+            from_yaml(self.path / CONFIG)  # which says what is wrong with it
+        elif odd := sorted(name for name in there - {LOCK} if not name.startswith(".")):
+            with suppress(UserError):
+                if is_lock(self.path / LOCK) and from_yaml(self.path / CONFIG):
+                    return
+            foreign = f"{self.path} is not empty and holds no run, but {odd[0]}"
+            raise UserError("out", f"{foreign}{' and more' if odd[1:] else ''}; give another --out, which is made")
+
+    def _check_begun(self, state: dict[str, Any] | None) -> None:
+        """Refuses other settings and other data than the run was begun with, by its checkpoint or else its file."""
+        written = from_yaml(self.path / CONFIG).fixed()
+        then: Flat = written if state is None else state["settings"]
+        now = {key: value for key, value in self.config.fixed().items() if key in then}  # a later version has more keys
+        if changed := differences(then, now):
+            said = "; ".join(changed[:NAMED]) + (f" and {len(changed) - NAMED} more" if len(changed) > NAMED else "")
+            if state is not None and differences(then, {key: value for key, value in written.items() if key in then}):
+                edited = f"was changed after its run had begun ({said}); change it back. Only {MAY_CHANGE} may change"
+                raise UserError(str(self.path / CONFIG), edited)
+            go_on = resume_command(self.config, distributed.world_size())
+            other = f"{self.path} holds a run with other settings ({said})"
+            raise UserError("out", f"{other}; give another --out, or go on with that one: {go_on}")
+        if state is not None:
+            self._check_data(state)
 
     def _check_data(self, state: dict[str, Any]) -> None:
         """Refuses data that is not what the run was begun with; copies, whose times alone differ, go on."""
@@ -225,6 +264,24 @@ class RunFolder:
             said = f"{then[0]:,} images then, {now[0]:,} {'others ' if then[0] == now[0] else ''}now"
             changed = f"the data of {self.path} has changed: {said}"
             raise UserError("data", f"{changed}; give another --out, or bring the data back")
+
+
+def _flaw(state: dict[str, Any]) -> str | None:
+    """What makes a checkpoint none of a run."""
+    if isinstance(state.get("format"), int) and state["format"] != FORMAT:
+        return f"is of format {state['format']}, this version reads {FORMAT}"
+    odd = [name for name, kind in STATE.items() if not isinstance(state.get(name), kind)]
+    odd = odd or [f"state.{name}" for name in odd_entries(state["state"])]
+    return f"is no checkpoint of a run: {odd[0]} is missing, or no such thing" if odd else None
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a file of weights is as long as its header says."""
+    try:
+        with safe_open(path, "pt") as file:
+            return bool(file.keys())
+    except (SafetensorError, OSError):
+        return False
 
 
 def resume_command(config: Config, world: int) -> str:
