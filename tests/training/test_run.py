@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 
 import manyview
 from manyview.cli.main import main
@@ -142,6 +144,23 @@ def test_other_data_than_a_run_was_begun_with_is_refused(
     (folder / "0.png").rename(folder / "other.png")  # and so it is with a complete run
     assert pretrain(out, data=folder) == 2
     assert "40 images then, 40 others now" in capsys.readouterr().err
+
+
+def test_an_image_replaced_in_place_is_refused_and_a_copy_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, out = pictures(tmp_path / "data", 40), tmp_path / "run"
+    with monkeypatch.context() as patch:
+        at_step(patch, 1, stop_with(signal.SIGTERM))
+        assert pretrain(out, data=folder) == 143
+    before = (folder / "1.png").read_bytes()  # none of the few whose pixels are looked at
+    Image.new("RGB", (32, 32)).save(folder / "1.png")
+    assert pretrain(out, data=folder) == 2
+    assert "40 images then, 40 others now" in capsys.readouterr().err
+    (folder / "1.png").write_bytes(before)
+    os.utime(folder / "1.png", (1e9, 1e9))
+    assert pretrain(out, data=folder) == 0
+    assert "warning: the image files are of another time than before: copies, or others" in capsys.readouterr().err
 
 
 def test_a_complete_run_needs_no_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

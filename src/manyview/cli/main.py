@@ -4,6 +4,7 @@ import importlib
 import os
 import sys
 import traceback
+import warnings
 
 from manyview.core.errors import UserError, nearest
 
@@ -51,7 +52,14 @@ def run(name: str, arguments: list[str]) -> int:
     from manyview.cli.arguments import call
 
     module, function = COMMANDS[name][0].split(":")
-    return call(getattr(importlib.import_module(module), function), arguments)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Image size .* exceeds limit")  # pictures have a limit of ours, max_pixels
+        warnings.showwarning = _warn
+        return call(getattr(importlib.import_module(module), function), arguments)
+
+
+def _warn(message: Warning | str, *_: object, **__: object) -> None:
+    print(f"warning: {' '.join(str(message).split())}", file=sys.stderr)
 
 
 def _answer(arguments: list[str]) -> int:

@@ -142,6 +142,11 @@ def _fill(encoder: Encoder, state: State, metadata: dict[str, str], path: str | 
         "missing": [key for key in wanted if key not in given and not key.endswith("num_batches_tracked")],
         "unexpected": [key for key in given if key not in wanted],
         "shapes": [f"{key} {mine} instead of {right}" for key, (mine, right) in shapes.items() if mine != right],
+        "types": [  # whole numbers would be taken for weights
+            f"{key} {given[key].dtype} instead of {value.dtype}"
+            for key, value in wanted.items()
+            if key in given and value.is_floating_point() and not given[key].is_floating_point()
+        ],
     }
     wrong = [f"{kind}: {_first_few(keys)}" for kind, keys in found.items() if keys]
     if wrong:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -10,10 +12,22 @@ from typing import Any
 
 from manyview.core.atomic import atomic_write, naming_setting
 from manyview.core.errors import UserError
-from manyview.core.text import digest, reason
+from manyview.core.lock import locked
+from manyview.core.text import digest, printable, reason
 
 FILE = "results.json"
+LOCK = "results.lock"  # not the run's own, which may be in training
+PATIENCE = 60.0  # seconds that somebody else may take to write a score
 MATTERS = ("protocol", "settings", "data", "seed", "model", "version")
+
+
+KINDS: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("protocol", "version", "when"), str),
+    **dict.fromkeys(("settings", "scores", "data", "model"), dict),
+    **dict.fromkeys(("untrained", "supervised"), (dict, type(None))),
+    "seed": int,
+    "seconds": (int, float),
+}
 
 
 @dataclass(frozen=True)
@@ -55,12 +69,18 @@ class Result:
 def read(folder: str | Path) -> list[Result]:
     """All results of a folder; none where there is no file."""
     path = Path(folder) / FILE
-    if not path.is_file():
+    if not os.path.lexists(path):
         return []
     try:
-        return [_parsed(each) for each in json.loads(path.read_text(encoding="utf-8"))]
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise UserError("out", f"{path} is damaged ({reason(error)}); remove it, or give another --out") from None
+        if not path.is_file():
+            raise TypeError("no regular file")
+        entries = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(entries, list):
+            raise TypeError(f"expected a list of results, got {type(entries).__name__}")
+        return [_parsed(each) for each in entries]
+    except (ValueError, TypeError, OSError, RecursionError) as error:
+        why = f"{printable(str(path))} is damaged ({reason(error)})"
+        raise UserError("out", f"{why}; remove it, or give another --out") from None
 
 
 def find(folder: str | Path, like: Result) -> Result | None:
@@ -69,22 +89,35 @@ def find(folder: str | Path, like: Result) -> Result | None:
 
 
 def put(folder: str | Path, result: Result) -> None:
-    """Adds a result, in place of an older one of the same key. The file is whole at any time."""
+    """Adds a result, in place of an older one of the same key. The file is whole at any time, whoever else writes."""
     path = Path(folder) / FILE
-    kept = [each for each in read(folder) if each.key != result.key]
-    text = json.dumps([asdict(each) for each in [*kept, result]], indent=1, ensure_ascii=False, allow_nan=False)
     with naming_setting("out", folder):
         path.parent.mkdir(parents=True, exist_ok=True)
-    with naming_setting("out", path), atomic_write(path) as draft:
-        draft.write_text(text + "\n", encoding="utf-8")
+    with naming_setting("out", path), locked(path.parent, busy="written", result=path, name=LOCK, wait=PATIENCE):
+        kept = [each for each in read(folder) if each.key != result.key]
+        text = json.dumps([asdict(each) for each in [*kept, result]], indent=1, ensure_ascii=False, allow_nan=False)
+        with atomic_write(path) as draft:
+            draft.write_bytes(f"{text}\n".encode("utf-8", "backslashreplace"))  # of no UTF-8, JSON's own escape
 
 
 def _essence(value: Any) -> Any:
     return {key: each for key, each in value.items() if key != "name"} if isinstance(value, Mapping) else value
 
 
-def _parsed(entry: dict[str, Any]) -> Result:
-    known = {each.name for each in fields(Result)}
-    if "subject" in entry:  # the older name of the model
+def _parsed(entry: Any) -> Result:
+    """TypeError or ValueError where it is none: everything a reader relies on is there, and of its type."""
+    if not isinstance(entry, dict):
+        raise TypeError(f"expected a result, got {type(entry).__name__}")
+    if isinstance(entry.get("subject"), dict):  # the older name of the model
         entry["model"] = {"checksum": entry["subject"].get("mark"), **entry["subject"]}
-    return Result(**{key: value for key, value in entry.items() if key in known})
+    found = {"seconds": 0.0, "untrained": None, "supervised": None, **entry}
+    for name, kind in KINDS.items():
+        if not isinstance(found.get(name), kind) or isinstance(found[name], bool):
+            raise TypeError(f"{name}: a {type(found.get(name)).__name__}")
+    for name in ("scores", "untrained", "supervised"):
+        scores = found[name] or {}
+        if not all(isinstance(each, int | float) and math.isfinite(each) for each in scores.values()):
+            raise ValueError(f"{name}: not all are numbers")
+    if not found["scores"]:
+        raise ValueError("scores: there are none")
+    return Result(**{each.name: found[each.name] for each in fields(Result)})

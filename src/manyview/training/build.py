@@ -42,7 +42,7 @@ class RunData:
     views: dict[str, View]  # which modality each is derived from, and what is taken of it
     channels: dict[str, int]  # of each view
     side: int  # the usual length of a picture's shorter side
-    fingerprint: tuple[int, int]  # how many training images there are, and a check sum of which
+    fingerprint: tuple[int, ...]  # how many training images there are; sums of which, of sizes and times
     modalities: tuple[str, ...]  # all that the data has; those of no view are left out
     held_out: bool = False  # whether the images to score on were held out of the training data, and are no test split
     why: str | None = None  # the test split is not used, where there is one
@@ -197,7 +197,7 @@ def _name(config: Config, found: RunData) -> str:
     """The same settings and data give the same folder, so that the same command goes on with the same run."""
     settings = config.fixed()
     own = config.data["name"] == OWN
-    settings["data.name"] = found.fingerprint if own else config.data["name"]
+    settings["data.name"] = found.fingerprint[:2] if own else config.data["name"]  # copies have other times
     digest = hashlib.sha256(repr(sorted(settings.items())).encode()).hexdigest()[:6]
-    source = "own" if own else Path(config.data["name"]).name
+    source = "own" if own else os.fsencode(Path(config.data["name"]).name).decode("utf-8", "replace")
     return f"{config.method['name']}-{source or 'data'}-{digest}"

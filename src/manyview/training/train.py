@@ -210,7 +210,7 @@ def _session(fabric: Any, config: Config, data: build.RunData, folder: RunFolder
             trainer.load_state_dict(saved)
             loader.unreadable |= saved["unreadable"] if rank == 0 else {}
         again = [f"{name} was damaged, and is written again" for name in folder.damaged_encoders]
-        changed = [*again, *_changed(saved, config, loader)]
+        changed = [*again, *_changed(saved, config, data, loader)]
     monitor = None
     with fail_together():
         if rank == 0:
@@ -233,7 +233,7 @@ def _data(config: Config, own: Dataset | None) -> build.RunData:
         return found or build.data(config, own)
 
 
-def _changed(saved: dict[str, Any], config: Config, loader: Loader) -> list[str]:
+def _changed(saved: dict[str, Any], config: Config, data: build.RunData, loader: Loader) -> list[str]:
     """What is no longer as it was when the run was left."""
     changed, world = [], distributed.world_size()
     if (then := saved["world"]) != world:
@@ -242,6 +242,8 @@ def _changed(saved: dict[str, Any], config: Config, loader: Loader) -> list[str]
     if saved["at_once"] != loader.at_once:
         where = "in memory" if loader.at_once else "too large for the memory"
         changed.append(f"the images are {where}, unlike before: their views are rounded otherwise from here on")
+    if tuple(saved["data"][3:]) not in ((), data.fingerprint[3:]):
+        changed.append("the image files are of another time than before: copies, or others of the same size?")
     return changed
 
 
