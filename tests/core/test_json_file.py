@@ -90,3 +90,6 @@ def test_long_numbers_are_floats() -> None:
     assert parse_json("[1234567890123456789, 1e2]") == [1234567890123456789, 100.0]
     assert parse_json("-" + "9" * 6000) == float("-inf")
     assert as_type(3, float) == 3
+    for number in (1e200, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match="expected a finite number"):
+            as_type(number, float)

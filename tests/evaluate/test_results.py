@@ -74,6 +74,7 @@ ODD = {
     "scores that are texts": json.dumps([{**asdict(ONE), "scores": {"top1": "0.5"}}]),
     "no scores": json.dumps([{**asdict(ONE), "scores": {}}]),
     "NaN": json.dumps([{**asdict(ONE), "scores": {"top1": float("nan")}}]),
+    "an infinite setting": json.dumps([{**asdict(ONE), "settings": {"k": float("inf")}}]),
     "untrained as a number": json.dumps([{**asdict(ONE), "untrained": 0.5}]),
     "a protocol that is none": json.dumps([{**asdict(ONE), "protocol": ["knn"]}]),
     "when as a number": json.dumps([{**asdict(ONE), "when": 3}]),

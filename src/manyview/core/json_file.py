@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import types
 import typing
 from dataclasses import MISSING, fields, is_dataclass
@@ -14,6 +13,7 @@ from manyview.core.errors import UserError
 from manyview.core.text import printable, reason
 
 MAX_BYTES = 1 << 26  # of a file; ours have some thousands
+LARGEST = 1e100  # number that is a measurement; squares and sums of larger ones are infinite
 DIGITS = 20  # of a whole number; longer ones are floats, and may be infinite
 WORDS = {int: "a whole number", float: "a finite number", str: "a text", list: "a list", tuple: "a list"}
 
@@ -62,7 +62,7 @@ def as_type(value: Any, kind: Any, place: str = "it") -> Any:
         return {key: as_type(each, within[1], f"{place}[{key[:40]!r}]") for key, each in value.items()}
     if origin in (list, tuple) and isinstance(value, list):
         return origin(as_type(each, within[0], f"{place}[{number}]") for number, each in enumerate(value))
-    if kind is float and type(value) in (int, float) and math.isfinite(value):
+    if kind is float and type(value) in (int, float) and abs(value) <= LARGEST:
         return value
     if kind is not float and type(value) is kind:
         return value

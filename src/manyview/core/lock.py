@@ -14,9 +14,9 @@ from pathlib import Path
 from manyview.core.errors import UserError
 from manyview.core.text import printable
 
-POLL = 0.02  # seconds between two looks at a lock that is waited for
 NAME = "lock"
 OWNER = re.compile(rb"\d+ [^\s/]+")  # process and host: what is in a lock of ours
+POLL = 0.02  # seconds between two looks at a lock that is waited for
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 _held: set[int] = set()
 

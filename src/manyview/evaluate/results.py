@@ -77,6 +77,7 @@ def read(folder: str | Path) -> list[Result]:
         entries = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(entries, list):
             raise TypeError(f"expected a list of results, got {type(entries).__name__}")
+        json.dumps(entries, allow_nan=False)  # what could not be written again
         return [_parsed(each) for each in entries]
     except (ValueError, TypeError, OSError, RecursionError) as error:
         why = f"{printable(str(path))} is damaged ({reason(error)})"

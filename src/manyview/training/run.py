@@ -20,7 +20,7 @@ from manyview.core import distributed
 from manyview.core.atomic import atomic_write, naming_full_disk, remove_drafts
 from manyview.core.distributed import fail_together
 from manyview.core.errors import UserError
-from manyview.core.json_file import parse_json
+from manyview.core.json_file import LARGEST, parse_json
 from manyview.core.lock import NAME as LOCK
 from manyview.core.lock import is_lock, locked
 from manyview.data.decoded import local_processes
@@ -42,7 +42,6 @@ STATE = {
 """What a checkpoint of a run holds, and of which kind."""
 NAMED = 3  # settings that differ are named, at most
 ANEW = "of the run in this folder nothing had been saved yet: it begins anew"
-LARGEST = 1e300  # number that is a measurement; what is computed with larger ones is infinite
 
 
 def checkpoints(folder: Path) -> Checkpoints:
