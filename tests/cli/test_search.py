@@ -17,7 +17,7 @@ from manyview.embeddings import Embeddings, embed
 from manyview.encoders import Encoder
 from tests.tiny import pictures
 
-LONG = f"{'a' * 250}.png"  # a draft beside it has too long a name
+LONG = f"{'a' * 252}.png"  # a name has at most 255 bytes
 
 
 @pytest.fixture(scope="module")
