@@ -208,7 +208,7 @@ def test_only_what_is_known_as_ours_and_an_empty_file_may_be_written_over(tmp_pa
     for path in (ours, empty, tmp_path / "nothing"):
         check_own("out", path, lambda beginning: beginning.startswith(b"manyview"))
     for path in (mine, tmp_path, *(tmp_path / name for name in ("link", "dangling", "pipe"))):
-        with pytest.raises(UserError, match=f"^out: {path} is there already, and manyview did not write it; give ano"):
+        with pytest.raises(UserError, match=f"^out: {path} is there already, and does not say that"):
             check_own("out", path, lambda beginning: beginning.startswith(b"manyview"))
     assert not (tmp_path / "nowhere").exists()
 

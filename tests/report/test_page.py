@@ -167,7 +167,7 @@ def test_what_is_not_a_page_of_ours_is_left_as_it_is(run: Run, tmp_path: Path, m
     link.symlink_to(tmp_path / "elsewhere.html")
     os.mkfifo(pipe)
     for path in (mine, link, pipe, tmp_path):
-        with pytest.raises(ValueError, match=f"^out: {path} is there already, and manyview did not write it; give ano"):
+        with pytest.raises(ValueError, match=f"^out: {path} is there already, and does not say that"):
             write([run], path)
     assert mine.read_text() == "<!doctype html><title>about manyview</title>"
     assert link.is_symlink()
@@ -222,7 +222,7 @@ def test_odd_values_in_the_metrics_are_left_out_and_said(run: Run, tmp_path: Pat
     text = page([odd])
     assert sections(text) == ["scores", "map", "curves", "diagnostics", "settings"]
     (said,) = [line for line in left_out(text) if "metrics.jsonl" in line]
-    assert "Part of 16 lines of dcl&#x27;s metrics.jsonl</strong> is left out: it is not what training writes" in said
+    assert "Part of 17 lines of dcl&#x27;s metrics.jsonl</strong> is left out: it is not what training writes" in said
     assert "<h3>Loss</h3>" in text
 
 

@@ -196,12 +196,14 @@ def test_a_run_of_two_encoders_is_complete_when_both_are_there(
 def test_a_checkpoint_of_another_format_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert pretrain(tmp_path, max_steps=1) == 0
     (tmp_path / "encoder.safetensors").unlink()
-    Checkpoints(tmp_path / "checkpoints").save({"format": 2, "progress": {"step": 1}}, 1)
+    kept = Checkpoints(tmp_path / "checkpoints")
+    kept.save({"format": 2, "progress": {"step": 5}}, 5)  # a whole one of this version lies before it
     capsys.readouterr()
     assert pretrain(tmp_path, max_steps=1) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert "step-000000001.pt: is of format 2, this version reads 4" in said
+    assert "step-000000005.pt: is of format 2, this version reads 4; go on with the version that began" in said
+    assert len(list(kept.folder.iterdir())) == 2
 
 
 def test_checkpoints_that_are_all_damaged_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

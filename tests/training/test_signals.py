@@ -94,13 +94,14 @@ def test_a_second_signal_ends_a_run_that_makes_no_step_and_its_checkpoint_stays(
 
 def test_a_repeated_sigterm_ends_nothing_that_moves_or_saves(monkeypatch: pytest.MonkeyPatch) -> None:
     signals = Signals()
-    assert not signals._hangs()  # it has just begun
+    assert not signals._hangs(0.0)  # it has just begun
     monkeypatch.setattr(module, "STILL", -1.0)
-    assert signals._hangs()
+    assert signals._hangs(0.0)
+    assert not signals._hangs(time.monotonic() + PATIENCE)  # a signal that comes twice at once
     signals.answered = True
-    assert not signals._hangs()
+    assert not signals._hangs(0.0)
     signals.answered, signals._longest = False, PATIENCE
-    assert not signals._hangs()
+    assert not signals._hangs(0.0)
 
 
 def test_a_worker_s_signals_are_not_its_parent_s() -> None:

@@ -1,6 +1,5 @@
 """The command line: a table of commands, imported when called."""
 
-import errno
 import importlib
 import io
 import os
@@ -9,7 +8,7 @@ import traceback
 import warnings
 from typing import Any
 
-from manyview.core.errors import UserError, nearest
+from manyview.core.errors import UserError, is_memory, nearest
 from manyview.core.text import one_line, reason
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -28,7 +27,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
 """name -> (where its function is, one line of help). The function's signature is what it can be given."""
 
 BUG, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141  # the last two as shells count: 128 + the signal's number
-NO_MEMORY = ("can't allocate memory", "Cannot allocate memory", "out of memory", "bad_alloc", "can't start new thread")
 LESS = "free some, or ask for less: a smaller batch, smaller images, fewer workers"
 REPORT_IT = "this is a bug: please report it, with the lines above, to the maintainers of manyview"
 
@@ -37,7 +35,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs one command. What the user can mend is one line on stderr and exit code 2; all else is a bug, and code 1."""
     arguments = sys.argv[1:] if arguments is None else arguments
     _prepare_streams()
-    os.environ.setdefault("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "1")  # no library runs what is in a file
+    os.environ.pop("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", None)
+    os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"  # no library runs what is in a file
     try:
         return _answer(arguments) or _lost()
     except KeyboardInterrupt as came:
@@ -82,7 +81,7 @@ def _answer(arguments: list[str]) -> int:
         told = getattr(error, "told", False)  # by another process
         return error.exit_code if told else _complain(f"manyview {first}: {error}", error.exit_code)
     except Exception as error:
-        if _is_memory(error):
+        if is_memory(error):
             return _complain(f"manyview {first}: the memory is full ({reason(error)[:150]}); {LESS}", BUG)
         if isinstance(error, OSError) and error.filename is not None:  # of a file that nobody could foresee
             return _complain(f"manyview {first}: {os.fsdecode(error.filename)}: {error.strerror}", BAD_INPUT)
@@ -113,7 +112,8 @@ def _prepare_streams() -> None:
     for number, name in ((1, "stdout"), (2, "stderr")):
         stream = getattr(sys, name)
         if stream is None or stream is getattr(sys, f"__{name}__"):
-            raw, at_once = _Stream(number, "w", closefd=False), name == "stderr" or os.isatty(number)
+            unbuffered = stream is not None and (stream.line_buffering or stream.write_through)  # python -u
+            raw, at_once = _Stream(number, "w", closefd=False), name == "stderr" or os.isatty(number) or unbuffered
             encoding = "utf-8" if stream is None else stream.encoding
             setattr(sys, name, io.TextIOWrapper(io.BufferedWriter(raw), encoding, line_buffering=at_once))
         if hasattr(getattr(sys, name), "reconfigure"):
@@ -128,12 +128,6 @@ def _lost() -> int:
     if error is None or isinstance(error, BrokenPipeError):
         return 0 if error is None else BROKEN_PIPE
     return _complain(f"manyview: what was printed is lost: {error.strerror}", BUG)
-
-
-def _is_memory(error: Exception) -> bool:
-    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
-        return True
-    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in NO_MEMORY)
 
 
 def _complain(text: str, code: int) -> int:

@@ -174,7 +174,7 @@ def _claimed(folder: Path) -> Iterator[None]:
     with ExitStack() as stack:
         with naming_setting("out", folder):
             there = sorted(os.listdir(folder)) if os.path.lexists(folder) else []
-            others = [name for name in there if name != LOCK and not name.endswith(".part")]  # left by killed ones
+            others = [name for name in there if name != LOCK and not name.startswith(".")]
             if others and PLAN not in others:
                 what = f"is no comparison's folder: it holds {printable(others[0])}, and no {PLAN}"
                 raise UserError("out", f"{printable(str(folder))} {what}; give another --out")

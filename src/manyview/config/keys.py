@@ -124,7 +124,8 @@ def _one(key: str, value: Any, hint: Any, *, text: bool) -> Any:
         given = parser.parse_args([f"--it={_as_list(value, hint)}"]) if text else parser.parse_object({"it": value})
         if given.it is None and type(None) not in typing.get_args(hint):
             raise TypeError
-        if isinstance(value, str) and SIXTIES.search(value) and not isinstance(given.it, str | dict):
+        found = given.it if isinstance(given.it, list | tuple) else [given.it]
+        if isinstance(value, str) and SIXTIES.search(value) and any(isinstance(each, int | float) for each in found):
             raise TypeError
     except (ArgumentError, TypeError, ValueError, RecursionError, YAMLError):
         got = repr(value) if len(repr(value)) <= SHOWN else f"{repr(value)[:SHOWN]}..."

@@ -131,9 +131,8 @@ def check_own(setting: str, path: Path, is_ours: Callable[[bytes], bool]) -> Non
             os.close(handle)
         ours = beginning is not None and (not beginning or is_ours(beginning))
     if not ours:
-        raise UserError(
-            setting, f"{printable(str(path))} is there already, and manyview did not write it; give another"
-        )
+        there = f"{printable(str(path))} is there already, and does not say that manyview wrote it"
+        raise UserError(setting, f"{there}; move it away, or give another")
 
 
 def _unwritable(setting: str, path: str | os.PathLike[str], why: str) -> UserError:

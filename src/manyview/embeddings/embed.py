@@ -18,6 +18,7 @@ from manyview import __version__
 from manyview.core.atomic import atomic_write, naming_full_disk, naming_setting, remove_drafts
 from manyview.core.bounds import MOST, MOST_WORKERS, AtLeast, AtMost, check_bounds
 from manyview.core.errors import UserError
+from manyview.core.lock import NAME as LOCK
 from manyview.core.lock import locked
 from manyview.core.parallel import resolve_device
 from manyview.core.progress import progress_bar
@@ -243,7 +244,7 @@ def _check_ours(folder: Path) -> None:
         raise UserError("to", f"{printable(str(folder))} is no folder of ours; move it away, or give another --to")
     plan, there = folder / PLAN, sorted(os.listdir(folder)) if folder.is_dir() else []
     begun = plan.is_file() and not plan.is_symlink() and b"manyview_embeddings" in plan.read_bytes()
-    others = [name for name in there if name == PLAN or not OURS.fullmatch(name)]
+    others = [name for name in there if name != LOCK and not name.startswith(".")]  # drafts of killed ones
     if others and not begun:
         what = f"{printable(str(folder))} is a folder of somebody's, with {printable(others[0])}"
         raise UserError("to", f"{what}; move it away, or give another --to")

@@ -101,7 +101,7 @@ def _read(path: str | Path) -> tuple[State, dict[str, str]]:
     if not Path(path).is_file():
         raise UserError("path", f"there is no file {path}")
     try:
-        with open(path, "rb") as opened, safe_open(_name(path, opened.fileno()), framework="pt") as file:
+        with open(path, "rb") as opened, safe_open(openable(path, opened.fileno()), framework="pt") as file:
             return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise UserError(
@@ -109,7 +109,7 @@ def _read(path: str | Path) -> tuple[State, dict[str, str]]:
         ) from None
 
 
-def _name(path: str | Path, handle: int) -> str | Path:
+def openable(path: str | Path, handle: int) -> str | Path:
     """The name that safetensors opens a file by, which takes UTF-8 alone."""
     return f"/dev/fd/{handle}" if any("\udc80" <= letter <= "\udcff" for letter in str(path)) else path
 

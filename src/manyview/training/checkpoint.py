@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import torch
 
 from manyview.core.atomic import atomic_write, naming_full_disk
-from manyview.core.errors import UserError
+from manyview.core.errors import UserError, is_memory
 
 State = dict[str, Any]
 STEP, EPOCH = re.compile(r"step-(\d{9,})\.pt"), re.compile(r"epoch-(\d{4,})\.pt")
@@ -30,10 +30,10 @@ class Checkpoints:
 
     A state is nested dicts, lists and tuples of tensors, numbers, texts and None. Reading one runs no code from it.
 
-    flaw  says what a state lacks that somebody could go on with; None of one that is good
+    flaw  says what a state, of a file, lacks that somebody could go on with; None of one that is good
     """
 
-    def __init__(self, folder: Path, *, flaw: Callable[[State], str | None] = lambda state: None) -> None:
+    def __init__(self, folder: Path, *, flaw: Callable[[State, Path], str | None] = lambda state, file: None) -> None:
         self.folder, self._flaw = Path(folder), flaw
         self.damaged: list[str] = []
 
@@ -67,11 +67,12 @@ class Checkpoints:
         for file in files:
             try:
                 state = read(file)
-                if (flaw := self._flaw(state)) is None:
-                    return state, file
-                self.damaged.append(f"{file}: {flaw}")
             except UserError as error:
                 self.damaged.append(str(error))
+                continue
+            if (flaw := self._flaw(state, file)) is None:
+                return state, file
+            self.damaged.append(f"{file}: {flaw}")
         if files:
             raise UserError(
                 None,
@@ -147,6 +148,8 @@ def read(path: Path) -> State:
     try:
         state = torch.load(path, weights_only=True, map_location="cpu")
     except Exception as error:  # a file of any content raises almost anything
+        if is_memory(error):
+            raise
         raise UserError(None, f"{path}: cannot be read: {_first_line(error)}") from None
     if not isinstance(state, dict):
         raise UserError(None, f"{path}: is no checkpoint: it holds a {type(state).__name__}, not a dict")

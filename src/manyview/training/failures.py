@@ -14,14 +14,13 @@ import torch
 from manyview.config.config import Config
 from manyview.core import distributed
 from manyview.core.atomic import atomic_write, naming_full_disk
-from manyview.core.errors import UserError
+from manyview.core.errors import UserError, is_memory
 from manyview.core.sample import Batch
 from manyview.core.text import reason
 from manyview.data.workers import lost_worker, usual_workers
 from manyview.diagnose.health import AGAIN
 from manyview.methods import Contrast, Method
 
-NO_MEMORY = re.compile("can't allocate memory|not enough memory|Cannot allocate memory|std::bad_alloc")
 NO_PEER = re.compile("gloo|nccl|by peer|socketPoll|TCPStore|waiting for clients", re.IGNORECASE)
 LOW = 0.02  # a temperature that makes logits of 50 and more
 
@@ -82,6 +81,8 @@ def naming_misfit(folder: Path) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, ValueError, TypeError, LookupError, AttributeError) as error:
+        if is_memory(error):
+            raise
         misfit = f"the last checkpoint in {folder} does not fit this run: {reason(error)[:200]}"
         raise UserError(None, f"{misfit}; delete it, and the same command goes on from the one before") from None
 
@@ -99,7 +100,7 @@ def naming_failures(config: Config) -> Iterator[None]:
         if isinstance(error, torch.cuda.OutOfMemoryError):
             less = "which takes less and gives the same gradient, or a smaller --batch-size"
             raise OutOfMemory(None, f"the GPU's memory is full; {AGAIN} with --micro-batch 64, {less}") from None
-        if isinstance(error, MemoryError) or NO_MEMORY.search(str(error)):
+        if is_memory(error):
             other = f"{AGAIN} with --micro-batch 64 if it never is enough"
             raise OutOfMemory(None, f"the memory is full; free some, and the same command goes on; {other}") from None
         if int(os.environ.get("WORLD_SIZE", "1")) > 1 and NO_PEER.search(str(error)):

@@ -25,6 +25,7 @@ from manyview.core.lock import NAME as LOCK
 from manyview.core.lock import is_lock, locked
 from manyview.data.decoded import local_processes
 from manyview.encoders.towers import SHARED
+from manyview.encoders.weights import openable
 from manyview.features.preprocess import Preprocess
 from manyview.methods.method import VIEW
 from manyview.training import build
@@ -193,8 +194,9 @@ class RunFolder:
             except OSError as error:
                 why = f"{self.path} cannot be written to: {error.strerror}"
                 raise UserError("out", f"{why}; give another --out") from None
-            if self.checkpoints.folder.is_dir():
-                remove_drafts(self.checkpoints.folder)  # of killed processes
+            for folder in (self.path, self.checkpoints.folder):
+                if folder.is_dir():
+                    remove_drafts(folder)  # of killed processes
             yield
 
     def saved(self) -> dict[str, Any] | None:
@@ -265,10 +267,11 @@ class RunFolder:
             raise UserError("data", f"{changed}; give another --out, or bring the data back")
 
 
-def _flaw(state: dict[str, Any]) -> str | None:
-    """What makes a checkpoint none of a run."""
+def _flaw(state: dict[str, Any], file: Path) -> str | None:
+    """What makes a checkpoint none of a run. One of another version is refused: it is whole, and nobody's to delete."""
     if isinstance(state.get("format"), int) and state["format"] != FORMAT:
-        return f"is of format {state['format']}, this version reads {FORMAT}"
+        other = f"is of format {state['format']}, this version reads {FORMAT}"
+        raise UserError(str(file), f"{other}; go on with the version that began the run, or give another --out")
     odd = [name for name, kind in STATE.items() if not isinstance(state.get(name), kind)]
     odd = odd or [f"state.{name}" for name in odd_entries(state["state"])]
     return f"is no checkpoint of a run: {odd[0]} is missing, or no such thing" if odd else None
@@ -277,7 +280,7 @@ def _flaw(state: dict[str, Any]) -> str | None:
 def _is_whole(path: Path) -> bool:
     """Whether a file of weights is as long as its header says."""
     try:
-        with safe_open(path, "pt") as file:
+        with open(path, "rb") as opened, safe_open(openable(path, opened.fileno()), "pt") as file:
             return bool(file.keys())
     except (SafetensorError, OSError):
         return False

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 ENDING = [signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
-STILL = 5.0  # seconds without any movement, at least, after which a second SIGTERM ends a run
+STILL = 30.0  # seconds without any movement after a first signal, at least, after which a second SIGTERM ends a run
 LEAVING = 10.0  # seconds that a run has to end after a second Ctrl-C
 TOLD = b"\nfinishing the step, then saving; Ctrl-C once more stops at once\n"
 
@@ -20,9 +20,9 @@ TOLD = b"\nfinishing the step, then saving; Ctrl-C once more stops at once\n"
 class Signals:
     """The signals that asked a run to end, which finishes its step and saves; a second one ends a run that hangs.
 
-    A second Ctrl-C always ends a run; a second SIGTERM, which clusters repeat, only where nothing has moved for much
-    longer than ever before, and nothing is being saved. Python calls no handler while the main thread waits for another
-    process or a disk: a thread of its own is told of signals by `signal.set_wakeup_fd`.
+    A second Ctrl-C always ends a run; a second SIGTERM, which clusters repeat, only where since the first nothing has
+    moved for much longer than ever before, and nothing is being saved. Python calls no handler while the main thread
+    waits for another process or a disk: a thread of its own is told of signals by `signal.set_wakeup_fd`.
     """
 
     def __init__(self) -> None:
@@ -39,18 +39,21 @@ class Signals:
     def watch(self, pipe: int, *, speaks: bool) -> None:
         """Reads the numbers of signals as they come, until the pipe ends."""
         seen: list[int] = []
+        first = time.monotonic()
         while byte := os.read(pipe, 1):
             number = byte[0]
+            first = first if seen else time.monotonic()
             seen += [number] if number in ENDING else []
             if number == signal.SIGINT and seen.count(number) > 1:
                 if not self.left.wait(LEAVING):  # else KeyboardInterrupt has ended it
                     _end_now(number, speaks=speaks)
-            elif number in ENDING and len(seen) > 1 and self._hangs():
+            elif number in ENDING and len(seen) > 1 and self._hangs(first):
                 _end_now(number, speaks=speaks)
         os.close(pipe)
 
-    def _hangs(self) -> bool:
-        still = time.monotonic() - self._moved
+    def _hangs(self, first: float) -> bool:
+        """Whether nothing has moved for long since the first signal came."""
+        still = time.monotonic() - max(self._moved, first)
         return still > max(STILL, 3 * self._longest) and not self.answered and not self.left.is_set()
 
 
