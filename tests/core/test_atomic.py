@@ -216,5 +216,5 @@ def test_only_what_is_known_as_ours_and_an_empty_file_may_be_written_over(tmp_pa
 def test_a_home_folder_that_is_not_known_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert expanded("cache", "~/kept") == tmp_path / "kept"
-    with pytest.raises(UserError, match=r"^root: ~nosuchuser/x is in no home folder that is known here"):
+    with pytest.raises(UserError, match=r"^root: ~nosuchuser/x: there is no such user; write ./~nosuchuser/x"):
         expanded("root", "~nosuchuser/x")

@@ -96,11 +96,11 @@ def test_a_damaged_file_is_one_line_and_is_not_overwritten(kind: str, tmp_path: 
 
 def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / FILE)
-    with pytest.raises(UserError, match=r"damaged .no regular file.; remove it"):
+    with pytest.raises(UserError, match=r"damaged .it is no file.; remove it"):
         put(tmp_path, ONE)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / FILE).mkdir()
-    with pytest.raises(UserError, match="no regular file"):
+    with pytest.raises(UserError, match="it is no file"):
         read(tmp_path / "other")
 
 

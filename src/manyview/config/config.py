@@ -5,7 +5,6 @@ Resolving builds nothing and runs nothing.
 
 from __future__ import annotations
 
-import os
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -15,6 +14,7 @@ from typing import Annotated, Any, Literal
 from manyview.config import sections
 from manyview.config.keys import REQUIRED, Flat, Key, flag_name, key_of, typed
 from manyview.config.sections import ALWAYS, PARTS, SECTIONS, chosen_method, flat, parts_of
+from manyview.core.atomic import expanded
 from manyview.core.bounds import MOST, MOST_WORKERS, Above, AtLeast, AtMost, Between, Count, NotNegative
 from manyview.core.errors import UserError
 from manyview.methods import METHODS
@@ -25,6 +25,7 @@ RUNTIME_KEYS = (
     "checkpoint_minutes", "checkpoint_steps", "snapshots", "max_unreadable",
 )  # fmt: skip
 """Settings that say where and how a run runs, not what it computes: a resumed run may change them."""
+OWN = "(own)"  # the name of a data set that a person made themselves
 PATHS = ("data.name", "data.root", "encoder.pretrained", "out")
 MAY_CHANGE = ", ".join(f"--{flag_name(key)}" for key in RUNTIME_KEYS if key != "out")
 
@@ -95,6 +96,11 @@ class Config:
         """The settings by their keys, such as `loss.temperature`."""
         return flat(self.nested(), self.parts)
 
+    @property
+    def own_data(self) -> bool:
+        """Whether the data set is one that a person made themselves, which no setting can open."""
+        return bool(self.data["name"] == OWN)
+
     def fixed(self) -> Flat:
         """The settings that a run keeps once it has begun."""
         return {key: value for key, value in self.flat().items() if key not in RUNTIME_KEYS}
@@ -119,7 +125,9 @@ def resolve(recipe: Flat, given: Flat) -> Config:
             there = ", ".join(parts) or "none"
             raise UserError(key, f"the method {method.__name__} has no {section}; its parts are {there}")
     values = typed(keys, kept, given)
-    values |= {key: _at_home(key, value) for key, value in values.items() if key in PATHS}
+    for key in PATHS:
+        if isinstance(path := values.get(key), str) and path.startswith("~"):
+            values[key] = str(expanded(flag_name(key), path))
     _check(values)
     return _config(values, method)
 
@@ -173,16 +181,6 @@ def _whole_keys(settings: Flat, keys: Mapping[str, Key]) -> Flat:
         if whole in found:
             raise UserError(flag_name(whole), f"is given twice, also as {key}; leave one out")
         found[whole] = value
-    return found
-
-
-def _at_home(key: str, value: Any) -> Any:
-    """A path with its ~ or ~user replaced, of a user that there is."""
-    if not isinstance(value, str) or not value.startswith("~"):
-        return value
-    found = os.path.expanduser(value)
-    if found.startswith("~"):
-        raise UserError(flag_name(key), f"{value}: there is no such user; write ./{value} for such a name")
     return found
 
 

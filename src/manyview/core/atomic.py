@@ -97,9 +97,8 @@ def expanded(setting: str, path: str | os.PathLike[str]) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError:
-        raise UserError(
-            setting, f"{printable(os.fspath(path))} is in no home folder that is known here; write the path in full"
-        ) from None
+        name = printable(os.fspath(path))
+        raise UserError(setting, f"{name}: there is no such user; write ./{name} for such a name") from None
 
 
 def check_writable(setting: str, folder: Path, path: str | os.PathLike[str]) -> None:

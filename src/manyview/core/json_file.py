@@ -31,7 +31,7 @@ def read_json(path: Path, kind: Any, *, remedy: str) -> Any:
         if path.stat().st_size > MAX_BYTES:
             raise ValueError(f"it has {path.stat().st_size >> 20} MB")
         return as_type(parse_json(path.read_text(encoding="utf-8")), kind)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(None, f"{printable(str(path))} is damaged ({reason(error)}); {remedy}") from None
 
 
@@ -46,7 +46,10 @@ def parse_json(text: str) -> Any:
 def as_type(value: Any, kind: Any, place: str = "it") -> Any:
     """Gives a parsed value as a type; a `ValueError` names the first place that does not fit."""
     origin, within = typing.get_origin(kind), typing.get_args(kind)
-    if kind is Any or (value is None and type(None) in within):
+    if kind is Any:
+        json.dumps(value, allow_nan=False)  # NaN and infinity are no JSON, and could not be written again
+        return value
+    if value is None and type(None) in within:
         return value
     if origin in (typing.Union, types.UnionType):
         return as_type(value, within[0], place)

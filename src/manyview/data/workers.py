@@ -113,7 +113,7 @@ def patiently(loader: DataLoader[Any], read: Any) -> Iterator[Any]:
             why = f"{SHARED_MEMORY} is full, where workers put their batches; give --workers 0, or {MORE_ROOM}"
             raise UserError("workers", why) from None
         except RuntimeError as error:
-            if not str(error).startswith("DataLoader timed out"):
+            if not str(error).startswith("DataLoader timed out"):  # for which torch has no class
                 raise
             if stream is None or read.value == before:
                 hangs = f"no image came in {loader.timeout:g} s: does the disk answer?"
@@ -151,7 +151,7 @@ def lost_worker(error: BaseException) -> bool:
     torch says so while anything is being done, by a signal; what was on its way from the worker may be torn before.
     """
     if isinstance(error, RuntimeError):
-        return str(error).startswith("DataLoader worker")
+        return str(error).startswith("DataLoader worker")  # for which torch has no class
     places = {frame.f_globals["__name__"] for frame, _ in traceback.walk_tb(error.__traceback__)}
     return isinstance(error, ConnectionError | EOFError) and DataLoader.__module__ in places
 

@@ -16,6 +16,7 @@ import torch.multiprocessing as mp
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from manyview.config.config import OWN
 from manyview.core.errors import UserError
 from manyview.core.text import printable
 from manyview.data import NAMED, Dataset, Folder, Paired, Unreadable
@@ -27,7 +28,6 @@ from manyview.data.splits import Labels, find_splits
 from manyview.data.workers import PATIENCE, counter, end_if_over, end_when, fitting_workers, patiently, shared
 from manyview.features.embedding_pass import ImageBatch, naming_lost_worker
 from manyview.features.preprocess import as_seen
-from manyview.training.build import OWN
 from manyview.views import ViewPipeline
 from manyview.views.view import view_named
 

@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from manyview.core.atomic import atomic_write, naming_setting
 from manyview.core.errors import UserError
+from manyview.core.json_file import read_json
 from manyview.core.lock import locked
-from manyview.core.text import digest, printable, reason
+from manyview.core.text import digest, printable
 
 FILE = "results.json"
 LOCK = "results.lock"  # not the run's own, which may be in training
 PATIENCE = 60.0  # seconds that somebody else may take to write a score
 MATTERS = ("protocol", "settings", "data", "seed", "model", "version")
-
-
-KINDS: dict[str, type | tuple[type, ...]] = {
-    **dict.fromkeys(("protocol", "version", "when"), str),
-    **dict.fromkeys(("settings", "scores", "data", "model"), dict),
-    **dict.fromkeys(("untrained", "supervised"), (dict, type(None))),
-    "seed": int,
-    "seconds": (int, float),
-}
 
 
 @dataclass(frozen=True)
@@ -71,17 +62,11 @@ def read(folder: str | Path) -> list[Result]:
     path = Path(folder) / FILE
     if not os.path.lexists(path):
         return []
-    try:
-        if not path.is_file():
-            raise TypeError("no regular file")
-        entries = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(entries, list):
-            raise TypeError(f"expected a list of results, got {type(entries).__name__}")
-        json.dumps(entries, allow_nan=False)  # what could not be written again
-        return [_parsed(each) for each in entries]
-    except (ValueError, TypeError, OSError, RecursionError) as error:
-        why = f"{printable(str(path))} is damaged ({reason(error)})"
-        raise UserError("out", f"{why}; remove it, or give another --out") from None
+    remedy = "remove it, or give another --out"
+    found: list[Result] = read_json(path, list[Result], remedy=remedy)
+    if not all(each.scores for each in found):
+        raise UserError("out", f"{printable(str(path))} is damaged (scores: there are none); {remedy}")
+    return found
 
 
 def find(folder: str | Path, like: Result) -> Result | None:
@@ -103,22 +88,3 @@ def put(folder: str | Path, result: Result) -> None:
 
 def _essence(value: Any) -> Any:
     return {key: each for key, each in value.items() if key != "name"} if isinstance(value, Mapping) else value
-
-
-def _parsed(entry: Any) -> Result:
-    """TypeError or ValueError where it is none: everything a reader relies on is there, and of its type."""
-    if not isinstance(entry, dict):
-        raise TypeError(f"expected a result, got {type(entry).__name__}")
-    if isinstance(entry.get("subject"), dict):  # the older name of the model
-        entry["model"] = {"checksum": entry["subject"].get("mark"), **entry["subject"]}
-    found = {"seconds": 0.0, "untrained": None, "supervised": None, **entry}
-    for name, kind in KINDS.items():
-        if not isinstance(found.get(name), kind) or isinstance(found[name], bool):
-            raise TypeError(f"{name}: a {type(found.get(name)).__name__}")
-    for name in ("scores", "untrained", "supervised"):
-        scores = found[name] or {}
-        if not all(isinstance(each, int | float) and math.isfinite(each) for each in scores.values()):
-            raise ValueError(f"{name}: not all are numbers")
-    if not found["scores"]:
-        raise ValueError("scores: there are none")
-    return Result(**{each.name: found[each.name] for each in fields(Result)})

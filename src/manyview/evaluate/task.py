@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from manyview import __version__
+from manyview.config.config import OWN
 from manyview.core.bounds import MOST, MOST_WORKERS, AtLeast, AtMost, Between, check_bounds
 from manyview.core.errors import UserError
 from manyview.core.parallel import resolve_device
@@ -27,7 +28,6 @@ from manyview.data.torch_dataset import as_dataset
 from manyview.embeddings.model_source import ALL, AnyModel, ModelSource, check_named, open_model, run_of
 from manyview.features.embedding_pass import Read, embed_pieces, embedding, loader_batches, on_device
 from manyview.features.feature_cache import PIECE, FeatureCache, Piece, without_cache
-from manyview.training.build import OWN
 from manyview.training.run import Run
 from manyview.views import ViewPipeline
 from manyview.views.view import view_named
@@ -238,7 +238,7 @@ def _open(data: Data | None, run: Run | None) -> tuple[str, Divided]:
         if run is None:
             raise UserError("data", "is needed; give --data, a folder or a name of `manyview list data`")
         data = run.config.data
-        if data["name"] == OWN:
+        if run.config.own_data:
             raise UserError("data", f"{run.folder} was trained on a data set of your own; give it")
     if isinstance(data, tuple):
         train, test = map(as_dataset, data)

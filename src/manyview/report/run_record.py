@@ -15,7 +15,6 @@ from manyview.diagnose.health import Health, Verdict
 from manyview.losses import is_coupled
 from manyview.report.charts import Point
 from manyview.report.frame import colour_class
-from manyview.training.build import OWN
 from manyview.training.run import CONFIG, ENCODER, METRICS, Run, read_metrics
 
 TERM = "loss/"  # before the name of a term, where a method has several
@@ -64,7 +63,7 @@ class RunRecord:
     @property
     def data(self) -> str:
         name = str(self.config.data["name"])
-        return "your own data" if name == OWN else Path(name).name or name
+        return "your own data" if self.config.own_data else Path(name).name or name
 
     @property
     def steps(self) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from manyview import encoders
-from manyview.config.config import Config, component, components, resolve
+from manyview.config.config import OWN, Config, component, components, resolve
 from manyview.config.sections import ENCODER
 from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives
@@ -29,7 +29,6 @@ from manyview.views import AUGMENTATIONS, Modality, ViewPipeline
 from manyview.views.augmentation_recipes import usual_augmentation, usual_size
 from manyview.views.view import View, view_named
 
-OWN = "(own)"  # the name of a data set that a person made themselves
 MANY = "encoders"  # the first parameter of a method that has an encoder a view
 
 
@@ -51,7 +50,7 @@ class RunData:
 def data(config: Config, own: Dataset | None = None) -> RunData:
     """The data of a run, with the modalities that its views are derived from."""
     options = {key: value for key, value in config.data.items() if key != "name"}
-    if own is None and config.data["name"] == OWN:
+    if own is None and config.own_data:
         raise UserError("data", "the run was made on a data set of your own; give it: manyview.pretrain(data=...)")
     found = divided(config.data["name"] if own is None else own, **options)
     views = views_of(config, found.train.modalities)
@@ -190,15 +189,14 @@ def _absolute(source: dict[str, Any]) -> dict[str, Any]:
     if source["name"] not in (OWN, SCENES, *NAMED):
         found["name"] = os.path.abspath(source["name"])
     if source.get("root"):
-        found["root"] = os.path.abspath(os.path.expanduser(source["root"]))
+        found["root"] = os.path.abspath(source["root"])
     return found
 
 
 def _name(config: Config, found: RunData) -> str:
     """The same settings and data give the same folder, so that the same command goes on with the same run."""
     settings = config.fixed()
-    own = config.data["name"] == OWN
-    settings["data.name"] = found.fingerprint[:2] if own else config.data["name"]  # copies have other times
+    settings["data.name"] = found.fingerprint[:2] if config.own_data else config.data["name"]  # copies have other times
     digest = hashlib.sha256(repr(sorted(settings.items())).encode()).hexdigest()[:6]
-    source = "own" if own else os.fsencode(Path(config.data["name"]).name).decode("utf-8", "replace")
+    source = "own" if config.own_data else os.fsencode(Path(config.data["name"]).name).decode("utf-8", "replace")
     return f"{config.method['name']}-{source or 'data'}-{digest}"

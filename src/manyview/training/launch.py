@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from manyview.config import recipes
-from manyview.config.config import MAY_CHANGE, Config, differences, resolve
+from manyview.config.config import MAY_CHANGE, OWN, Config, differences, resolve
 from manyview.config.keys import Flat
 from manyview.config.recipes import from_yaml
 from manyview.config.sections import flat
@@ -52,7 +52,7 @@ def pretrain(
     elif isinstance(data, Mapping):
         settings["data"] = dict(data)
     elif data is not None:
-        settings["data"], own = build.OWN, as_dataset(data)
+        settings["data"], own = OWN, as_dataset(data)
     if resume is not None:
         if recipe is not None:
             raise UserError("recipe", f"{recipe} was given beside resume, and a run that was begun has its settings")

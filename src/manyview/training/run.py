@@ -288,7 +288,7 @@ def _is_whole(path: Path) -> bool:
 
 def resume_command(config: Config, world: int) -> str:
     """The command that goes on with a run, in as many processes."""
-    if config.data["name"] == build.OWN:
+    if config.own_data:
         return f"manyview.pretrain(data=..., resume={config.out!r}), with the same data"
     here = local_processes() if world == distributed.world_size() else world
     nodes = "" if here == world else f"--nnodes {world // here} "
