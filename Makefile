@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/ready
 WORKERS := -n auto --maxprocesses 4 --dist worksteal # processes that share the tests; `make test WORKERS=` takes one
 
-.PHONY: demo test test-all lint pictures bench clean
+.PHONY: demo test test-all fuzz lint pictures bench clean
 
 demo: $(READY)
 	$(BIN)/manyview demo
@@ -14,6 +14,9 @@ test: $(READY)
 
 test-all: $(READY)
 	$(BIN)/pytest $(WORKERS) -m "" --hypothesis-profile thorough
+
+fuzz: $(READY)
+	$(BIN)/python -m tests.fuzz.run --cases 50000
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -38,6 +38,8 @@ def data(tmp_path: Path) -> Path:
         (["ENCODER", "DATA", "--to", "folder.npz"], "is a folder"),
         (["ENCODER", "DATA", "--to", "e.npz", "--batch-size", "0"], "batch_size: expected at least 1, got 0"),
         (["ENCODER", "DATA", "--to", "e.npz", "--workers", "-1"], "workers: expected at least 0"),
+        (["ENCODER", "DATA", "--to", "e.npz", "--workers", str(10**20)], "workers: expected at most 1024, got 1"),
+        (["ENCODER", "DATA", "--to", "e.npz", "--batch-size", str(10**20)], "batch_size: expected at most 2147483647"),
         (["ENCODER", "DATA", "--to", "e.npz", "--device", "abacus"], "device: 'abacus' cannot be used"),
         (["ENCODER", "DATA", "--to", "e.npz", "--split", "test"], "split: no 'test'"),
         (["ENCODER", "nowhere", "--to", "e.npz"], "neither a folder here nor the name"),

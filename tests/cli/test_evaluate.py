@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -134,6 +135,9 @@ def test_help_names_the_settings_of_all_protocols(capsys: pytest.CaptureFixture[
         (["resnet18"], "there is no run, file or encoder named 'resnet18'; nearest: timm/resnet18"),
         (["patchnet", *SCENES, "--batch-size", "0"], "batch_size: expected at least 1, got 0"),
         (["patchnet", *SCENES, "--workers", "-2"], "workers: expected at least 0, got -2"),
+        (["patchnet", *SCENES, "--workers", str(10**20)], "workers: expected at most 1024, got 1"),
+        (["patchnet", *SCENES, "--batch-size", str(10**20)], "batch_size: expected at most 2147483647, got 1"),
+        (["patchnet", *SCENES, "--seed", str(10**20)], "seed: expected a number from 0 to 9223372036854775807, got 1"),
         (["patchnet", *SCENES, "--seed", "-1"], "seed: expected a number from 0 to 9223372036854775807, got -1"),
         (["patchnet", *SCENES, "--size", "0"], "size: expected a whole number from 1 to"),
         (["patchnet", *SCENES, "--protocols", ""], "protocols: expected a value, got none; write --protocols VALUE"),
@@ -175,3 +179,44 @@ def test_data_without_labels_is_refused(tmp_path: Path, capsys: pytest.CaptureFi
     tiny.pictures(tmp_path / "plain", 30)
     assert evaluate("patchnet", "--data", "plain") == 2
     assert "data: plain has no labels to evaluate with" in capsys.readouterr().err
+
+
+def test_a_data_folder_whose_name_is_no_utf_8_is_judged_and_written_down(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
+    for name in ("cats", "dogs"):
+        tiny.pictures(folder / name, 20)
+    words = ["--data", folder, "--protocols", "knn", "--knn.k", 3, "--size", 16, "--workers", 0]
+    assert evaluate("patchnet", *words, "--out", folder / "out") == 0
+    assert r"/caf\xe9: 36 training images" in capsys.readouterr().out
+    assert [each.data["name"] for each in read(folder / "out")] == [str(folder)]
+
+
+def test_results_that_cannot_be_added_to_are_said_before_anything_is_computed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "results.json").write_text('{"accuracy": 1.0}')
+    monkeypatch.setattr(Task, "features", None)
+    assert evaluate("patchnet", *SCENES, "--out", tmp_path, "--recompute") == 2
+    assert "results.json is damaged (expected a list of results, got dict); remove it" in capsys.readouterr().err
+    assert (tmp_path / "results.json").read_text() == '{"accuracy": 1.0}'
+
+
+def test_an_image_that_was_replaced_in_place_makes_a_new_score(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tiny.pictures(tmp_path / "data", 60, classes=2)
+    words = ["patchnet", "--data", folder, "--protocols", "knn", "--knn.k", 3, "--size", 16, "--workers", 0]
+    assert evaluate(*words, "--out", "out") == 0
+    assert evaluate(*words, "--out", "out") == 0
+    assert "--recompute computes it anew" in capsys.readouterr().err
+    replaced = folder / "class1" / "7.png"  # none of those whose pixels are looked at
+    tiny.pictures(tmp_path / "other", 1, sides=(24,))
+    (tmp_path / "other" / "0.png").rename(replaced)
+    features = set((tmp_path / "cache").iterdir())
+    for more in ([], ["--recompute"]):
+        assert evaluate(*words, *more, "--out", "out") == 0
+        assert "computed on" not in capsys.readouterr().err
+    assert len(read(Path("out"))) == 2
+    assert set((tmp_path / "cache").iterdir()) > features

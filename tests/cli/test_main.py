@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import manyview
 from manyview.cli import main as cli
@@ -165,6 +167,85 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
     script = f'{sys.executable} -c "{code}" | head -1; echo ${{PIPESTATUS[0]}}'
     done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE)
     assert (done.stdout, done.stderr) == ("word\n141\n", "")
+
+
+WORKS = """
+import contextlib, os, sys
+
+def works() -> int:
+    print("a result " * 5000)
+    print("a warning", file=sys.stderr)
+    with open("lock", "w") as file:
+        file.write("mine")
+    print("another", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):
+        os.write(2, b"from a signal handler")
+    return 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("streams", "code", "said"),
+    [
+        (">&-", 0, "a warning\nanother\nfrom a signal handler"),
+        ("2>&-", 0, "a result"),
+        ("<&- >&- 2>&-", 0, ""),
+        ("2> /dev/full", 0, "a result"),
+        ("> /dev/full", 1, "manyview: what was printed is lost: No space left on device\n"),
+        ("> /dev/full 2>&1", 1, ""),
+        ("> /dev/full 2>&-", 1, ""),
+    ],
+)
+def test_streams_that_are_closed_or_full_end_no_command_and_no_file_gets_their_text(
+    streams: str, code: int, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "busy.py").write_text(WORKS)
+    program = (
+        "from manyview.cli import main as m; m.COMMANDS['busy'] = ('busy:works', ''); m.sys.exit(m.main(['busy']))"
+    )
+    script = f'{sys.executable} -c "{program}" {streams}'
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == code, done
+    assert said in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert (tmp_path / "lock").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        MemoryError("Unable to allocate 8.00 EiB for an array"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:124] . DefaultCPUAllocator: can't allocate memory: you tried ..."),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB."),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+        RuntimeError("can't start new thread"),
+    ],
+)
+def test_too_little_memory_is_one_line_in_every_command(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def hungry() -> int:
+        raise error
+
+    monkeypatch.setattr("manyview.cli.check.check", hungry)
+    assert cli.main(["check"]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("manyview check: the memory is full (")
+    assert said.err.endswith("; free some, or ask for less: a smaller batch, smaller images, fewer workers\n")
+    assert said.err.count("\n") == 1
+
+
+def test_no_library_runs_what_is_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Evil:
+        def __reduce__(self) -> tuple[object, ...]:
+            return (tmp_path.joinpath("sprung").touch, ())
+
+    torch.save(Evil(), tmp_path / "evil.pth")
+    monkeypatch.setattr("manyview.cli.check.check", lambda: torch.load(tmp_path / "evil.pth", weights_only=False))
+    assert cli.main(["check"]) == 1
+    assert not (tmp_path / "sprung").exists()
 
 
 def test_python_m_answers_with_the_exit_code_of_the_command() -> None:

@@ -17,7 +17,7 @@ from manyview.embeddings import Embeddings, embed
 from manyview.encoders import Encoder
 from tests.tiny import pictures
 
-LONG = f"{'a' * 250}.png"  # a draft beside it has too long a name
+LONG = f"{'a' * 252}.png"  # a name has at most 255 bytes
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +75,7 @@ def test_images_that_were_moved_are_found_with_root(
         (["data/1.png", "--embeddings", "e.npz", "--picture", "no/p.png"], "there is no folder"),
         (["data/1.png", "--embeddings", "e.npz", "--picture", "./data/1.png"], "would be overwritten"),
         (["data/1.png", "--embeddings", "e.npz", "--top", "0"], "top: expected at least 1, got 0"),
+        (["data/1.png", "--embeddings", "e.npz", "--top", str(10**20)], "top: expected at most 2147483647, got 1"),
         (["nowhere.png", "--embeddings", "e.npz"], "nowhere.png cannot be read"),
         (["e.npz", "--embeddings", "e.npz"], "cannot be read"),
         (["data/1.png", "--embeddings", "none.npz"], "there is no file"),
@@ -102,3 +103,21 @@ def test_wrong_arguments_are_one_line(
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
     assert (tmp_path / "data" / "1.png").read_bytes() == before
+
+
+def test_a_picture_of_somebodys_is_not_overwritten(
+    tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pictures(tmp_path / "data", 4)
+    encoders.save(encoder, "encoder.safetensors")
+    assert run("embed", ["encoder.safetensors", "data", "--to", "e.npz", "--workers", "0"]) == 0
+    theirs = Path("data/2.png").read_bytes()
+    Path("nearest-1.png").write_bytes(theirs)
+    words = ["encoder.safetensors", "data/1.png", "--embeddings", "e.npz"]
+    with pytest.raises(UserError, match=r"^picture: nearest-1.png is there and not from here; give another name"):
+        run("search", words)
+    assert Path("nearest-1.png").read_bytes() == theirs
+    assert run("search", [*words, "--no-picture"]) == 0
+    assert run("search", [*words, "--picture", "p.png"]) == 0
+    assert run("search", [*words, "--picture", "p.png"]) == 0  # its own may be made again

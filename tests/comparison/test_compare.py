@@ -43,7 +43,7 @@ def said() -> list[str]:
 @pytest.fixture
 def compare(tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch) -> Compare:
     monkeypatch.setattr(module, "run_all", trained)
-    monkeypatch.setattr(module, "_report", lambda found, say: None)
+    monkeypatch.setattr("manyview.report.page.after_training", lambda *_, **__: None)
     monkeypatch.setenv("MANYVIEW_CACHE", str(tmp_path / "cache"))
 
     def compared(methods: Sequence[str], **given: Any) -> Outcome:
@@ -134,7 +134,10 @@ def test_an_evaluation_that_fails_costs_that_score_alone(
             "augmentation.size: torchvision/alexnet cannot take 8 x 8",
         ),
         ({"precision": "fp16", "device": "cpu"}, "precision: fp16 needs a GPU"),
-        ({"minutes": float("inf"), "epochs": None}, "minutes: expected a time above 0, got inf"),
+        ({"minutes": float("inf"), "epochs": None}, "minutes: expected a time above 0, of a year at most, got inf"),
+        ({"minutes": 1e20, "epochs": None}, "minutes: expected a time above 0, of a year at most, got 1e+20"),
+        ({"seeds": 10**20}, "seeds: expected 1,000 at most, got 100000000000000000000"),
+        ({"jobs": 10**20}, "jobs: expected 1 to 1024, got 100000000000000000000"),
         ({"minutes": 1.0}, "minutes: 1 and epochs 2 are both given"),
     ],
     ids=str,
@@ -145,6 +148,68 @@ def test_what_every_run_would_be_refused_for_is_refused_before_any_training(
     with pytest.raises(ValueError, match=re.escape(reason)):
         compare(["simclr", "dcl"], **given)
     assert not (tmp_path / "out").exists()
+
+
+def listed(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+def test_a_folder_that_is_not_empty_and_no_comparisons_is_refused_and_left_as_it_is(
+    compare: Compare, tmp_path: Path
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match=r"^out: .*out is no comparison's folder: it holds notes.txt, and no plan"):
+        compare(["simclr"])
+    assert listed(tmp_path / "out") == {"notes.txt": "mine"}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{}", "images is missing"),
+        ("[]", "it: expected a table, got a list"),
+        ('{"images": "all"}', "images: expected a list, got 'all'"),
+        ('{"images": [1], "minutes": "two"}', "minutes: expected a finite number, got 'two'"),
+        ('{"images": [1], "epochs": {"dcl": 3}}', r"epochs\['dcl'\]: expected a table, got 3"),
+        ('{"images": [1], "epochs": {"dcl": {"epochs": NaN, "of": ""}}}', "epochs: expected a finite number, got nan"),
+        ("[" * 100_000, "it nests too deep"),
+        ("\0", "Expecting value"),
+    ],
+)
+def test_a_plan_that_is_none_is_one_line_and_left_as_it_is(
+    compare: Compare, tmp_path: Path, text: str, why: str
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "plan.json").write_text(text)
+    with pytest.raises(ValueError, match=rf"plan.json is damaged \({why}.*; give another --out$"):
+        compare(["simclr"])
+    assert listed(tmp_path / "out") == {"plan.json": text}
+
+
+def test_what_a_killed_comparison_leaves_is_no_reason_to_refuse_its_folder(compare: Compare, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "lock").write_text("123 host")
+    (tmp_path / "out" / ".plan.json.123.part").write_text("{")
+    assert compare(["simclr"]).failed == ()
+
+
+def test_a_run_whose_metrics_are_damaged_is_left_out_and_named(
+    compare: Compare, tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaged(runs: Sequence[PlannedRun], jobs: int, say: Callable[[str], None]) -> list[PlannedRun]:
+        trained(runs, jobs, say)
+        (runs[0].folder / METRICS).write_text('{"step": "one", "knn": 0.5}\n[[[\n{"step": 2, "knn": "high"}')
+        return []
+
+    monkeypatch.setattr(module, "run_all", damaged)
+    found = compare(["simclr", "dcl"])
+    assert found.failed == ("simclr, seed 0",)
+    assert [each.method for each in found.methods] == ["dcl"]
+    assert said == [
+        f"simclr, seed 0 is left out: {tmp_path}/out/simclr-0/metrics.jsonl holds no kNN score; "
+        f"remove {tmp_path}/out/simclr-0 to train it again"
+    ]
 
 
 def test_a_method_that_there_is_not_comes_with_the_nearest(compare: Compare) -> None:

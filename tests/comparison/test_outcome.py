@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from manyview.comparison.outcome import MethodOutcome, Outcome, Point, collect, knn_curve, mean_and_std, read
+from manyview.comparison.outcome import (
+    MethodOutcome,
+    Outcome,
+    Point,
+    collect,
+    knn_curve,
+    mean_and_std,
+    peak_memory,
+    read,
+)
 from manyview.comparison.plan import PlannedRun, SettingsByMethod
 from manyview.config.recipes import to_yaml
 from manyview.training.launch import configured
@@ -67,8 +76,43 @@ def test_it_is_read_back_as_it_was_written(tmp_path: Path) -> None:
 
 def test_a_file_that_is_something_else_is_named(tmp_path: Path) -> None:
     (tmp_path / "comparison.json").write_text('{"data": "scenes"}')
-    with pytest.raises(ValueError, match=r"comparison.json: is not what `manyview compare` writes"):
+    with pytest.raises(ValueError, match=r"comparison.json is damaged \(methods is missing\); the same `manyview comp"):
         read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("methods", [], "it has no methods or no queries"),
+        ("queries", 0, "it has no methods or no queries"),
+        ("queries", "400", "queries: expected a whole number, got '400'"),
+        ("failed", [1], r"failed\[0\]: expected a text, got 1"),
+        ("differing_settings", {"lr": 1}, r"differing_settings\['lr'\]: expected a table, got 1"),
+    ],
+)
+def test_values_of_odd_types_are_named(tmp_path: Path, name: str, value: object, why: str) -> None:
+    found = Outcome(tmp_path, "scenes", [FIRST, SECOND], 400).to_json()
+    (tmp_path / "comparison.json").write_text(json.dumps({**found, name: value}))
+    with pytest.raises(ValueError, match=f"comparison.json is damaged .{why}"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("scores", {}), ("scores", {"kNN": [0.5]}), ("seconds", []), ("seeds", [0, 0, 1]), ("seeds", []), ("curves", [])],
+)
+def test_a_method_without_a_score_a_seed_is_named(tmp_path: Path, name: str, value: object) -> None:
+    found = Outcome(tmp_path, "scenes", [FIRST, SECOND], 400).to_json()
+    found["methods"][1][name] = value
+    (tmp_path / "comparison.json").write_text(json.dumps(found))
+    with pytest.raises(ValueError, match="has not one score a seed"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "nonsense", '{"memory": "much"}', "[" * 50_000, '{"memory": 1e400}'])
+def test_memory_that_was_not_noted_is_not_known(tmp_path: Path, text: str) -> None:
+    (tmp_path / "cost.json").write_text(text)
+    assert peak_memory(tmp_path) is None
 
 
 def test_the_choice_of_query_images_is_an_error_of_its_own() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,10 @@ import pytest
 from manyview.cli import main as cli
 from manyview.comparison import workers
 from manyview.comparison.outcome import COST, OUTCOME, peak_memory
+from manyview.comparison.plan import PlannedRun
 from manyview.config.recipes import to_yaml
+from manyview.config.sections import flat
+from manyview.core.lock import locked
 from manyview.training.launch import configured
 from manyview.training.run import Run
 from tests.patience import PATIENCE, wait_until
@@ -74,7 +78,10 @@ def test_its_page_compares_the_methods(compared: Path) -> None:
     assert "against simclr" in page
 
 
-def test_what_fails_is_left_out_and_the_others_go_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_fails_is_left_out_and_the_others_go_on(
+    compared: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(compared / "plan.json", tmp_path)
     (tmp_path / "simclr-0").write_text("a file where its folder should be")
     assert compare(tmp_path) == 1
     said = capfd.readouterr()
@@ -83,10 +90,43 @@ def test_what_fails_is_left_out_and_the_others_go_on(tmp_path: Path, capfd: pyte
     assert "| cacr | 3 x 5 |" in said.out
 
 
+def test_a_run_that_another_process_trains_is_waited_for(
+    compared: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "out"
+    shutil.copytree(compared, folder)
+    (folder / "simclr-0" / "encoder.safetensors").unlink()
+    hold = "import sys; from manyview.core.lock import locked; from pathlib import Path\n"
+    hold += "with locked(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", hold, str(folder / "simclr-0")]
+    other = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert other.stdout is not None
+    assert other.stdout.readline() == "held\n"
+    waited: list[str] = []
+
+    def say(line: str) -> None:
+        if "is waited for" in line:
+            waited.append(line)
+            other.communicate("")  # it ends, and what was waited for goes on
+
+    config = configured(None, {**flat(Run(folder / "simclr-0").config.nested()), "out": str(folder / "simclr-0")})
+    assert workers.run_all([PlannedRun("simclr", 0, config)], 1, say) == []
+    assert waited == ["simclr, seed 0 is waited for, since another process trains it, as it says above"]
+    assert f"is being trained by process {other.pid} on" in capfd.readouterr().err
+    assert (folder / "simclr-0" / "encoder.safetensors").is_file()
+
+
+def test_a_comparison_in_use_is_refused(compared: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with locked(compared, busy="compared"):
+        assert compare(compared) == 2
+    assert f"{compared} is being compared by process {os.getpid()} on" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (["--jobs", "0"], "jobs: expected 1 or more"),
+        (["--jobs", "0"], "jobs: expected 1 to 1024, got 0"),
+        (["--jobs", "1000000000"], "jobs: expected 1 to 1024"),
         (["--minutes", "1"], "minutes: 1 and epochs 2 are both given"),
         (["--batch-siz", "4"], "did you mean 'batch_size'"),
         (["--evaluate-every", "0"], "no kNN"),

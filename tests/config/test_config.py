@@ -211,3 +211,42 @@ def test_a_list_and_a_tuple_of_the_same_are_no_difference() -> None:
     steps = flags("--schedule steps")
     assert differences(steps, resolve(steps.flat(), {})) == []
     assert differences(steps, resolve({**steps.flat(), "schedule.milestones": []}, {})) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("--epochs 1:30", "epochs: expected a number, got '1:30'"),
+        ("--snapshots 1:30", "snapshots: expected a list, each a whole number, got '1:30'"),
+        ("--lr 1:30.5", "optimizer.lr: expected a number, got '1:30.5'"),
+        ("--epochs 1e20", "epochs: expected at most 2147483647, got 1e+20"),
+        *(
+            (f"--{key} 100000000000000000000", f"{key.replace('-', '_')}: expected at most ")
+            for key in ("max-steps", "batch-size", "micro-batch", "workers", "snapshots", "checkpoint-steps")
+        ),
+        ("--workers 2000", "workers: expected at most 1024, got 2000"),
+        ("--out ~nosuchuser/run", "out: ~nosuchuser/run: there is no such user; write ./~nosuchuser/run"),
+        ("--data ~nosuchuser", "data: ~nosuchuser: there is no such user"),
+        (
+            "--encoder.pretrained ~nosuchuser/a.safetensors",
+            "encoder.pretrained: ~nosuchuser/a.safetensors: there is no",
+        ),
+        ("--data cifar10 --data.root ~nosuchuser", "data.root: ~nosuchuser: there is no such user"),
+        ('--encoder.options {"channels":3}', "encoder.options: channels is given by the data; leave it out"),
+        ('--encoder.options {"size":3}', "encoder.options: size is given by --augmentation.size; leave it out"),
+        ('--encoder.options {"stem":3}', "encoder.options: stem is given by --encoder.stem; leave it out"),
+        ('--encoder.options {"name":3}', "encoder.options: name is given by --encoder.name; leave it out"),
+        ("--encoder.options {1,2}", "encoder.options: expected"),
+        ('--encoder.options {"a":&a[],"b":*a}', "encoder.options: expected a table of settings"),
+        (f"--encoder.options {5000 * '['}", "encoder.options: expected a table of settings"),
+    ],
+)
+def test_what_surprises_is_one_short_line(text: str, reason: str) -> None:
+    with pytest.raises(UserError, match=f"^{re.escape(reason)}") as error:
+        flags(text)
+    assert len(str(error.value)) < 400
+
+
+def test_a_path_may_begin_at_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert flags("--out ~/run").out == "/home/somebody/run"

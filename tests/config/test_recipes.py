@@ -373,3 +373,25 @@ def test_any_number_and_text_survives_the_file(
     path.write_text(to_yaml(config), encoding="utf-8")
     assert from_yaml(path) == config
     assert (config.optimizer["lr"], config.flat()["loss.temperature"], config.out) == (lr, temperature, out)
+
+
+LAUGHS = "\n".join(["a0: &a0 [x]", *(f"a{n}: &a{n} [{', '.join(9 * [f'*a{n - 1}'])}]" for n in range(1, 20))])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (5000 * "[", "is nested too deeply for settings"),
+        (5000 * "{a: ", "is nested too deeply for settings"),
+        (LAUGHS, r"\*a0 stands for something else; write that out instead"),
+        ("data: scenes\nencoder: {options: &a {b: *a}}", r"\*a stands for something else"),
+        ("data: scenes\nepochs: 1:30", "expected a number, got '1:30'"),
+        ("data: scenes\nlr: 1:30.5", r"expected a number, got '1:30\.5'"),
+    ],
+)
+def test_yaml_that_surprises_is_one_line(text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=said) as error:
+        resolve(read(path).settings, {})
+    assert len(str(error.value)) < 400

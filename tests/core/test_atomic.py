@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from manyview.core.atomic import DiskFull, atomic_write, check_writable, naming_full_disk, naming_setting, remove_drafts
+from manyview.core.atomic import (
+    DiskFull,
+    atomic_write,
+    check_own,
+    check_writable,
+    expanded,
+    naming_full_disk,
+    naming_setting,
+    remove_drafts,
+)
 from manyview.core.errors import UserError
 
 
@@ -84,12 +93,61 @@ def test_a_killed_process_leaves_a_draft_that_is_removed_later(tmp_path: Path) -
     assert names(tmp_path) == []
 
 
-def test_removing_drafts_leaves_drafts_of_living_processes_and_all_other_files(tmp_path: Path) -> None:
-    others = [f".a.pt.{os.getppid()}.part", "a.pt.99.part", ".hidden", ".a.part", "a.pt"]
-    for name in [*others, f".a.pt.{os.getpid()}.part", ".b\n.pt.999999999.part"]:
+def test_removing_drafts_leaves_drafts_that_are_written_to_and_all_other_files(tmp_path: Path) -> None:
+    others = ["a.pt.0123456789abcdef.part", ".a.pt.99.part", ".hidden", ".a.part", "a.pt"]
+    for name in [*others, ".a.pt.0123456789abcdef.part", ".b\n.pt.fedcba9876543210.part"]:
         (tmp_path / name).write_text("")
-    remove_drafts(tmp_path)
-    assert names(tmp_path) == sorted(others)
+    (tmp_path / ".link.0123456789abcdef.part").symlink_to("a.pt")
+    with atomic_write(tmp_path / "living") as draft:
+        remove_drafts(tmp_path)
+        assert names(tmp_path) == sorted([*others, ".link.0123456789abcdef.part", draft.name])
+
+
+def test_processes_of_the_same_number_do_not_write_to_one_draft(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of two containers, whose first process is number 1 in each."""
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    path = tmp_path / "a.txt"
+    with atomic_write(path) as first, atomic_write(path) as second:
+        first.write_text("first")
+        second.write_text("second")
+    assert path.read_text() == "first"
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_a_link_in_the_place_of_a_draft_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "precious").write_text("mine")
+    monkeypatch.setattr("secrets.token_hex", lambda count: "0" * 16)
+    (tmp_path / ".a.txt.0000000000000000.part").symlink_to("precious")
+    with pytest.raises(FileExistsError), atomic_write(tmp_path / "a.txt") as draft:
+        draft.write_text("theirs")
+    assert (tmp_path / "precious").read_text() == "mine"
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o666])
+def test_a_file_keeps_its_mode_and_its_draft_is_no_more_open(mode: int, tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("older")
+    path.chmod(mode)
+    with atomic_write(path) as draft:
+        assert draft.stat().st_mode & 0o777 == 0o600
+        draft.write_text("newer")
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("newer", mode)
+
+
+def test_a_new_file_has_the_mode_that_the_umask_gives(tmp_path: Path) -> None:
+    (tmp_path / "usual").write_text("")
+    with atomic_write(tmp_path / "a.txt") as draft:
+        draft.write_text("")
+    assert (tmp_path / "a.txt").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+@pytest.mark.parametrize("name", ["n" * 250, "ü" * 125, "n" * 255])
+def test_a_name_may_be_as_long_as_the_file_system_allows(name: str, tmp_path: Path) -> None:
+    with atomic_write(tmp_path / name) as draft:
+        draft.write_text("new")
+    assert names(tmp_path) == [name]
 
 
 def test_a_path_that_cannot_be_written_is_named_by_its_setting(tmp_path: Path) -> None:
@@ -137,3 +195,26 @@ def test_a_full_disk_is_found_behind_the_error_of_a_library(tmp_path: Path) -> N
 def test_other_errors_pass(tmp_path: Path) -> None:
     with pytest.raises(PermissionError), naming_full_disk(tmp_path, lambda: "delete something"):
         raise PermissionError(errno.EACCES, "not yours")
+
+
+def test_only_what_is_known_as_ours_and_an_empty_file_may_be_written_over(tmp_path: Path) -> None:
+    ours, mine, empty = (tmp_path / name for name in ("ours", "mine", "empty"))
+    ours.write_text("manyview wrote it")
+    mine.write_text("my notes")
+    empty.touch()
+    (tmp_path / "link").symlink_to(ours)
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    os.mkfifo(tmp_path / "pipe")
+    for path in (ours, empty, tmp_path / "nothing"):
+        check_own("out", path, lambda beginning: beginning.startswith(b"manyview"))
+    for path in (mine, tmp_path, *(tmp_path / name for name in ("link", "dangling", "pipe"))):
+        with pytest.raises(UserError, match=f"^out: {path} is there already, and does not say that"):
+            check_own("out", path, lambda beginning: beginning.startswith(b"manyview"))
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_home_folder_that_is_not_known_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert expanded("cache", "~/kept") == tmp_path / "kept"
+    with pytest.raises(UserError, match=r"^root: ~nosuchuser/x: there is no such user; write ./~nosuchuser/x"):
+        expanded("root", "~nosuchuser/x")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from manyview.core.errors import UserError, hint, nearest
+import errno
+
+from manyview.core.errors import UserError, hint, is_memory, nearest
 
 
 def test_it_says_the_setting_and_what_is_wrong() -> None:
@@ -38,3 +40,10 @@ def test_the_nearest_name_is_the_one_most_like_it() -> None:
 def test_a_hint_names_the_nearest_or_all() -> None:
     assert hint("dlc", ["dcl", "jcl"]) == "did you mean 'dcl'?"
     assert hint("zzz", ["dcl", "jcl"]) == "there are dcl, jcl"
+
+
+def test_what_says_that_there_is_no_memory_left() -> None:
+    full = "[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried to allocate 4 bytes"
+    assert all(is_memory(each) for each in (MemoryError(), RuntimeError(full), OSError(errno.ENOMEM, "no")))
+    assert is_memory(RuntimeError("CUDA out of memory. Tried to allocate 2.00 MiB"))
+    assert not any(is_memory(each) for each in (RuntimeError("shapes differ"), ValueError(full), OSError(2, "no")))

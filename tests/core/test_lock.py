@@ -10,7 +10,7 @@ import re
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
@@ -19,7 +19,8 @@ from pathlib import Path
 import pytest
 
 from manyview.core import lock
-from manyview.core.lock import InUse, locked
+from manyview.core.errors import UserError
+from manyview.core.lock import InUse, is_free, locked
 from tests.patience import PATIENCE
 
 FORK = multiprocessing.get_context("fork")  # real processes that need not import torch again, and must not compute
@@ -84,3 +85,33 @@ def test_who_comes_second_is_told_what_is_being_made_and_what_to_give_instead(tm
         locked(tmp_path, busy="written", result=tmp_path / "e.npz", flag="--to"),
     ):
         pass
+
+
+def test_a_file_of_that_name_that_is_no_lock_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    makers: dict[str, Callable[[Path], object]] = {
+        "text": lambda path: path.write_text("my own words"),
+        "number": lambda path: path.write_text("42"),
+        "long": lambda path: path.write_text("1 " + 1000 * "x"),
+        "link": lambda path: path.symlink_to(tmp_path / "number" / "lock"),
+        "nowhere": lambda path: path.symlink_to(tmp_path / "new"),
+        "pipe": os.mkfifo,
+    }
+    for name, make in makers.items():
+        (tmp_path / name).mkdir()
+        make(tmp_path / name / "lock")
+        with (
+            pytest.raises(UserError, match="lock is no lock of manyview's; give another --out"),
+            locked(tmp_path / name),
+        ):
+            pass
+    assert (tmp_path / "text" / "lock").read_text() == "my own words"
+    assert (tmp_path / "number" / "lock").read_text() == "42"
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_is_free_while_nobody_works_in_it(tmp_path: Path) -> None:
+    assert is_free(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    with locked(tmp_path):
+        assert not is_free(tmp_path)
+    assert is_free(tmp_path)

@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 import torch
 
 from manyview.core.sample import Sample
 from manyview.data.dataset import Batched, Dataset, few_samples, fingerprint, id_of, label_target, usual_shape
+from manyview.data.folder import Folder
 from manyview.data.selection import subset
+from tests.data.awful import picture
 from tests.data.fakes import BatchedMemory, Memory
 from tests.data.random_pictures import Paired, Pictures
 
@@ -55,3 +60,27 @@ def test_the_usual_shape_is_the_median_of_the_shorter_sides() -> None:
     assert usual_shape(few_samples(Paired(40)), "depth") == (1, 20)
     with pytest.raises(ValueError, match="data: of its thermal images none that was looked at can be read"):
         usual_shape(few, "thermal")
+
+
+def test_a_file_replaced_in_place_is_another_fingerprint_by_its_size_or_its_time(tmp_path: Path) -> None:
+    for number in range(40):
+        picture(seed=number).save(tmp_path / f"{number:02d}.bmp")
+    os.utime(tmp_path / "07.bmp", (1e9, 1e9))
+    folder = Folder(tmp_path)
+    before = fingerprint(folder, few_samples(folder))
+    assert before == fingerprint(folder, few_samples(folder))
+    picture(seed=99).save(tmp_path / "07.bmp")  # which is not among the few
+    ids, sizes, times = (a == b for a, b in zip(before[1:], fingerprint(folder, few_samples(folder))[1:], strict=True))
+    assert (ids, sizes, times) == (True, True, False)
+    picture(9, 9).save(tmp_path / "07.bmp")
+    assert fingerprint(folder, few_samples(folder))[:2] == before[:2]
+    assert fingerprint(folder, few_samples(folder))[2] != before[2]
+    part = subset(folder, range(7))
+    whole = fingerprint(part)
+    (tmp_path / "08.bmp").unlink()
+    assert fingerprint(part) == whole
+    assert fingerprint(folder)[2] != before[2]  # a file that is gone is no error here
+
+
+def test_what_is_no_file_has_no_sizes_and_times() -> None:
+    assert fingerprint(Memory(4, 2))[2:] == fingerprint(subset(Memory(4, 2), [1]))[2:] == (0, 0)

@@ -159,3 +159,13 @@ def test_workers_can_take_it_along(tmp_path: Path) -> None:
     folder = Folder(fill(tmp_path, "cat/1.png", "dog/1.png"))
     copy = pickle.loads(pickle.dumps(folder))
     assert torch.equal(copy[1].modalities["image"], folder[1].modalities["image"])
+
+
+def test_a_root_and_classes_whose_names_are_no_utf_8_are_as_good(tmp_path: Path) -> None:
+    root = tmp_path / os.fsdecode(b"caf\xe9")
+    folder = Folder(fill(root, os.fsdecode(b"\xff/1.png"), "dog/1.png"))
+    assert folder.classes == ("dog", "\\xff")
+    assert len({folder[row].modalities["image"].sum().item() for row in (0, 1)}) == 2
+    assert folder.name(1) == "\\xff/1.png"
+    with pytest.raises(UserError, match=r"caf.*xe9"):
+        Folder(tmp_path / os.fsdecode(b"caf\xe9s"))

@@ -14,6 +14,7 @@ import pytest
 import torch
 from PIL import Image
 
+from manyview.data import image as image_module
 from manyview.data.dataset import Unreadable
 from manyview.data.image import decode, decode_array, decode_own, own_of, read_header
 from tests.data.awful import BROKEN, GOOD, make_awful, picture, png16
@@ -217,3 +218,45 @@ def test_an_open_image_is_taken_as_its_file_would_be(
     image.save(tmp_path / "a.png")
     assert (tuple(own_of(image).shape), own_of(image).dtype) == ((channels, 4, 5), dtype)
     assert torch.equal(own_of(image), decode_own(tmp_path / "a.png"))
+
+
+def fifo(path: Path) -> Path:
+    os.mkfifo(f"{path}.fifo")
+    path.symlink_to(f"{path}.fifo")
+    return path
+
+
+def test_what_is_no_regular_file_is_unreadable_and_never_opened(tmp_path: Path) -> None:
+    device = tmp_path / "endless.png"
+    device.symlink_to("/dev/zero")
+    for path in (fifo(tmp_path / "pipe.png"), device):
+        for read in (decode, decode_own, read_header):
+            with pytest.raises(Unreadable, match="not a regular file"):
+                read(path)
+    with pytest.raises(Unreadable, match="not a regular file"):
+        decode_array(fifo(tmp_path / "pipe.npy"))
+
+
+def test_a_picture_with_too_many_pixels_is_unreadable_by_its_header(tmp_path: Path) -> None:
+    bomb = encoded(Image.new("1", (9000, 9000)))
+    assert len(bomb) < 30_000
+    for read in (decode, decode_own, read_header):
+        with pytest.raises(Unreadable, match=r"too large: 9000 x 9000 pixels, more than max_pixels=67,108,864"):
+            read(bomb)
+    assert decode(encoded(picture()), 20).shape == (3, 4, 5)
+    with pytest.raises(Unreadable, match="too large: 5 x 4 pixels, more than max_pixels=19"):
+        decode(encoded(picture()), 19)
+    with (tmp_path / "bomb.npy").open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (20_000, 20_000)})
+        file.truncate(file.tell() + 4 * 20_000**2)  # all of it is a hole
+    with pytest.raises(Unreadable, match=r"too large: 20000 x 20000"):
+        decode_array(tmp_path / "bomb.npy")
+
+
+def test_deep_pictures_are_scaled_piece_by_piece_as_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(0).normal(0, 1e4, (31, 17)).astype(np.float32)
+    values[3, 4], values[5, 6] = np.nan, np.inf
+    stored = encoded(Image.fromarray(values), "TIFF")
+    whole = decode(stored)
+    monkeypatch.setattr(image_module, "_PIECE", 7)
+    assert torch.equal(decode(stored), whole)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from manyview.data.check import open_splits
+from manyview.data.folder import Folder
 from manyview.data.survey import Survey, survey
 from tests.data import fakes
 from tests.data.awful import BROKEN, GOOD, IGNORED, make_awful, picture
@@ -109,3 +112,34 @@ def test_equal_images_of_an_array_are_duplicates(tmp_path: Path, monkeypatch: py
     fakes.cifar100(tmp_path)
     result = survey(open_splits("cifar100", root=str(tmp_path))[0])
     assert [len(group) for group in result.duplicates] == [4]
+
+
+def test_pipes_and_devices_are_unreadable_and_hang_nothing(tmp_path: Path) -> None:
+    picture().save(tmp_path / "a.png")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "pipe.png").symlink_to(tmp_path / "pipe")
+    (tmp_path / "zero.png").symlink_to("/dev/zero")
+    for fast in (False, True):
+        result = survey({"train": Folder(tmp_path)}, fast=fast)
+        assert [name for name, _ in result.unreadable] == ["pipe.png", "zero.png"]
+        assert all("not a regular file" in why for _, why in result.unreadable)
+
+
+def test_a_sparse_file_is_never_held_as_a_whole(tmp_path: Path) -> None:
+    picture().save(tmp_path / "a.tif")
+    os.truncate(tmp_path / "a.tif", 200 << 20)
+    tracemalloc.start()
+    result = survey({"train": Folder(tmp_path)}, threads=1)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert result.unreadable == []
+    assert result.stored == 200 << 20
+    assert peak < 20 << 20
+
+
+def test_too_many_pixels_are_unreadable_without_decoding(tmp_path: Path) -> None:
+    picture(5, 4).save(tmp_path / "a.png")
+    picture(6, 4).save(tmp_path / "b.png")
+    for fast in (False, True):
+        result = survey({"train": Folder(tmp_path, max_pixels=20)}, fast=fast)
+        assert [name for name, _ in result.unreadable] == ["b.png"]

@@ -1,15 +1,31 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import time
+from collections.abc import Sequence
 from multiprocessing.synchronize import Event
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 
+from manyview.core.errors import UserError
+from manyview.core.parallel import available
 from manyview.core.sample import Sample
 from manyview.data.loader import Loader
-from manyview.data.workers import Collate, Reader, lost_worker, usual_workers
+from manyview.data.workers import (
+    Collate,
+    Collated,
+    Prepared,
+    Reader,
+    counter,
+    end_when,
+    fitting_workers,
+    lost_worker,
+    patiently,
+    usual_workers,
+)
 from manyview.views import Augmentation, ViewPipeline
 from tests.data.random_pictures import Paired, Pictures
 from tests.patience import PATIENCE
@@ -45,6 +61,26 @@ def test_workers_outlive_a_signal_and_end_with_their_loader(monkeypatch: pytest.
     assert worker.is_alive()
     del loader
     worker.join(PATIENCE)
+    assert worker.exitcode == 0
+
+
+def read_two(over: Any, then: Event) -> None:
+    end_when(over)
+    reader = Reader(Pictures(sizes=(20, 22)), PIPELINE, 0, colour=True)
+    reader[0, 0]
+    then.set()
+    over.value = 1
+    reader[0, 1]
+    os._exit(3)
+
+
+def test_a_worker_whose_loader_goes_ends_between_two_samples() -> None:
+    fork = multiprocessing.get_context("fork")
+    over, then = fork.RawValue("b", 0), fork.Event()
+    worker = fork.Process(target=read_two, args=(over, then))
+    worker.start()
+    worker.join()
+    assert then.is_set()
     assert worker.exitcode == 0
 
 
@@ -91,3 +127,99 @@ def test_cores_are_shared_among_the_processes_of_a_machine(monkeypatch: pytest.M
     assert usual_workers() == 2
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "16")
     assert usual_workers() == 1
+
+
+class Room(NamedTuple):
+    """What `shutil.disk_usage` says of a disk."""
+
+    free: int
+
+
+def with_room(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
+    monkeypatch.setattr("manyview.data.workers.shutil.disk_usage", lambda path: Room(free))
+
+
+def test_workers_for_which_shared_memory_has_no_room_are_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_room(monkeypatch, 64_000_000)
+    batch = 512 * 2 * 3 * 128 * 128  # bytes of uint8
+    with pytest.warns(UserWarning, match="has 64 MB free, and a batch takes 50 MB: 0 of 2 workers are started"):
+        assert fitting_workers(2, batch) == 0
+    with pytest.warns(UserWarning, match="1 of 2 workers are started"):
+        assert fitting_workers(2, 64_000_000 // 5) == 1
+    assert fitting_workers(2, 1000) == 2
+
+
+def test_a_system_without_that_folder_is_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("manyview.data.workers.SHARED_MEMORY", "/nowhere/at/all")
+    assert fitting_workers(3, 1 << 40) == 3
+
+
+def test_a_loader_goes_on_without_workers_where_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Loader(Pictures(20), PIPELINE, 10, workers=0, memory=0)
+    with_room(monkeypatch, 1000)
+    with pytest.warns(UserWarning, match="0 of 2 workers are started"):
+        loader = Loader(Pictures(20), PIPELINE, 10, workers=2, memory=0)
+    for ours, theirs in zip(loader.epoch(0), whole.epoch(0), strict=True):
+        assert torch.equal(ours.views()["image"][0], theirs.views()["image"][0])
+
+
+def test_more_workers_than_any_machine_needs_are_refused() -> None:
+    most = max(16, 4 * available())
+    for wrong in (most + 1, -1):
+        with pytest.raises(UserError, match=f"workers: expected 0 to {most}, .*, got {wrong}"):
+            Loader(Pictures(20), PIPELINE, 10, workers=wrong, memory=0)
+
+
+def test_a_worker_that_finds_shared_memory_full_ends_the_epoch_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: torch.Tensor) -> torch.Tensor:
+        raise RuntimeError("unable to allocate shared memory(shm): No space left on device (28)")
+
+    monkeypatch.setattr(torch.Tensor, "share_memory_", full)
+    loader = Loader(Pictures(20), PIPELINE, 10, workers=1, memory=0)
+    with pytest.raises(UserError, match=r"workers: /dev/shm is full, .*; give --workers 0, or docker run --shm-size"):
+        list(loader.epoch(0))
+
+
+class Lost(str):
+    """What a worker's queue cannot send: its thread drops the batch."""
+
+    def __reduce__(self) -> str:
+        raise OSError("lost on the way")
+
+
+class Losing(Collate):
+    def __call__(self, samples: Sequence[Prepared]) -> Collated:
+        return super().__call__(samples)._replace(unreadable={0: Lost()})
+
+
+@pytest.mark.slow
+def test_a_batch_that_never_comes_is_an_error_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 0.2)  # seconds until torch terminates one
+    monkeypatch.setattr("manyview.data.workers.PATIENCE", 2)
+    monkeypatch.setattr("manyview.data.workers.Collate", Losing)
+    loader = Loader(Pictures(20), PIPELINE, 10, workers=1, memory=0)
+    with pytest.raises(UserError, match=r"workers: no image came in 2 s: does the disk answer\? --workers 0"):
+        list(loader.epoch(0))
+
+
+def test_slow_images_are_waited_for_as_long_as_they_come() -> None:
+    read = counter()
+
+    class Slow:
+        timeout = 600
+        waited = 0
+
+        def __iter__(self) -> Slow:
+            return self
+
+        def __next__(self) -> str:
+            self.waited += 1
+            if self.waited == 4:
+                return "batch"
+            read.value += self.waited < 6
+            raise RuntimeError("DataLoader timed out after 600 seconds")
+
+    slow = patiently(Slow(), read)  # type: ignore[arg-type]
+    assert next(slow) == "batch"
+    with pytest.raises(UserError, match="no image came in 600 s"):
+        next(slow)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from manyview.core.errors import UserError
 from manyview.core.lock import locked
 from manyview.data import Folder, TorchDataset
 from manyview.embeddings import Embeddings, embed
-from manyview.embeddings.embed import BATCHES, PartialEmbeddings
+from manyview.embeddings.embed import BATCHES, PartialEmbeddings, target
 from manyview.embeddings.file_format import About, read
 from manyview.embeddings.image_source import ImageReader, ImageSource, open_images
 from manyview.encoders import Encoder
@@ -118,8 +119,8 @@ def other_pixels(data: Path) -> None:
     [
         (None, {"dtype": "float16"}, "dtype float32, not float16"),
         (None, {"batch_size": 3}, "batch_size 2, not 3"),
-        (other_images, {}, "other images"),
-        (other_pixels, {}, "other images"),
+        (other_images, {}, "other images, or of files that were written anew since"),
+        (other_pixels, {}, "other images, or of files that were written anew since"),
     ],
 )
 def test_going_on_with_something_else_is_refused(
@@ -365,9 +366,10 @@ def test_what_is_there_must_be_of_the_same_encoder_and_images(partial: PartialEm
             other.complete()
 
 
-def test_a_damaged_plan_is_one_line(partial: PartialEmbeddings) -> None:
+@pytest.mark.parametrize("content", ["{", "[" * 100_000, "null", "\0"])
+def test_a_damaged_plan_is_one_line(partial: PartialEmbeddings, content: str) -> None:
     partial.folder.mkdir()
-    (partial.folder / "about.json").write_text("{")
+    (partial.folder / "about.json").write_text(content)
     with pytest.raises(UserError, match=r"about\.json is damaged: .*; delete its folder to start anew"):
         partial.complete()
 
@@ -401,3 +403,56 @@ def test_a_full_disk_is_one_line_that_says_what_to_do(
 
 def test_a_piece_is_some_batches(partial: PartialEmbeddings) -> None:
     assert partial.store.size == BATCHES * ABOUT.batch_size
+
+
+@pytest.mark.parametrize("theirs", ["thesis.txt", "about.json", "000000.txt"])
+def test_a_folder_of_somebody_else_is_refused_and_untouched(partial: PartialEmbeddings, theirs: str) -> None:
+    partial.folder.mkdir()
+    (partial.folder / theirs).write_text("mine")
+    line = (
+        rf"^to: .*e\.npz\.part is a folder of somebody's, with {re.escape(theirs)}; move it away, or give another --to$"
+    )
+    with pytest.raises(UserError, match=line), partial.alone():
+        pytest.fail("it is not ours")
+    assert [file.name for file in partial.folder.iterdir()] == [theirs]
+    assert (partial.folder / theirs).read_text() == "mine"
+
+
+def test_what_somebody_has_put_into_our_folder_stays(partial: PartialEmbeddings) -> None:
+    with partial.alone():
+        partial.complete()
+        (partial.folder / "notes.txt").write_text("mine")
+        fill(partial)
+        partial.join()
+    assert len(read(partial.path)) == 12
+    assert [file.name for file in partial.folder.iterdir()] == ["notes.txt"]
+
+
+def test_an_empty_folder_or_one_that_was_killed_at_once_is_ours(partial: PartialEmbeddings) -> None:
+    partial.folder.mkdir()
+    (partial.folder / "lock").write_text("")
+    (partial.folder / ".about.json.123.part").write_text("{")
+    with partial.alone():
+        assert not partial.complete()
+    assert partial.folder.exists()
+
+
+def test_links_are_not_followed(partial: PartialEmbeddings, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    partial.folder.symlink_to(elsewhere)
+    with pytest.raises(UserError, match=r"e\.npz\.part is no folder of ours; move it away"), partial.alone():
+        pytest.fail("it is a link")
+    assert not list(elsewhere.iterdir())
+    (tmp_path / "link.npz").symlink_to(tmp_path / "nothing.npz")
+    with pytest.raises(UserError, match=r"link\.npz is a link to no file; remove it, or give another --to"):
+        target(tmp_path / "link.npz")
+
+
+def test_an_image_that_was_replaced_in_place_is_noticed(encoder: Encoder, tmp_path: Path) -> None:
+    data, to = pictures(tmp_path / "data", 60), tmp_path / "e.npz"
+    embedded(encoder, data, to)
+    pictures(tmp_path / "other", 1, sides=(24,))
+    (tmp_path / "other" / "0.png").rename(data / "31.png")
+    with pytest.raises(UserError, match=r"e\.npz is of other images, or of files .*; delete it, or give another --to"):
+        embedded(encoder, data, to)

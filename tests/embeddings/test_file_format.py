@@ -6,6 +6,7 @@ import json
 import os
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,17 @@ HOSTILE: dict[str, Callable[[Path], object]] = {
     "classes that are no names": lambda path: members(path, about=told(classes=[1, 2])),
     "more than we know": lambda path: members(path, about=told(more=1)),
     "compressed": lambda path: packed(path),
-    "a size that is a lie": lambda path: lying(path),
+    "a size that is a lie": lambda path: lying(path, "vector", b"(5, 4), }", b"(5000000, 4), }"),
+    "ids that would fill the memory": lambda path: lying(path, "id", b"(5,), }", b"(9999999999999,), }"),
+    "a size beyond all numbers": lambda path: lying(path, "vector", b"(5, 4), }", b"(4294967296, 4294967296), }"),
+    "a size below none": lambda path: lying(path, "label", b"(5,), }", b"(-5,), }"),
+    "bytes as vectors": lambda path: members(path, vector=np.zeros((5, 4), np.int8)),
+    "a normalisation that is none": lambda path: members(path, about=told(std=[0.0])),
+    "a normalisation of NaN": lambda path: members(path, about=told(mean=[float("nan")])),
+    "no normalisation": lambda path: members(path, about=told(mean=[], std=[])),
+    "half a normalisation": lambda path: members(path, about=told(mean=[0.5, 0.5])),
+    "a size of pictures that would fill the memory": lambda path: members(path, about=told(size=10**9)),
+    "nested deeply": lambda path: members(path, about=np.array(b"[" * 100_000)),
 }
 
 
@@ -146,16 +157,16 @@ def packed(path: Path) -> None:
         np.savez_compressed(path, **{name: file[name] for name in file.files})
 
 
-def lying(path: Path) -> None:
-    """The header of the vectors says that there are very many."""
+def lying(path: Path, name: str, shape: bytes, lie: bytes) -> None:
+    """The header of a member says another shape, which its file is too small for."""
     members(path)
     with zipfile.ZipFile(path) as archive:
         content = {name: archive.read(name) for name in archive.namelist()}
-    content["vector.npy"] = content["vector.npy"].replace(b"(5, 4), }      ", b"(5000000, 4), }")
+    assert shape.ljust(len(lie)) in content[f"{name}.npy"]
+    content[f"{name}.npy"] = content[f"{name}.npy"].replace(shape.ljust(len(lie)), lie)
     with zipfile.ZipFile(path, "w") as archive:
         for name, data in content.items():
             archive.writestr(name, data)
-    assert b"5000000" in path.read_bytes()
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
@@ -164,6 +175,29 @@ def test_a_file_that_is_none_of_ours_is_refused_in_one_line(tmp_path: Path, kind
     with pytest.raises(ValueError, match=r"^embeddings: .*e\.npz is damaged or none of ours: .+") as caught:
         read(tmp_path / "e.npz")
     assert "\n" not in str(caught.value)
+
+
+def test_flipped_bits_and_files_cut_short_do_no_harm(tmp_path: Path) -> None:
+    path, draw = tmp_path / "e.npz", np.random.default_rng(0)
+    write(path, about(), *in_pieces(NAMES))
+    whole = path.read_bytes()
+    for bit in draw.integers(8 * len(whole), size=300):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged[: draw.integers(len(whole))] if bit % 3 == 0 else damaged)
+        with suppress(UserError):  # of a vector's number nobody can tell
+            found = read(path)
+            assert (found.ids.tolist(), found.paths.tolist()) == ([2**62 + row for row in range(5)], NAMES)
+
+
+def test_too_little_memory_is_not_said_to_be_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise MemoryError
+
+    write(tmp_path / "e.npz", about(), *in_pieces(NAMES))
+    monkeypatch.setattr(stored, "_mapped", full)
+    with pytest.raises(MemoryError):
+        read(tmp_path / "e.npz")
 
 
 def test_a_parquet_file_that_is_none_of_ours_is_refused_in_one_line(tmp_path: Path) -> None:

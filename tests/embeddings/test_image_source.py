@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import time
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import pytest
@@ -11,12 +14,14 @@ from PIL import Image
 from torch.utils.data import TensorDataset
 
 from manyview.core.errors import UserError
-from manyview.data import Folder, Scenes, TorchDataset, subset
+from manyview.core.sample import Sample
+from manyview.data import Folder, Scenes, TorchDataset, subset, workers
 from manyview.embeddings.image_source import ImageReader, one_view, open_images, read_images
 from manyview.embeddings.model_source import REFERENCE
 from manyview.features.embedding_pass import ImageBatch
 from manyview.features.preprocess import Preprocess
 from manyview.views import AUGMENTATIONS
+from tests.patience import PATIENCE
 from tests.tiny import pictures
 
 
@@ -69,9 +74,9 @@ def reader(folder: Path) -> ImageReader:
     return ImageReader(Folder(folder), AUGMENTATIONS["probe-test"](32))
 
 
-def read(folder: Path, workers: int) -> list[ImageBatch]:
+def read(folder: Path, count: int) -> list[ImageBatch]:
     batches = torch.arange(len(Folder(folder))).split(2)
-    return list(read_images(reader(folder), batches, workers))
+    return list(read_images(reader(folder), batches, count))
 
 
 def test_each_picture_is_as_preprocessing_makes_it_whatever_its_size(tmp_path: Path) -> None:
@@ -94,6 +99,38 @@ def test_what_cannot_be_read_is_left_out_and_named(tmp_path: Path) -> None:
     assert (first.count, first.rows.tolist(), len(first.images)) == (2, [0], 1)
     assert first.unreadable == {1: "the file is empty"}
     assert (second.rows.tolist(), second.unreadable) == ([2], {})
+
+
+class Endless(Folder):
+    """Has an image that no worker comes back from before the images are given up, and one after it."""
+
+    begun: Event
+
+    def __getitem__(self, index: int) -> Sample:
+        if torch.utils.data.get_worker_info() is not None and index == 1:
+            self.begun.set()
+            while not workers._over.value:
+                time.sleep(0.01)
+        if torch.utils.data.get_worker_info() is not None and index == 2:
+            time.sleep(PATIENCE)  # it would be waited for, for 5 seconds, and then be killed
+        return super().__getitem__(index)
+
+
+def test_workers_end_in_the_middle_of_a_batch_when_nobody_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", PATIENCE)
+    data = Endless(pictures(tmp_path, 3))
+    data.begun = multiprocessing.Event()
+    batches = [torch.tensor([0]), torch.tensor([1, 2])]
+    before = multiprocessing.active_children()
+    images = read_images(ImageReader(data, AUGMENTATIONS["probe-test"](32)), batches, 1)
+    assert next(images).rows.tolist() == [0]
+    (worker,) = set(multiprocessing.active_children()) - set(before)
+    assert data.begun.wait(PATIENCE)
+    images.close()
+    worker.join()
+    assert worker.exitcode == 0
 
 
 def test_a_batch_of_nothing_readable_is_empty(tmp_path: Path) -> None:

@@ -16,11 +16,12 @@ from PIL import Image
 from torch.utils.data import TensorDataset
 
 from manyview import encoders
+from manyview.core.errors import UserError
 from manyview.data import Scenes, TorchDataset
 from manyview.data.image import decode
 from manyview.embeddings import Embeddings, embed
 from manyview.embeddings.model_source import open_model
-from manyview.embeddings.search import GAP, SIDE, Tile, _font, contact_sheet, picture, search, shortened
+from manyview.embeddings.search import GAP, SIDE, Tile, _font, contact_sheet, picture, save_picture, search, shortened
 from manyview.encoders import Encoder
 from manyview.views import Modality
 from tests.tiny import pictures
@@ -171,3 +172,24 @@ def test_any_number_of_pictures_fits(count: int) -> None:
 @pytest.mark.parametrize("size", [(1, 5000), (5000, 1), (1, 1)])
 def test_a_picture_of_any_shape_fits(size: tuple[int, int]) -> None:
     assert contact_sheet(Tile(Image.new("RGB", size), ("",)), []).height < 2 * SIDE
+
+
+def test_a_picture_takes_the_place_of_an_older_one_of_ours_and_of_nothing_else(tmp_path: Path) -> None:
+    path, sheet = tmp_path / "nearest-1.png", Image.new("RGB", (4, 4))
+    save_picture(sheet, path)
+    save_picture(Image.new("RGB", (5, 5)), path)
+    with Image.open(path) as found:
+        assert (found.size, found.info["Software"]) == ((5, 5), "manyview")
+    sheet.save(tmp_path / "holiday.png")
+    (tmp_path / "text.png").write_text("manyview")
+    (tmp_path / "link.png").symlink_to(path)
+    (tmp_path / "dangling.png").symlink_to(tmp_path / "nothing.png")
+    os.mkfifo(tmp_path / "pipe.png")
+    for name in ("holiday", "text", "link", "dangling", "pipe"):
+        theirs = tmp_path / f"{name}.png"
+        with pytest.raises(UserError, match=rf"^picture: .*{name}\.png is there and not from here; give another name"):
+            save_picture(sheet, theirs)
+    assert (tmp_path / "text.png").read_text() == "manyview"
+    assert not (tmp_path / "nothing.png").exists()
+    with Image.open(path) as found:
+        assert found.size == (5, 5)

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from manyview.encoders import Encoder, create
+from manyview.core.errors import UserError
+from manyview.encoders import Encoder, check_options, create
 
 
 def images(channels: int, size: int, count: int = 2) -> Tensor:
@@ -231,3 +233,41 @@ def test_weights_that_are_neither_wanted_nor_a_file_are_refused() -> None:
 def test_whole_numbers_are_not_looked_at() -> None:
     with pytest.raises(ValueError, match=r"expects floats, such as views are, got torch\.uint8"):
         create("patchnet", size=32)(torch.zeros(1, 3, 32, 32, dtype=torch.uint8))
+
+
+@pytest.mark.parametrize("name", ["timm/resnet18", "torchvision/resnet18", "patchnet"])
+@pytest.mark.parametrize(
+    "option",
+    ["checkpoint_path", "pretrained_cfg", "pretrained_cfg_overlay", "pretrained_strict", "weights", "weights_backbone",
+     "cache_dir", "url"],
+)  # fmt: skip
+def test_an_option_by_which_a_library_would_load_a_file_is_refused(name: str, option: str) -> None:
+    with pytest.raises(UserError, match=f"^options: '{option}' is refused: it may load a file"):
+        create(name, size=32, **{option: "evil.pth"})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("option", "argument"), [("in_chans", "channels"), ("img_size", "size"), ("size", "size")])
+def test_an_option_that_repeats_an_argument_is_refused(option: str, argument: str) -> None:
+    with pytest.raises(UserError, match=f"^options: '{option}' is given by the setting {argument} already"):
+        check_options({option: 3})
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("patchnet", {"widths": "wide"}),
+        ("patchnet", {"widths": 5}),
+        ("patchnet", {"widths": [None], "blocks": [1]}),
+        ("patchnet", {"widths": [10**20], "blocks": [1]}),
+        ("small_alexnet", {"out_dim": "x"}),
+        ("timm/resnet18", {"block": "x"}),
+        ("timm/resnet18", {"layers": 3}),
+        ("timm/vit_tiny_patch16_224", {"depth": -1, "num_heads": 0}),
+        ("torchvision/resnet18", {"norm_layer": 3}),
+        ("torchvision/vit_b_16", {"num_layers": "two"}),
+    ],
+)
+def test_options_that_make_no_sense_are_one_line(name: str, options: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=r"options|size|widths") as refused:
+        create(name, size=32, **options)
+    assert "\n" not in str(refused.value)

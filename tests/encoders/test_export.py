@@ -12,7 +12,7 @@ import timm
 import torch
 from torch import Tensor
 
-from manyview.encoders import Encoder, create, load, split_batch_norm
+from manyview.encoders import Encoder, create, load, save, split_batch_norm
 from manyview.encoders.export import export
 
 module = import_module("manyview.encoders.export")
@@ -185,12 +185,33 @@ def test_a_place_that_cannot_be_written_is_one_line(to: Any, tmp_path: Path) -> 
 
 
 def test_a_full_disk_is_one_line_and_leaves_the_older_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(state: object, draft: Path, metadata: object) -> None:
+    def full(draft: Path, content: bytes) -> None:
         draft.write_text("half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module, "save_file", full)
-    (tmp_path / "net").write_text("older")
+    encoder, path = create("timm/test_vit", size=32), tmp_path / "net"
+    export(encoder, "timm", path)
+    older = path.read_bytes()
+    monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(ValueError, match=r"path: cannot write .*No space left on device"):
-        export(create("timm/test_vit", size=32), "timm", tmp_path / "net")
-    assert [file.read_text() for file in tmp_path.iterdir()] == ["older"]
+        export(encoder, "timm", path)
+    assert [file.read_bytes() for file in tmp_path.iterdir()] == [older]
+
+
+@pytest.mark.parametrize("to", ["timm", "safetensors", "onnx"])
+def test_an_export_is_written_over_and_nothing_else(to: Any, tmp_path: Path) -> None:
+    """Neither a person's own file or link, nor the encoder of a run."""
+    encoder, path, link = create("timm/test_vit", size=32), tmp_path / "net", tmp_path / "link"
+    link.symlink_to(tmp_path / "elsewhere")
+    save(encoder, tmp_path / "encoder.safetensors")
+    (tmp_path / "mine").write_text('{"manyview_export": "a note about it"}')
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir() if file != link}
+    for other in (link, *(tmp_path / name for name in before)):
+        with pytest.raises(ValueError, match=f"^path: {other} is there already, and does not say that"):
+            export(encoder, to, other)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir() if file != link} == before
+    path.touch()
+    export(encoder, to, path)
+    path.chmod(0o600)
+    export(encoder, to, path)
+    assert path.stat().st_size > 1000

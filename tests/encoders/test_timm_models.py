@@ -11,6 +11,7 @@ def test_a_model_is_known_with_and_without_the_tag_of_its_weights() -> None:
     assert has_model("resnet18")
     assert has_model("resnet18.a1_in1k")
     assert not has_model("resnet81")
+    assert not has_model("resnet18.a1_in2k")
 
 
 def test_the_stages_of_a_resnet_have_the_librarys_names() -> None:

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
+from manyview.core.errors import UserError
 from manyview.encoders import Encoder, create, load, load_into, save
 from manyview.encoders.weights import normalisation
 
@@ -42,6 +45,16 @@ def test_networks_of_the_libraries_make_the_round_trip(name: str, tmp_path: Path
     first = create(name, channels=1, size=32, stem="cifar")
     save(first, tmp_path / "net.safetensors")
     assert_same(load(tmp_path / "net.safetensors"), first)
+
+
+def test_a_folder_whose_name_is_no_utf8_is_no_hindrance(encoder: Encoder, tmp_path: Path) -> None:
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
+    try:
+        folder.mkdir()
+    except OSError:
+        pytest.skip("this file system takes UTF-8 alone")
+    save(encoder, folder / "net.safetensors")
+    assert_same(load(folder / "net.safetensors"), encoder)
 
 
 def test_memory_format_and_precision_do_not_matter(encoder: Encoder, tmp_path: Path) -> None:
@@ -145,6 +158,8 @@ def rewrite(path: Path, **metadata: str) -> None:
         ({"options": "{"}, "missing or damaged"),
         ({"name": "3"}, "expected a name and a table of options"),
         ({"options": "[]"}, "expected a name and a table of options"),
+        ({"options": '{"name": 3}'}, "expected a name and a table of options"),
+        ({"options": "[" * 100_000}, "missing or damaged"),
         ({"name": '"no_such_net"'}, "cannot be made: name: there is no encoder 'no_such_net'"),
         ({"name": '"timm/hf-hub:someone/something"'}, "cannot be made: name: there is no encoder"),
         ({"manyview_encoder": "99"}, "is of format '99', this version reads '1'"),
@@ -215,3 +230,30 @@ def test_a_normalisation_that_makes_no_sense_is_one_line(told: str, encoder: Enc
     with pytest.raises(ValueError, match="its normalisation of pictures") as refused:
         load(path)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int64, torch.bool, torch.complex64])
+def test_weights_that_are_no_floats_are_refused_and_nothing_is_loaded(
+    dtype: torch.dtype, encoder: Encoder, tmp_path: Path
+) -> None:
+    path = tmp_path / "encoder.safetensors"
+    save(encoder, path)
+    with safe_open(path, framework="pt") as file:
+        state, metadata = {key: file.get_tensor(key) for key in file.keys()}, file.metadata()  # noqa: SIM118
+    first = next(key for key, value in state.items() if value.is_floating_point())
+    save_file({**state, first: state[first].to(dtype)}, path, metadata)
+    before = {key: value.clone() for key, value in encoder.network.state_dict().items()}
+    for attempt in (lambda: load(path), lambda: load_into(encoder, path)):
+        with pytest.raises(
+            UserError, match=rf"does not fit patchnet .*; types: {first} {dtype} instead of torch.float32$"
+        ):
+            attempt()
+    assert all(torch.equal(value, before[key]) for key, value in encoder.network.state_dict().items())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_weights_of_another_precision_are_taken(dtype: torch.dtype, encoder: Encoder, tmp_path: Path) -> None:
+    path = tmp_path / "encoder.safetensors"
+    state = {key: value.to(dtype) for key, value in encoder.network.state_dict().items() if value.is_floating_point()}
+    save_file(state, path)
+    load_into(encoder, path)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -218,6 +219,19 @@ def test_a_file_that_is_damaged_means_a_fresh_start(tmp_path: Path) -> None:
     for content in (b"", b"nonsense", path.read_bytes()[:100]):
         path.write_bytes(content)
         assert checkpoint(path, head()).restore() == []
+
+
+def test_a_flipped_bit_anywhere_means_a_fresh_start(tmp_path: Path) -> None:
+    path, model = tmp_path / "x.probe", head()
+    checkpoint(path, model).save([[0.25, 0.5]])
+    whole, kept, fresh = path.read_bytes(), model.weight.clone(), checkpoint(path, model)
+    bits = 8 * len(whole)
+    for bit in (*range(16), *range(bits - 64, bits), *np.random.default_rng(0).integers(bits, size=120)):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        assert fresh.restore() == []
+    assert torch.equal(model.weight, kept)
 
 
 def test_a_file_of_another_model_means_a_fresh_start(tmp_path: Path) -> None:

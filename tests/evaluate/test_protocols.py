@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from manyview import __version__
+from manyview.core.errors import UserError
+from manyview.data import Loader
 from manyview.evaluate import PROTOCOLS, FeatureCache, ModelSource, classifier, evaluate, prepare
 from manyview.evaluate import protocols as table
 from manyview.evaluate.results import read
@@ -244,6 +246,17 @@ def test_what_is_not_there_is_named(settings: dict[str, Any], protocols: list[st
         ("fewshot", "draws", 0),
         ("retrieval", "ks", (0,)),
         ("supervised", "epochs", 0),
+        ("knn", "k", 10**20),
+        ("knn-sweep", "ks", (10**20,)),
+        ("linear-fast", "steps", 10**20),
+        ("linear", "epochs", 10**20),
+        ("linear", "lr", float("inf")),
+        ("mlp", "hidden", 10**20),
+        ("layers", "dims", 10**20),
+        ("finetune", "batch_size", 10**20),
+        ("fewshot", "shots", (10**20,)),
+        ("fewshot", "draws", 10**20),
+        ("retrieval", "ks", (10**20,)),
     ],
 )
 def test_wrong_settings_of_any_protocol_are_refused_before_the_first_one_begins(
@@ -268,3 +281,12 @@ def test_the_untrained_network_looks_once_for_all_protocols(monkeypatch: pytest.
     monkeypatch.setattr(ModelSource, "untrained", counted)
     evaluate(encoder(), DATA, ["knn", "retrieval"], settings={"knn": {"k": 5}, "retrieval": {"ks": (1,)}})
     assert len(made) == 1
+
+
+def test_a_reader_of_images_that_is_killed_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: object) -> None:
+        raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. ")
+
+    monkeypatch.setattr(Loader, "epoch", killed)
+    with pytest.raises(UserError, match=r"^workers: a process that reads images was killed, .*; try --workers 1$"):
+        evaluate(encoder(), DATA, ["knn"])

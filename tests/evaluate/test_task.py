@@ -179,7 +179,7 @@ def test_an_encoder_that_has_diverged_is_said_to_have() -> None:
 
 
 def test_fingerprints_tell_ids_labels_and_pixels_apart() -> None:
-    def fingerprint(data: Dataset) -> tuple[int, int]:
+    def fingerprint(data: Dataset) -> tuple[int, ...]:
         return Task(open_model(encoder()), data, data, "data").fingerprints["train"]
 
     data = scenes(60, "test")

@@ -19,7 +19,7 @@ from tests.tiny import pictures
 def run_data(folder: Folder) -> build.RunData:
     """The data of a run on a folder without labels."""
     views = {"image": view_named("image", "image")}
-    return build.RunData(folder, None, views, {"image": 3}, 32, (len(folder), 0), ("image",))
+    return build.RunData(folder, None, views, {"image": 3}, 32, (len(folder), 0, 0, 0), ("image",))
 
 
 def test_a_sheet_holds_each_picture_where_it_says() -> None:

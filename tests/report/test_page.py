@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+import json
+import os
 import re
 import shutil
+import signal
+from dataclasses import asdict
 from html import unescape
 from pathlib import Path
 
 import pytest
 import torch
 
+from manyview.cli import main as cli
 from manyview.data import Folder
+from manyview.evaluate.results import Result
 from manyview.report import after_training, write
 from manyview.report.page import page
 from manyview.training.run import Run
@@ -147,11 +153,160 @@ def test_after_training_whatever_goes_wrong_is_one_line(
     after_training(copy(run, tmp_path / "a"), say=said.append, warn=warned.append)
     assert (len(said), warned) == (1, [])
     assert (tmp_path / "a" / "report.html").is_file()
-    monkeypatch.setattr("manyview.report.page.header", lambda *_: 1 / 0)
+    monkeypatch.setattr("manyview.report.page.title", lambda *_: 1 / 0)
     after_training(copy(run, tmp_path / "b"), say=said.append, warn=warned.append)
     assert len(warned) == 1
     assert "division by zero" in warned[0]
     assert "\n" not in warned[0]
+
+
+def test_what_is_not_a_page_of_ours_is_left_as_it_is(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("manyview.report.page.page", lambda *_, **__: pytest.fail("it has been made"))
+    mine, link, pipe = tmp_path / "mine.html", tmp_path / "link.html", tmp_path / "pipe.html"
+    mine.write_text("<!doctype html><title>about manyview</title>")
+    link.symlink_to(tmp_path / "elsewhere.html")
+    os.mkfifo(pipe)
+    for path in (mine, link, pipe, tmp_path):
+        with pytest.raises(ValueError, match=f"^out: {path} is there already, and does not say that"):
+            write([run], path)
+    assert mine.read_text() == "<!doctype html><title>about manyview</title>"
+    assert link.is_symlink()
+    assert not (tmp_path / "elsewhere.html").exists()
+
+
+def test_an_empty_file_and_an_older_page_are_written_over(run: Run, tmp_path: Path) -> None:
+    begun, path = copy(run, tmp_path / "begun"), tmp_path / "page.html"
+    path.touch()
+    write([begun], path)
+    assert '<meta name="generator" content="manyview 0' in path.read_text()[:1000]
+    path.write_text(path.read_text() + "older")
+    write([begun], path)
+    assert not path.read_text().endswith("older")
+
+
+def test_a_link_to_a_page_of_ours_is_not_followed(run: Run, tmp_path: Path) -> None:
+    begun, link = copy(run, tmp_path / "begun"), tmp_path / "link.html"
+    link.symlink_to(write([begun], tmp_path / "page.html"))
+    with pytest.raises(ValueError, match=r"link.html is there already"):
+        write([begun], link)
+
+
+def test_a_file_that_appears_while_the_page_is_made_stays(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slowly(*_: object, **__: object) -> str:
+        (tmp_path / "page.html").write_text("mine")
+        return "a page"
+
+    monkeypatch.setattr("manyview.report.page.page", slowly)
+    with pytest.raises(ValueError, match=r"page.html is there already"):
+        write([run], tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text() == "mine"
+
+
+ODD = [
+    [1], "text", None, {"step": "1"}, {"step": -1}, {"step": True}, {"step": 10**40}, {"step": 1.5}, {"loss": 1},
+    {"step": 1, "epoch": "one", "seconds": [1], "loss": "low", "knn": {"a": 1}, "health": ["healthy"]},
+    {"step": 2, "epoch": -1, "seconds": "NaN", "loss": 10**400, "knn": "high", "health": 3, "rank": {}},
+    {"step": 3, "epoch": 1e-300, "seconds": 1e308, "loss": 1e308, "knn": True, "not_finite": 3, "negatives": "all"},
+    {"step": 4, "epoch": 0, "seconds": None, "loss": None, "knn": None, "not_finite": {"loss": "nan"}},
+    {"step": 5, "health": "<script>", "loss": -1e299, "gradient_norm": 1e299, "rank": -5, "rank_limit": 0},
+]  # fmt: skip
+
+
+def test_odd_values_in_the_metrics_are_left_out_and_said(run: Run, tmp_path: Path) -> None:
+    odd = copy(run, tmp_path / "odd")
+    lines = [json.dumps(line) for line in ODD] + ["[" * 100_000, '{"step": 9, "loss": NaN}', "\udc80"]
+    lines += [json.dumps({"step": number, "loss": 1.0, "negatives": -5.0}) for number in range(10, 2000, 200)]
+    (odd.folder / "metrics.jsonl").write_text("\n".join(lines), errors="surrogateescape")
+    text = page([odd])
+    assert sections(text) == ["scores", "map", "curves", "diagnostics", "settings"]
+    (said,) = [line for line in left_out(text) if "metrics.jsonl" in line]
+    assert "Part of 17 lines of dcl&#x27;s metrics.jsonl</strong> is left out: it is not what training writes" in said
+    assert "<h3>Loss</h3>" in text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[1]", "[[]]", "null", '[{"protocol": "knn"}]', "[" * 100_000, "\udc80", '{"a": ', "1" * 5000, "[{}]"],
+)
+def test_odd_results_are_left_out_and_said(run: Run, tmp_path: Path, text: str) -> None:
+    odd = copy(run, tmp_path / "odd")
+    shutil.copy(run.folder / "metrics.jsonl", odd.folder)
+    (odd.folder / "results.json").write_text(text, errors="surrogateescape")
+    made = page([odd])
+    assert "kNN, last epoch" in made
+    assert any("The evaluation of dcl" in line for line in left_out(made))
+
+
+def test_results_with_odd_scores_are_left_out_and_said(run: Run, tmp_path: Path) -> None:
+    result = Result("knn", {"k": 20}, {"top1": 0.5}, {"name": "scenes"}, 0, {"checksum": "a"}, "0", "now")
+    odd_values = {"scores": {"top1": "high"}, "settings": 3, "data": [], "untrained": {"top1": []}}
+    for number, (name, value) in enumerate(odd_values.items()):
+        odd = copy(run, tmp_path / str(number))
+        shutil.copy(run.folder / "metrics.jsonl", odd.folder)
+        (odd.folder / "results.json").write_text(json.dumps([{**asdict(result), name: value}]))
+        made = page([odd])
+        assert "kNN, last epoch" in made
+        assert any("The evaluation of dcl" in line for line in left_out(made))
+
+
+def test_a_folder_and_labels_that_are_no_utf8_are_shown(tmp_path: Path) -> None:
+    data, folder = tmp_path / "data", Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9<b>"))
+    try:
+        (Path(os.fsdecode(os.fsencode(data) + b"/\xe9<i>"))).mkdir(parents=True)
+    except OSError:
+        pytest.skip("this file system takes UTF-8 alone")
+    pictures(data, 160, classes=2)
+    for number, file in enumerate(sorted(data.glob("class1/*"))):
+        file.rename(Path(os.fsdecode(os.fsencode(data) + b"/\xe9<i>/%d\xff.png" % number)))
+    (data / "class1").rmdir()
+    assert pretrain(tmp_path / "run", "--quiet", data=data, max_steps=2) == 0
+    (tmp_path / "run").rename(folder)
+    path = write([Run(folder)], folder / "report.html", seconds=60)
+    text = path.read_text(encoding="utf-8")
+    assert "caf\ufffd&lt;b&gt;" in text
+    assert "\\xe9&lt;i&gt;" in text
+    assert not re.search(r"<(i|b)>", text)
+    assert left_out(text) == []
+
+
+@pytest.fixture
+def interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C comes in the middle of every page, and a training would note it and go on."""
+
+    def ctrl_c(*_: object) -> str:
+        os.kill(os.getpid(), signal.SIGINT)
+        return "a page that goes on"
+
+    monkeypatch.setattr("manyview.report.page.title", ctrl_c)
+
+
+@pytest.mark.usefixtures("interrupted")
+def test_ctrl_c_leaves_the_old_page_whole(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    begun = copy(run, tmp_path / "begun")
+    old = '<meta name="generator" content="manyview 0.0">'
+    (begun.folder / "report.html").write_text(old)
+    before = sorted(begun.folder.iterdir())
+    assert cli.main(["report", str(begun.folder)]) == 130
+    assert capsys.readouterr().err.strip() == "interrupted"
+    assert (begun.folder / "report.html").read_text() == old
+    assert sorted(begun.folder.iterdir()) == before
+
+
+@pytest.mark.usefixtures("interrupted")
+def test_after_training_ctrl_c_ends_the_page_and_not_the_run(run: Run, tmp_path: Path) -> None:
+    begun, warned, noted = copy(run, tmp_path / "begun"), list[str](), list[int]()
+    before = signal.signal(signal.SIGINT, lambda number, frame: noted.append(number))  # as training does
+    try:
+        with pytest.raises(KeyboardInterrupt) as raised:
+            after_training(begun, say=warned.append, warn=warned.append)
+        assert signal.getsignal(signal.SIGINT) not in (before, signal.default_int_handler)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert raised.value.exit_code == 130  # type: ignore[attr-defined]
+    assert warned == [f"no report was written: interrupted; try `manyview report {begun.folder}`"]
+    assert noted == []
 
 
 def test_the_callers_random_numbers_are_left_alone(run: Run) -> None:

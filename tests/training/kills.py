@@ -1,6 +1,7 @@
 """Kills a real training process again and again, and finds that nothing was lost.
 
     python -m tests.training.kills --method moco_v2 --kills 20
+    python -m tests.training.kills --method moco_v2 --kills 20 --workers 2 --processes 2
 
 `kill -9` comes at random moments: while the process starts, between and in steps, and while a checkpoint is being
 written. A process that is to be killed waits for it some steps later, or in the middle of the file, so that a kill may
@@ -14,11 +15,13 @@ import argparse
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, cycle, islice
 from pathlib import Path
@@ -28,6 +31,7 @@ import torch
 
 from manyview.core.atomic import DRAFT
 from tests.patience import wait_until
+from tests.tiny import pictures
 
 SCENES = {"data": "scenes", "data.count": "320"}
 SETTINGS = {
@@ -67,6 +71,7 @@ sys.exit(main(sys.argv[3:]))
 STEP = 0.15  # about the seconds that a step takes here, over which a kill is spread
 LATER = 3  # steps after the one that a kill was meant for, where the process waits for it
 DRAW = random.Random()
+PROCESSES = [1]  # that a run has
 
 
 @dataclass(frozen=True)
@@ -124,15 +129,34 @@ def start(arguments: list[str], *, last: int | None = None, share: float | None 
     """The run; or one that is to be killed, and waits for it after step `last` or after that share of a checkpoint."""
     program = ["-m", "manyview"]
     if last is not None or share is not None:
-        program = ["-c", TO_BE_KILLED, str(sys.maxsize if last is None else last), str(1.0 if share is None else share)]
-    return subprocess.Popen([sys.executable, *program, *arguments], env={**os.environ, "OMP_NUM_THREADS": "1"})
+        text = Path(tempfile.gettempdir()) / f"to_be_killed_{os.getpid()}.py"  # torchrun starts files
+        text.write_text(TO_BE_KILLED)
+        program = [str(text), str(sys.maxsize if last is None else last), str(1.0 if share is None else share)]
+    several = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(PROCESSES[0])]
+    command = [sys.executable, *(several if PROCESSES[0] > 1 else []), *program, *arguments]
+    return subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"})
 
 
 def kill(process: subprocess.Popen[bytes], when: str, out: Path, began: int) -> Kill:
+    others = below(process.pid) if PROCESSES[0] > 1 else []  # what torchrun has started, and their workers
     process.kill()
+    for other in others:
+        with suppress(ProcessLookupError):
+            os.kill(other, signal.SIGKILL)
+    while any(Path(f"/proc/{other}/exe").exists() for other in others):
+        time.sleep(0.01)
     if process.wait() != -9:
         raise SystemExit(f"{when}: the run had already ended, with code {process.returncode}; make it longer")
     return Kill(when, max(step_told(out), began), began, *drafts(out))
+
+
+def below(process: int) -> list[int]:
+    """The processes that a process has started, and those that they have."""
+    try:
+        own = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    except OSError:  # it has ended
+        return []
+    return [each for child in map(int, own) for each in (child, *below(child))]
 
 
 def size(path: Path) -> int:
@@ -190,6 +214,11 @@ def unlike(one: Any, other: Any, place: str = "") -> Iterator[str]:
         yield place
 
 
+def with_workers(folder: Path, workers: int) -> dict[str, str]:
+    """Settings of a run on pictures of different sizes, which workers read one by one."""
+    return {"data": str(pictures(folder, 320, classes=2, sides=(32, 40))), "workers": str(workers)}
+
+
 def disturbed_and_not(
     method: str, kills: int, folder: Path, settings: dict[str, str], told: Callable[[str], None] = print
 ) -> tuple[list[Kill], list[str]]:
@@ -209,10 +238,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--method", default="simclr")
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
+    parser.add_argument("--workers", type=int, help="on pictures of different sizes, which workers read")
+    parser.add_argument("--processes", type=int, default=1)
     given = parser.parse_args(arguments)
     DRAW.seed(given.seed)
-    settings = QUEUE if "moco" in given.method or given.method in ("jcl", "multikey") else {}
+    settings = dict(QUEUE) if "moco" in given.method or given.method in ("jcl", "multikey") else {}
+    PROCESSES[0] = given.processes
     with tempfile.TemporaryDirectory() as folder:
+        if given.workers is not None:
+            settings |= with_workers(Path(folder) / "data", given.workers)
         kills, unlike = disturbed_and_not(given.method, given.kills, Path(folder), settings)
     later, writes = sum(each.step > each.began for each in kills), sum(bool(each.write) for each in kills)
     print(f"{given.method}: {len(kills)} kills, {later} after a first step, {writes} during a write")

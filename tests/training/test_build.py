@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -15,6 +17,7 @@ from manyview.training import build
 from manyview.views import VIEWS, View
 from tests.config.small import flags
 from tests.methods.toys.two_banks import two_banks
+from tests.tiny import pictures
 
 SCENES = {"data.name": "scenes"}
 
@@ -112,6 +115,14 @@ def test_the_method_is_built_from_its_parts_and_the_seed_alone() -> None:
     assert [tuple(value.shape) for key, value in first.items() if key.endswith("queue.keys")] == [(32, 16)]
 
 
+@pytest.mark.parametrize("option", ["channels", "size", "stem", "pretrained", "checkpoint_path"])
+def test_options_of_the_encoder_neither_repeat_a_setting_nor_load_a_file(option: str) -> None:
+    config = flags("--method simclr")
+    config.encoder["options"][option] = 3
+    with pytest.raises(UserError, match=rf"^encoder\.options: '{option}' is (given by the setting|refused)"):
+        build.encoder(config, 3)
+
+
 def test_a_method_of_one_view_sees_the_first_modality_or_the_view_that_is_named() -> None:
     assert build.views_of(flags("--method simclr"), ("rgb", "depth")) == {"image": View("rgb")}
     assert build.views_of(flags("--method simclr --views depth"), ("rgb", "depth")) == {"image": View("depth")}
@@ -184,3 +195,11 @@ def test_a_method_of_many_views_has_an_encoder_for_each(monkeypatch: pytest.Monk
     assert [tuple(value.shape) for key, value in method.state_dict().items() if key.endswith(".vectors")] == [
         (40, 8)
     ] * 2
+
+
+def test_the_folder_of_a_run_has_a_name_in_utf_8_whatever_the_data_is_called(tmp_path: Path) -> None:
+    folder = pictures(tmp_path / os.fsdecode(b"caf\xe9"), 4)
+    config = flags("--method simclr", {"data.name": str(folder)})
+    out = build.settled(config, build.data(config)).out
+    assert out is not None
+    assert out.encode().startswith("runs/simclr-caf\ufffd-".encode())

@@ -296,3 +296,17 @@ def test_a_real_limit_in_the_midst_of_a_file_is_told_in_one_line(tmp_path: Path)
     assert f"the last checkpoint {last} is whole" in line
     assert names(tmp_path) == [last.name]
     assert latest_step(Checkpoints(tmp_path)) == 1
+
+
+def test_a_checkpoint_that_finds_no_memory_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Checkpoints(tmp_path)
+    kept.save({"step": 1}, 1)
+
+    def full(*given: object, **more: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(torch, "load", full)
+    with pytest.raises(MemoryError):
+        kept.latest()

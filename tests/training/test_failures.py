@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import re
 import signal
 from pathlib import Path
 from types import SimpleNamespace
@@ -111,20 +112,46 @@ def test_the_likely_cause_is_named(settings: dict[str, Any], step: int, cause: s
     assert error.exit_code == 1
 
 
-def test_what_nohup_ignores_stays_ignored() -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with failures.collected_signals(quiet=True) as came:
-            os.kill(os.getpid(), signal.SIGHUP)
-            assert came == []
-        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGHUP, before)
+@pytest.mark.parametrize(
+    "place",
+    [
+        "build.check",
+        "build.data",
+        "build.method",
+        "train.RunFolder.saved",
+        "train.Loader",
+        "evaluators.KnnEvaluator.__call__",
+    ],
+)
+@pytest.mark.parametrize("error", [MemoryError(), OSError(12, "Cannot allocate memory")])
+def test_a_full_memory_is_one_line_from_the_first_line_on(
+    place: str, error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(f"manyview.training.{place}", full)
+    assert pretrain(tmp_path, "--quiet") == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "the memory is full; free some, and the same command goes on" in said
 
 
-def test_a_second_ctrl_c_does_what_it_always_does() -> None:
-    with failures.collected_signals(quiet=True) as came:
-        os.kill(os.getpid(), signal.SIGINT)
-        assert came == [signal.SIGINT]
-        with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
+PEERS = [
+    "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:4711",
+    "[../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation",
+    "NCCL error in: ProcessGroupNCCL.cpp:1, remote process exited or there was a network error",
+    "The client socket has timed out after 60000ms while trying to connect to (host, 29500): TCPStore",
+]
+
+
+@pytest.mark.parametrize("text", PEERS)
+def test_a_lost_process_is_one_line_of_ours(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = resolve({"data.name": "photos"}, {})
+    with pytest.raises(RuntimeError, match=re.escape(text[:20])), failures.naming_failures(config):
+        raise RuntimeError(text)  # in one process it is something else
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(failures.LostProcess, match=r"^another process of"), failures.naming_failures(config):
+        raise RuntimeError(text)
+    with pytest.raises(RuntimeError, match="shapes"), failures.naming_failures(config):
+        raise RuntimeError("shapes do not fit")

@@ -34,6 +34,21 @@ def test_twenty_kills_lose_nothing(method: str, tmp_path: Path) -> None:
     assert unlike == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [1, 2])
+def test_twenty_kills_with_workers_lose_nothing(
+    processes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kills, "PROCESSES", [processes])
+    kills.DRAW.seed(2)
+    found, unlike = kills.disturbed_and_not(
+        "moco_v2", 20, tmp_path, {**kills.QUEUE, **kills.with_workers(tmp_path / "data", 2)}
+    )
+    assert len(found) == 20
+    assert sum(each.step > each.began for each in found) >= 15
+    assert unlike == []
+
+
 def test_what_differs_is_found() -> None:
     one = {"step": 3, "seconds": 1.0, "queue": [1.0, {"place": 2}]}
     assert list(kills.unlike(one, {**one, "seconds": 2.0})) == []

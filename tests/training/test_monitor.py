@@ -132,6 +132,6 @@ def test_an_encoder_a_view_is_scored_by_view_and_side_by_side_and_terms_are_logg
 def test_a_checkpoint_says_which_encoders_the_run_has(two_views: Run) -> None:
     found = Checkpoints(two_views.folder / "checkpoints").latest()
     assert found is not None
-    assert found[0]["format"] == 3
+    assert found[0]["format"] == 4
     assert found[0]["channels"] == {"image": 3, "depth": 1}
     assert found[0]["encoders"] == ["encoder-image.safetensors", "encoder-depth.safetensors"]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 
 import manyview
 from manyview.cli.main import main
@@ -21,7 +25,7 @@ from manyview.data import Loader, open_data
 from manyview.training import build
 from manyview.training.checkpoint import Checkpoints
 from manyview.training.launch import resumed
-from manyview.training.run import ANEW, Run, RunFolder, load, resume_command
+from manyview.training.run import ANEW, Run, RunFolder, checkpoints, load, read_metrics, resume_command
 from manyview.views import View
 from tests.tiny import noise, pictures, pretrain
 from tests.training.whole_runs import LabelledPairs, at_step, differences_but_checkpoints, stop_with
@@ -143,6 +147,23 @@ def test_other_data_than_a_run_was_begun_with_is_refused(
     assert "40 images then, 40 others now" in capsys.readouterr().err
 
 
+def test_an_image_replaced_in_place_is_refused_and_a_copy_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, out = pictures(tmp_path / "data", 40), tmp_path / "run"
+    with monkeypatch.context() as patch:
+        at_step(patch, 1, stop_with(signal.SIGTERM))
+        assert pretrain(out, data=folder) == 143
+    before = (folder / "1.png").read_bytes()  # none of the few whose pixels are looked at
+    Image.new("RGB", (32, 32)).save(folder / "1.png")
+    assert pretrain(out, data=folder) == 2
+    assert "40 images then, 40 others now" in capsys.readouterr().err
+    (folder / "1.png").write_bytes(before)
+    os.utime(folder / "1.png", (1e9, 1e9))
+    assert pretrain(out, data=folder) == 0
+    assert "warning: the image files are of another time than before: copies, or others" in capsys.readouterr().err
+
+
 def test_a_complete_run_needs_no_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert pretrain(tmp_path, max_steps=1) == 0
     (tmp_path / "checkpoints" / "step-000000001.pt").write_text("cut off")
@@ -175,12 +196,14 @@ def test_a_run_of_two_encoders_is_complete_when_both_are_there(
 def test_a_checkpoint_of_another_format_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert pretrain(tmp_path, max_steps=1) == 0
     (tmp_path / "encoder.safetensors").unlink()
-    Checkpoints(tmp_path / "checkpoints").save({"format": 2, "progress": {"step": 1}}, 1)
+    kept = Checkpoints(tmp_path / "checkpoints")
+    kept.save({"format": 2, "progress": {"step": 5}}, 5)  # a whole one of this version lies before it
     capsys.readouterr()
     assert pretrain(tmp_path, max_steps=1) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert "step-000000001.pt: is of format 2, this version reads 3" in said
+    assert "step-000000005.pt: is of format 2, this version reads 4; go on with the version that began" in said
+    assert len(list(kept.folder.iterdir())) == 2
 
 
 def test_checkpoints_that_are_all_damaged_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -210,6 +233,16 @@ def test_a_run_tells_its_settings_metrics_and_scores(run: Run) -> None:
 
 def test_a_folder_without_metrics_has_none(tmp_path: Path) -> None:
     assert Run(tmp_path).metrics == []
+    assert Run(tmp_path).knn == []
+
+
+def test_what_training_does_not_write_is_left_out_of_the_metrics_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    sound = {"step": 1, "epoch": 1, "seconds": 0.5, "loss": None, "health": "healthy", "not_finite": {"loss": "nan"}}
+    odd = {"step": 2, "epoch": -1, "seconds": "long", "loss": [1], "knn": 10**400, "health": 3, "rank": 2.5}
+    path.write_text("\n".join([json.dumps(sound), json.dumps(odd), "[" * 100_000, '{"loss": 1}', '{"step": 3, "lo']))
+    assert read_metrics(path) == ([sound, {"step": 2, "rank": 2.5}], 4)
+    assert read_metrics(tmp_path / "none") == ([], 0)
     assert Run(tmp_path).knn == []
 
 
@@ -306,3 +339,142 @@ def test_the_encoder_of_a_derived_view_is_given_that_view_of_a_picture(tmp_path:
     assert made.shape == (4, 1, 32, 32)
     assert torch.equal(made, batch.views()["image"][0])
     assert "channels (0,) of lab" in repr(preprocess)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """All that is below a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def refusal(said: pytest.CaptureFixture[str]) -> str:
+    """What was said, which must be one line that is no traceback."""
+    line = said.readouterr().err
+    assert line.count("\n") == 1, line
+    assert "Traceback" not in line
+    return line
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"config.yaml": "name: my project", "lock": "mine", "metrics.jsonl": "{}\n"},
+        {"notes.txt": "mine"},
+        {"config.yaml": "data: scenes"},  # a recipe of somebody's own
+        {"lock": "1 host", "metrics.jsonl": "{}\n"},
+        {"config.yaml": "name: my project", "checkpoints/a.pt": "mine"},
+        {"config.yaml": "name: my project", "encoder.safetensors": "mine"},
+        {"encoder.safetensors": "mine"},
+        {"checkpoints": "mine"},
+    ],
+)
+def test_a_folder_that_is_not_empty_and_holds_no_run_is_refused_and_left_as_it_is(
+    files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    before = content(tmp_path)
+    assert pretrain(tmp_path) == 2
+    assert str(tmp_path) in refusal(capsys)
+    assert content(tmp_path) == before
+
+
+def test_a_folder_of_a_run_that_was_killed_at_its_very_beginning_is_taken(tmp_path: Path) -> None:
+    with locked(tmp_path):
+        pass
+    (tmp_path / ".hidden").write_text("")
+    assert pretrain(tmp_path, max_steps=1) == 0
+
+
+@pytest.mark.parametrize("complete", [True, False])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("temperature: 0.1", "temperature: 0.5"), ("seed: 0", "seed: 1"), ("lr: 0.02", "lr: 0.5"),
+        ("batch_size: 8", "batch_size: 16"), ("epochs: 2", "epochs: 3"), ("precision: fp32", "precision: bf16"),
+        ("size: 32", "size: 48"),
+    ],
+)  # fmt: skip
+def test_settings_edited_after_a_run_has_begun_are_refused_with_what_may_change(
+    old: str, new: str, complete: bool, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = Path(shutil.copytree(whole, tmp_path / "run"))
+    settings = (out / "config.yaml").read_text().replace(f"out: {whole}", f"out: {out}")
+    assert settings.count(old) == 1
+    (out / "config.yaml").write_text(settings.replace(old, new))
+    if not complete:
+        (out / "encoder.safetensors").unlink()
+    before = content(out)
+    assert main(["pretrain", "--resume", str(out)]) == 2
+    said = refusal(capsys)
+    assert "config.yaml: was changed after its run had begun" in said
+    assert f"{old.split(': ')[1]} -> {new.split(': ')[1]}" in said
+    assert "--workers" in said.partition("Only")[2]
+    assert content(out) == {**before, **({} if complete else {"lock": (out / "lock").read_bytes()})}
+
+
+def test_a_setting_that_an_earlier_version_did_not_have_is_no_change(whole: Path, tmp_path: Path) -> None:
+    out = Path(shutil.copytree(whole, tmp_path / "run"))
+    kept = checkpoints(out)
+    found = kept.latest()
+    assert found is not None
+    del found[0]["settings"]["health_every"]
+    kept.save(found[0], found[0]["state"]["step"])
+    assert main(["pretrain", "--resume", str(out), "--quiet"]) == 0
+
+
+@pytest.mark.parametrize("length", [0, 5, 400, -1])
+def test_an_encoder_that_was_cut_short_is_written_again(
+    length: int, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = Path(shutil.copytree(whole, tmp_path / "run"))
+    encoder = out / "encoder.safetensors"
+    good = encoder.read_bytes()
+    encoder.write_bytes(good[:length])
+    assert main(["pretrain", "--resume", str(out)]) == 0
+    assert "warning: encoder.safetensors was damaged, and is written again" in capsys.readouterr().err
+    assert encoder.read_bytes() == good
+    encoder.write_bytes(good[:length])
+    shutil.rmtree(out / "checkpoints")
+    assert main(["pretrain", "--resume", str(out)]) == 2
+    assert "encoder.safetensors is damaged, and there is no checkpoint to write it again from" in refusal(capsys)
+
+
+ODD_STATES = [
+    {"state": None}, {"state": {}}, {"method": 3}, {"optimizer": []}, {"data": "x"}, {"world": "two"}, {"settings": 1},
+    {"format": "4"}, {"encoders": {}}, {"channels": (1,)},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", ODD_STATES)
+def test_a_sealed_checkpoint_that_is_none_of_a_run_is_passed_over(
+    odd: dict[str, object], whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = Path(shutil.copytree(whole, tmp_path / "run"))
+    (out / "encoder.safetensors").unlink()
+    found = checkpoints(out).latest()
+    assert found is not None
+    Checkpoints(out / "checkpoints").save({**found[0], **odd}, 12)
+    assert main(["pretrain", "--resume", str(out), "--quiet"]) == 0
+    said = capsys.readouterr().err
+    assert "passed over a checkpoint" in said
+    assert f"is no checkpoint of a run: {next(iter(odd))}" in said
+    assert differences_but_checkpoints(whole, out) == []
+
+
+def test_a_checkpoint_whose_tensors_do_not_fit_is_one_line(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = Path(shutil.copytree(whole, tmp_path / "run"))
+    (out / "encoder.safetensors").unlink()
+    found = checkpoints(out).latest()
+    assert found is not None
+    odds: list[dict[str, Any]] = [
+        {"method": {}},
+        {"optimizer": {"state": {}}},
+        {"state": {**found[0]["state"], "health": {}}},
+    ]
+    for odd in odds:
+        Checkpoints(out / "checkpoints").save({**found[0], **odd}, 12)
+        assert main(["pretrain", "--resume", str(out)]) == 2
+        assert "does not fit this run" in refusal(capsys)

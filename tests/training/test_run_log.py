@@ -21,6 +21,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from manyview.core.atomic import DiskFull
 from manyview.training.run_log import RunLog
+from tests import tiny
 from tests.patience import PATIENCE
 
 ODD = "[red]cats[/red] [/] [link=x] :smile: \udcff é \x1b[2J\nnext.png"
@@ -295,3 +296,24 @@ def test_on_a_terminal_there_is_a_bar_with_what_is_said_above_it(
     assert "epoch 2  loss 4.25  [bold]well" in seen
     assert "said [/b] [red]file[/red].png" in seen
     assert "100/100" in seen
+
+
+def test_a_folder_whose_name_is_no_utf_8_is_one_line_for_tensorboard_and_works_without(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"run\xff")
+    with pytest.raises(
+        ValueError, match=r"^loggers: tensorboard writes only where names are UTF-8, and .*run\\xff is not"
+    ):
+        plain(folder, loggers=("tensorboard",))
+    with plain(folder, loggers=("csv",)) as log:
+        log.write(1, {"loss": 1.0})
+    assert len(lines(folder)) == 1
+    assert tiny.pretrain(tmp_path / os.fsdecode(b"whole\xff"), loggers="csv", max_steps=1) == 0
+
+
+def test_a_log_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "train.log").symlink_to(tmp_path / "mine.txt")
+    with pytest.raises(OSError, match="symbolic links"):
+        plain(tmp_path / "run")
+    assert (tmp_path / "mine.txt").read_text() == "mine"

@@ -2,16 +2,14 @@
 
 import json as encoding
 import sys
-import warnings
 from typing import Annotated
-
-from PIL import Image
 
 from manyview.core.bounds import AtLeast, Between
 from manyview.core.progress import progress_bar
 from manyview.data import NAMED
 from manyview.data.check import as_json, as_text, open_splits
 from manyview.data.factory import SCENES
+from manyview.data.image import MAX_PIXELS, MaxPixels
 from manyview.data.splits import Labels
 from manyview.data.survey import survey
 
@@ -23,6 +21,7 @@ def check(
     root: Annotated[str | None, "where named sets lie; by default $MANYVIEW_DATA or ~/.cache/manyview"] = None,
     download: Annotated[bool, "fetch a named set that is not there"] = False,
     labels: Annotated[Labels, "whether folders are classes"] = "auto",
+    max_pixels: Annotated[MaxPixels, "of a picture in a folder; one with more is unreadable"] = MAX_PIXELS,
     fast: Annotated[bool, "read only the headers: no damaged pixels, no duplicates"] = False,
     json: Annotated[bool, "print JSON"] = False,
     threads: Annotated[int, AtLeast(0), "0: one per core"] = 0,
@@ -32,8 +31,7 @@ def check(
 
     Exit code: 0 all well, 1 too many unreadable files, 2 DATA cannot be opened.
     """
-    warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the sizes are in the report
-    splits, missing = open_splits(data, split, root=root, labels=labels, download=download)
+    splits, missing = open_splits(data, split, root=root, labels=labels, download=download, max_pixels=max_pixels)
     with progress_bar(sum(map(len, splits.values())), "examining") as advance:
         result = survey(splits, fast=fast, threads=threads, advance=advance)
     print(encoding.dumps(as_json(data, result, missing), indent=2) if json else as_text(data, result, missing))

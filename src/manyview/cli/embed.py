@@ -7,6 +7,7 @@ from manyview.core.bounds import Count
 from manyview.core.text import printable
 from manyview.data import NAMED
 from manyview.data.factory import SCENES
+from manyview.data.image import MAX_PIXELS, MaxPixels
 from manyview.data.splits import Labels
 from manyview.embeddings.embed import embed as embedded
 from manyview.embeddings.embed import target
@@ -33,6 +34,7 @@ def embed(
     root: Annotated[str | None, "where named sets lie; by default $MANYVIEW_DATA or ~/.cache/manyview"] = None,
     download: Annotated[bool, "fetch a named set that is not there"] = False,
     labels: Annotated[Labels, "whether folders are classes"] = "auto",
+    max_pixels: Annotated[MaxPixels, "of a picture in a folder; one with more is left out"] = MAX_PIXELS,
     dtype: Annotated[Literal["float32", "float16"], "of the vectors"] = "float32",
     batch_size: Annotated[Count, "images at a time"] = 64,
     device: Annotated[str, "cpu, cuda, cuda:1, ..."] = "auto",
@@ -42,9 +44,9 @@ def embed(
     """Writes the embedding of every image of DATA to a file. The same command goes on with what was stopped."""
     target(to)  # before an encoder is loaded
     made = embedded(
-        encoder, data, to, split=split, root=root, labels=labels, download=download, dtype=dtype,
-        batch_size=batch_size, device=device, workers=workers, progress=not quiet, size=size, weights=weights,
-        pretrained=pretrained, stem=stem,
+        encoder, data, to, split=split, root=root, labels=labels, download=download, max_pixels=max_pixels,
+        dtype=dtype, batch_size=batch_size, device=device, workers=workers, progress=not quiet, size=size,
+        weights=weights, pretrained=pretrained, stem=stem,
     )  # fmt: skip
     unreadable = made.about.broken
     for name, why in list(unreadable.items())[:SHOWN]:

@@ -14,7 +14,7 @@ from manyview.config.keys import Flat, flag_name, shown, typed
 from manyview.config.sections import data_keys
 from manyview.core.bounds import Count
 from manyview.core.errors import UserError
-from manyview.core.text import one_line
+from manyview.core.text import one_line, printable
 from manyview.embeddings.model_source import run_of
 from manyview.evaluate.protocols import FUNCTIONS, PROTOCOLS, SUPERVISED, USUAL, known, schema
 from manyview.evaluate.protocols import evaluate as judged
@@ -71,7 +71,7 @@ def evaluate(
                 recompute=recompute, cache=None if no_cache else FeatureCache(cache), show_bar=True, say=say,
             )  # fmt: skip
             print(report(results))
-    print(f"\nwrote {folder / FILE}")
+    print(f"\nwrote {printable(str(folder / FILE))}")
     return 0
 
 
@@ -94,7 +94,8 @@ def _heading(result: Result) -> list[str]:
     counts = f"{data['train']:,} training images, {data['test']:,} {kept}, {data['classes']} classes"
     blank = "its weights are drawn, not learnt: give --pretrained, or --weights FILE"
     unused = [f"its test split is not used: {data['why']}"] if "why" in data else []
-    return [judged, f"{data['name']}: {counts}", *unused, *([] if model["trained"] else [blank])]
+    lines = [judged, f"{data['name']}: {counts}", *unused, *([] if model["trained"] else [blank])]
+    return [printable(line) for line in lines]
 
 
 def _rows(result: Result, *, supervised: bool) -> list[tuple[str, ...]]:

@@ -1,11 +1,15 @@
 """The command line: a table of commands, imported when called."""
 
 import importlib
+import io
 import os
 import sys
 import traceback
+import warnings
+from typing import Any
 
-from manyview.core.errors import UserError, nearest
+from manyview.core.errors import UserError, is_memory, nearest
+from manyview.core.text import one_line, reason
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("manyview.cli.demo:demo", "two minutes of training on generated images"),
@@ -23,27 +27,23 @@ COMMANDS: dict[str, tuple[str, str]] = {
 """name -> (where its function is, one line of help). The function's signature is what it can be given."""
 
 BUG, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141  # the last two as shells count: 128 + the signal's number
+LESS = "free some, or ask for less: a smaller batch, smaller images, fewer workers"
 REPORT_IT = "this is a bug: please report it, with the lines above, to the maintainers of manyview"
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command. What the user can mend is one line on stderr and exit code 2; all else is a bug, and code 1."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show ends no command
+    _prepare_streams()
+    os.environ.pop("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", None)
+    os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"  # no library runs what is in a file
     try:
-        code = _answer(arguments)
-        sys.stdout.flush()
-        return code
+        return _answer(arguments) or _lost()
     except KeyboardInterrupt as came:
         if hasattr(came, "exit_code"):  # a training, which has said so itself
             return int(came.exit_code)
         print("\ninterrupted", file=sys.stderr)  # after the line of progress, if there is one
         return INTERRUPTED
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python flushes stdout once more when it ends
-        return BROKEN_PIPE
 
 
 def run(name: str, arguments: list[str]) -> int:
@@ -51,7 +51,14 @@ def run(name: str, arguments: list[str]) -> int:
     from manyview.cli.arguments import call
 
     module, function = COMMANDS[name][0].split(":")
-    return call(getattr(importlib.import_module(module), function), arguments)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Image size .* exceeds limit")  # pictures have a limit of ours, max_pixels
+        warnings.showwarning = _warn
+        return call(getattr(importlib.import_module(module), function), arguments)
+
+
+def _warn(message: Warning | str, *_: object, **__: object) -> None:
+    print(f"warning: {' '.join(str(message).split())}", file=sys.stderr)
 
 
 def _answer(arguments: list[str]) -> int:
@@ -70,26 +77,61 @@ def _answer(arguments: list[str]) -> int:
         return _complain(f"manyview: there is no command {first!r}; {there}", BAD_INPUT)
     try:
         return run(first, arguments[1:])
-    except BrokenPipeError:
-        raise
     except UserError as error:
         told = getattr(error, "told", False)  # by another process
         return error.exit_code if told else _complain(f"manyview {first}: {error}", error.exit_code)
-    except OSError as error:  # of a file that nobody could foresee
-        if error.filename is None:
-            return _bug(first)
-        return _complain(f"manyview {first}: {os.fsdecode(error.filename)}: {error.strerror}", BAD_INPUT)
-    except Exception:
-        return _bug(first)
+    except Exception as error:
+        if is_memory(error):
+            return _complain(f"manyview {first}: the memory is full ({reason(error)[:150]}); {LESS}", BUG)
+        if isinstance(error, OSError) and error.filename is not None:  # of a file that nobody could foresee
+            return _complain(f"manyview {first}: {os.fsdecode(error.filename)}: {error.strerror}", BAD_INPUT)
+        traceback.print_exc()
+        return _complain(f"manyview {first}: {REPORT_IT}", BUG)
 
 
-def _bug(name: str) -> int:
-    traceback.print_exc()
-    return _complain(f"manyview {name}: {REPORT_IT}", BUG)
+class _Stream(io.FileIO):
+    """stdout or stderr, which remembers why it could not be written to, and lets the work go on."""
+
+    lost: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            self.lost = self.lost or error
+            return len(data)
+
+
+def _prepare_streams() -> None:
+    """Makes printing end no command: on a stream that is closed, or full, or does not know some character."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:  # closed: what is opened next would get its number, and what is printed
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        stream = getattr(sys, name)
+        if stream is None or stream is getattr(sys, f"__{name}__"):
+            unbuffered = stream is not None and (stream.line_buffering or stream.write_through)  # python -u
+            raw, at_once = _Stream(number, "w", closefd=False), name == "stderr" or os.isatty(number) or unbuffered
+            encoding = "utf-8" if stream is None else stream.encoding
+            setattr(sys, name, io.TextIOWrapper(io.BufferedWriter(raw), encoding, line_buffering=at_once))
+        if hasattr(getattr(sys, name), "reconfigure"):
+            getattr(sys, name).reconfigure(errors="backslashreplace")
+
+
+def _lost() -> int:
+    """The exit code of a command whose output could not be written."""
+    sys.stdout.flush()
+    raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
+    error = raw.lost if isinstance(raw, _Stream) else None
+    if error is None or isinstance(error, BrokenPipeError):
+        return 0 if error is None else BROKEN_PIPE
+    return _complain(f"manyview: what was printed is lost: {error.strerror}", BUG)
 
 
 def _complain(text: str, code: int) -> int:
-    print(" ".join(text.split()), file=sys.stderr)
+    print(one_line(text), file=sys.stderr)
     return code
 
 

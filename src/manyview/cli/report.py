@@ -1,5 +1,6 @@
 """`manyview report`"""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +20,7 @@ def report(
     """One HTML page about a run, or about several side by side."""
     folders = list(dict.fromkeys(Path(run) for run in runs))
     path = Path(out) if out else folders[0] / REPORT
-    if path.is_dir():
+    if os.path.isdir(path):  # which asks no more than that of a name that is too long
         path = path / REPORT
     compared = read(folders[0]) if len(folders) == 1 and (folders[0] / OUTCOME).is_file() else None
     shown = [Run(folder) for folder in folders] if compared is None else compared.runs()

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Annotated
 
 from manyview.cli.embed import Model, Pretrained, Size, Stem, Weights
-from manyview.core.atomic import atomic_write, naming_setting
 from manyview.core.bounds import Count
 from manyview.core.errors import UserError
 from manyview.core.text import printable
 from manyview.embeddings import read
+from manyview.embeddings.search import check_picture, same_file, save_picture
 from manyview.embeddings.search import picture as contact_sheet
-from manyview.embeddings.search import same_file
 from manyview.embeddings.search import search as nearest
 
 
@@ -32,7 +31,8 @@ def search(
 ) -> int:
     """The embedded images nearest to IMAGE, by cosine: a list, and a picture of them."""
     to = Path(picture or f"nearest-{Path(image).stem}.png")
-    _check_picture(to, image, embeddings)
+    if not no_picture:
+        _check_picture(to, image, embeddings)
     found = read(embeddings)
     if root is not None:
         if not os.path.isdir(root):
@@ -43,9 +43,7 @@ def search(
     for number, each in enumerate(near, 1):
         print(f"{number:>4}  {each.similarity:.4f}  {each.name}  {each.label}{each.mark}".rstrip())
     if not no_picture:
-        sheet = contact_sheet(image, near, found)
-        with naming_setting("picture", to), atomic_write(to) as draft, draft.open("wb") as stream:
-            sheet.save(stream, format="PNG")
+        save_picture(contact_sheet(image, near, found), to)
         print(f"picture {printable(str(to))}")
     return 0
 
@@ -57,3 +55,4 @@ def _check_picture(to: Path, image: str, embeddings: str) -> None:
         raise UserError("picture", f"there is no folder {printable(str(to.parent))}; make it first")
     if any(same_file(str(to), file) for file in (image, embeddings)):
         raise UserError("picture", f"{printable(str(to))} would be overwritten; give another name")
+    check_picture(to)

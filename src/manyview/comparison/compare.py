@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from manyview.comparison.outcome import OUTCOME, Outcome, about_equal, collect
+from manyview.comparison.outcome import OUTCOME, Outcome, about_equal, collect, knn_curve
 from manyview.comparison.plan import (
+    Plan,
     PlannedRun,
     SettingsByMethod,
     describe,
@@ -27,16 +27,20 @@ from manyview.comparison.workers import run_all, run_one
 from manyview.config.config import differences
 from manyview.config.keys import Flat
 from manyview.config.sections import flat
-from manyview.core.atomic import atomic_write
+from manyview.core.atomic import atomic_write, naming_setting
 from manyview.core.errors import UserError
-from manyview.core.text import reason
+from manyview.core.json_file import read_json
+from manyview.core.lock import locked
+from manyview.core.text import printable, reason
 from manyview.evaluate.protocols import evaluate, known
 from manyview.features.feature_cache import FeatureCache
 from manyview.training import build
-from manyview.training.run import CONFIG, REPORT, Run
+from manyview.training.run import CONFIG, METRICS, Run
 
 PLAN = "plan.json"  # what must stay the same when a comparison goes on
 SCORED = {"knn_bank": 20_000, "knn_queries": 10_000}  # by default: more than in training, for exact scores
+MAX_SEEDS, MAX_JOBS, MAX_MINUTES = 1000, 1024, 366 * 24 * 60.0
+LOCK = "lock"
 Say = Callable[[str], None]
 
 
@@ -70,9 +74,9 @@ def compare(
     >>> print(manyview.compare("photos", ["simclr", "dcl", "jcl"], epochs=20).table())
     """
     given = {**SCORED, **flat({**settings, "data": os.fspath(data)})}
-    numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     folder = Path(out or Path("runs") / f"compare-{Path(os.fspath(data)).name}")
-    _check(given, jobs, minutes)
+    _check(given, jobs, minutes, seeds)
+    numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     protocols = known(protocols) if protocols else []
 
     def planned(epochs: Mapping[str, float] | None = None) -> list[PlannedRun]:
@@ -81,31 +85,55 @@ def compare(
     runs = planned()
     images = build.data(runs[0].config)
     differing = _check_runs(runs, images, minutes, say)
-    plan = _read_plan(folder, images)
-    if minutes is not None:
-        runs = planned(epochs_for(minutes, runs, plan, run_one, say))
-    _write(folder / PLAN, plan)
-    for run in runs:
-        _check_folder(run, images)
+    with _claimed(folder):
+        training_images = list(images.fingerprint[:3])  # copies have other times
+        plan = _read_plan(folder, training_images)
+        if plan.images != training_images:
+            raise UserError("out", f"{folder} holds a comparison on other images; give another --out")
+        _write(folder / PLAN, asdict(plan))
+        if minutes is not None:
+            runs = planned(epochs_for(minutes, runs, plan, run_one, say))
+            _write(folder / PLAN, asdict(plan))
+        for run in runs:
+            _check_folder(run, images)
+        return _compared(runs, folder, os.fspath(data), images, jobs, protocols, differing, say)
+
+
+def _compared(
+    runs: Sequence[PlannedRun],
+    folder: Path,
+    data: str,
+    images: build.RunData,
+    jobs: int,
+    protocols: Sequence[str],
+    differing: SettingsByMethod,
+    say: Say,
+) -> Outcome:
+    """Trains what is not trained yet, and collects, writes and shows what came of it."""
+    from manyview.report.page import after_training  # which imports comparisons
 
     failed = run_all(runs, jobs, say)
+    failed += [run for run in runs if run not in failed and not _scored(run, say)]
     done = [run for run in runs if run not in failed]
     if not done:
         raise UserError(None, f"{folder}: every run has failed, as it says above")
     scores = {run.folder: _evaluate(run, protocols, say) for run in done}
     queries = min(len(images.test or ()), done[0].config.knn_queries)
     names = [run.name for run in failed]
-    outcome = collect(folder, os.fspath(data), done, scores, queries=queries, failed=names, differing=differing)
+    outcome = collect(folder, data, done, scores, queries=queries, failed=names, differing=differing)
     _write(folder / OUTCOME, outcome.to_json())
-    _report(outcome, say)
+    after_training(outcome, say=say, warn=say)
     return outcome
 
 
-def _check(given: Flat, jobs: int, minutes: float | None) -> None:
-    if jobs < 1:
-        raise UserError("jobs", f"expected 1 or more, got {jobs}")
-    if minutes is not None and not 0 < minutes < math.inf:
-        raise UserError("minutes", f"expected a time above 0, got {minutes}")
+def _check(given: Flat, jobs: int, minutes: float | None, seeds: int | Sequence[int]) -> None:
+    if not 1 <= jobs <= MAX_JOBS:
+        raise UserError("jobs", f"expected 1 to {MAX_JOBS}, got {jobs}")
+    count = seeds if isinstance(seeds, int) else len(seeds)
+    if count > MAX_SEEDS:
+        raise UserError("seeds", f"expected {MAX_SEEDS:,} at most, got {count}")
+    if minutes is not None and not 0 < minutes <= MAX_MINUTES:
+        raise UserError("minutes", f"expected a time above 0, of a year at most, got {minutes}")
     if minutes is not None and "epochs" in given:
         raise UserError("minutes", f"{minutes:g} and epochs {given['epochs']} are both given; give one of them")
     if minutes is not None and jobs > 1:
@@ -140,15 +168,34 @@ def _check_runs(runs: Sequence[PlannedRun], images: build.RunData, minutes: floa
     return differing
 
 
-def _read_plan(folder: Path, images: build.RunData) -> dict[str, Any]:
-    """Reads the plan of the comparison in this folder, which must be on these images; else begins a new one."""
-    training_images = list(images.fingerprint)
-    path = folder / PLAN
-    begun = path.is_file()
-    plan: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if begun else {"images": training_images}
-    if plan["images"] != training_images:
-        raise UserError("out", f"{folder} holds a comparison on other images; give another --out")
+@contextmanager
+def _claimed(folder: Path) -> Iterator[None]:
+    """Keeps other processes out of a comparison's folder, and refuses one that holds something else."""
+    with ExitStack() as stack:
+        with naming_setting("out", folder):
+            there = sorted(os.listdir(folder)) if os.path.lexists(folder) else []
+            others = [name for name in there if name != LOCK and not name.startswith(".")]
+            if others and PLAN not in others:
+                what = f"is no comparison's folder: it holds {printable(others[0])}, and no {PLAN}"
+                raise UserError("out", f"{printable(str(folder))} {what}; give another --out")
+            _read_plan(folder, [])  # before anything is written
+            stack.enter_context(locked(folder, busy="compared"))
+        yield
+
+
+def _read_plan(folder: Path, images: list[Any]) -> Plan:
+    """Reads the plan of the comparison in this folder; one of these images where none was begun."""
+    begun = os.path.lexists(folder / PLAN)
+    plan: Plan = read_json(folder / PLAN, Plan, remedy="give another --out") if begun else Plan(images)
     return plan
+
+
+def _scored(run: PlannedRun, say: Say) -> bool:
+    """Tells whether a run has a score; one whose metrics are gone or damaged has none, and is left out."""
+    if knn_curve(Run(run.folder)):
+        return True
+    say(f"{run.name} is left out: {run.folder / METRICS} holds no kNN score; remove {run.folder} to train it again")
+    return False
 
 
 def _check_folder(run: PlannedRun, images: build.RunData) -> None:
@@ -171,16 +218,6 @@ def _evaluate(run: PlannedRun, protocols: Sequence[str], say: Say) -> dict[str, 
         name, value = next(iter(result.scores.items()))
         scores[protocol if name == "top1" else f"{protocol} {name}"] = value
     return scores
-
-
-def _report(outcome: Outcome, say: Say) -> None:
-    """Writes the page; the comparison has ended well, whatever becomes of it."""
-    from manyview.report.page import write
-
-    try:
-        say(f"report {write(outcome.runs(), outcome.folder / REPORT, compared=outcome)}")
-    except Exception as error:
-        say(f"no report was written: {reason(error)}; try `manyview report {outcome.folder}`")
 
 
 def _write(path: Path, values: dict[str, Any]) -> None:

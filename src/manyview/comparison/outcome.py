@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from manyview.comparison.plan import PlannedRun, SettingsByMethod, describe, folder_name, views_of_an_image
 from manyview.core.errors import UserError
+from manyview.core.json_file import read_json
 from manyview.training.run import Run
 
 OUTCOME = "comparison.json"
@@ -151,22 +152,27 @@ class Outcome:
 
 def read(folder: Path) -> Outcome:
     """Reads what `compare` has written."""
-    path = folder / OUTCOME
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        methods = [_from_json(each) for each in found["methods"]]
-        failed, differing = tuple(found["failed"]), found["differing_settings"]
-        return Outcome(folder, found["data"], methods, found["queries"], failed, differing)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            None, f"{path}: is not what `manyview compare` writes: {type(error).__name__} {error}"
-        ) from None
+    path, remedy = folder / OUTCOME, "the same `manyview compare` writes it again"
+    found = read_json(path, _Written, remedy=remedy)
+    for each in found.methods:
+        lists = [each.curves, each.seconds, *each.scores.values()]
+        whole = each.seeds and KNN in each.scores and all(len(one) == len(each.seeds) for one in lists)
+        if not whole or len(set(each.seeds)) < len(each.seeds):
+            raise UserError(None, f"{path} is damaged ({each.method[:40]!r} has not one score a seed); {remedy}")
+    if not found.methods or found.queries < 1:
+        raise UserError(None, f"{path} is damaged (it has no methods or no queries); {remedy}")
+    return Outcome(folder, found.data, found.methods, found.queries, found.failed, found.differing_settings)
 
 
-def _from_json(found: Mapping[str, Any]) -> MethodOutcome:
-    values = {each.name: found[each.name] for each in fields(MethodOutcome)}
-    curves = [[Point(**point) for point in curve] for curve in found["curves"]]
-    return MethodOutcome(**{**values, "seeds": tuple(found["seeds"]), "curves": curves})
+@dataclass(frozen=True)
+class _Written:
+    """What comparison.json holds."""
+
+    data: str
+    methods: list[MethodOutcome]
+    queries: int
+    failed: tuple[str, ...]
+    differing_settings: SettingsByMethod
 
 
 def mean_and_std(values: Sequence[float], sign: str = "") -> str:
@@ -205,7 +211,7 @@ def _collect(planned: list[PlannedRun], more: Mapping[Path, Mapping[str, float]]
     return MethodOutcome(
         planned[0].method, tuple(each.seed for each in planned), config.batch_size, views_of_an_image(config),
         last[0]["step"], curves, {KNN: [points[-1].score for points in curves], **shared},
-        [each["seconds"] for each in last], max(peaks, default=None),
+        [each.get("seconds", 0.0) for each in last], max(peaks, default=None),
     )  # fmt: skip
 
 
@@ -213,13 +219,15 @@ def knn_curve(run: Run) -> list[Point]:
     """Reads kNN by epoch and by time from a run's metrics."""
     lines = [line for line in run.metrics if line.get("knn") is not None]
     per_epoch = steps_per_epoch(run.metrics, run.config.epochs)
-    return [Point(line["step"] / per_epoch, line["seconds"], line["knn"]) for line in lines]
+    return [Point(line["step"] / per_epoch, line.get("seconds", 0.0), line["knn"]) for line in lines]
 
 
 def peak_memory(folder: Path) -> int | None:
-    """Reads the largest peak of memory, in bytes, that a run's worker has noted."""
-    path = folder / COST
-    return int(json.loads(path.read_text(encoding="utf-8"))["memory"]) if path.is_file() else None
+    """Reads the largest peak of memory, in bytes, that a run's worker has noted; None where it has not."""
+    with suppress(UserError):
+        memory: int | None = read_json(folder / COST, dict[str, int], remedy="").get("memory")
+        return memory
+    return None
 
 
 def steps_per_epoch(metrics: Sequence[Mapping[str, Any]], epochs: float) -> float:

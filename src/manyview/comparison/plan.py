@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,23 @@ class PlannedRun:
     @property
     def name(self) -> str:
         return f"{self.method}, seed {self.seed}"
+
+
+@dataclass
+class MeasuredEpochs:
+    """How many epochs of a method fill the time, and a check sum of the settings that this was measured with."""
+
+    epochs: float
+    of: str
+
+
+@dataclass
+class Plan:
+    """What must stay the same when a comparison goes on: the training images, and in how many minutes which epochs."""
+
+    images: list[Any]
+    minutes: float | None = None
+    epochs: dict[str, MeasuredEpochs] = field(default_factory=dict)
 
 
 def plan_runs(
@@ -184,23 +201,24 @@ def _check(methods: Sequence[str], seeds: Sequence[int], given: Flat) -> None:
 def epochs_for(
     minutes: float,
     runs: Sequence[PlannedRun],
-    plan: dict[str, Any],
+    plan: Plan,
     train: Callable[[Config], None],
     say: Callable[[str], None],
 ) -> dict[str, float]:
     """Gives the epochs by method that take so many minutes; those measured before are in the plan, others are added."""
-    if plan.setdefault("minutes", minutes) != minutes:
-        raise UserError("minutes", f"this comparison was begun with {plan['minutes']:g}; give that, or another --out")
-    measured: dict[str, dict[str, Any]] = plan.setdefault("epochs", {})
+    if plan.minutes not in (None, minutes):
+        raise UserError("minutes", f"this comparison was begun with {plan.minutes:g}; give that, or another --out")
+    plan.minutes = minutes
     of = {run.method: _fingerprint(run.config) for run in runs}
     first = [run for run in runs if run.seed == runs[0].seed]
-    new = [run for run in first if measured.get(run.method, {}).get("of") != of[run.method]]
+    known = {method: each for method, each in plan.epochs.items() if each.of == of.get(method)}
+    new = [run for run in first if run.method not in known]
     if new:
         say(f"measuring how fast {', '.join(run.method for run in new)} train")
         for method, epochs in equal_time(new, minutes, train).items():
-            measured[method] = {"epochs": epochs, "of": of[method]}
+            plan.epochs[method] = MeasuredEpochs(epochs, of[method])
             say(f"{method}: {60 * minutes / epochs:.1f} s an epoch, so {epochs:g} epochs")
-    return {method: measured[method]["epochs"] for method in of}
+    return {method: plan.epochs[method].epochs for method in of}
 
 
 def equal_time(runs: Sequence[PlannedRun], minutes: float, train: Callable[[Config], None]) -> dict[str, float]:

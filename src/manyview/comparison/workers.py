@@ -27,6 +27,7 @@ from manyview.config.config import Config
 from manyview.config.recipes import to_yaml
 from manyview.core.atomic import atomic_write
 from manyview.core.errors import UserError
+from manyview.core.lock import InUse, is_free
 from manyview.core.parallel import available
 from manyview.core.text import duration, reason
 from manyview.training.failures import Interrupted
@@ -35,6 +36,7 @@ from manyview.training.run import ENCODER, Run
 
 SETTINGS = "settings"  # the folder of the files that the workers are given
 LATER = "what is done is kept: the same command goes on"
+IN_USE = 75  # exit code of a worker whose run another process trains: EX_TEMPFAIL of sysexits.h
 SIGNALLED = (128 + signal.SIGINT, 128 + signal.SIGTERM)  # exit codes of runs that somebody has stopped
 
 Process = subprocess.Popen[bytes]
@@ -51,18 +53,27 @@ def run_all(runs: Sequence[PlannedRun], jobs: int, say: Callable[[str], None]) -
     if done:
         say(f"{done} of {len(runs)} runs are done already")
     workers: dict[PlannedRun, Process] = {}
+    elsewhere: list[PlannedRun] = []  # runs that other processes train
     with _stoppable(workers.values()):
-        while waiting or workers:
+        while waiting or elsewhere or workers:
+            for run in [each for each in elsewhere if is_free(each.folder)]:
+                elsewhere.remove(run)
+                waiting.append(run)
             while waiting and len(workers) < jobs:
                 run = waiting.pop(0)
                 workers[run] = _start_worker(run.config, jobs, quiet=jobs > 1)
             for run in [each for each, worker in workers.items() if worker.poll() is not None]:
+                code = _exit_code(workers.pop(run))
+                if code == IN_USE:
+                    elsewhere.append(run)
+                    say(f"{run.name} is waited for, since another process trains it, as it says above")
+                    continue
                 done += 1
-                if _succeeded(workers.pop(run)):
-                    first, *_, last = knn_curve(Run(run.folder))
-                    scores = f"kNN {last.score:.1%}, untrained {first.score:.1%}"
-                    say(f"{done} of {len(runs)}: {run.name}: {scores}, {duration(last.seconds)} of training")
-                else:
+                points = knn_curve(Run(run.folder)) if code == 0 else []
+                if points:
+                    scores = f"kNN {points[-1].score:.1%}, untrained {points[0].score:.1%}"
+                    say(f"{done} of {len(runs)}: {run.name}: {scores}, {duration(points[-1].seconds)} of training")
+                elif code:
                     failed.append(run)
                     say(f"{done} of {len(runs)}: {run.name} has failed, as it says above")
             time.sleep(0.2)
@@ -73,7 +84,7 @@ def run_one(config: Config) -> None:
     """Trains a single run, whose failure is an error."""
     worker = _start_worker(config, 1, quiet=True)
     with _stoppable([worker]):
-        if not _succeeded(worker):
+        if _exit_code(worker):
             raise UserError(None, f"{config.out}: this run has failed, as it says above")
 
 
@@ -113,12 +124,12 @@ def _start_worker(config: Config, jobs: int, *, quiet: bool) -> Process:
     return subprocess.Popen([sys.executable, "-m", "manyview.comparison.workers", str(settings)], env=environment)
 
 
-def _succeeded(worker: Process) -> bool:
-    """Waits for a worker and tells whether it ended well; a run that somebody has stopped stops the comparison."""
+def _exit_code(worker: Process) -> int:
+    """Waits for a worker and gives its exit code; a run that somebody has stopped stops the comparison."""
     code = worker.wait()
     if code in SIGNALLED:
         raise KeyboardInterrupt
-    return code == 0
+    return code
 
 
 def main(settings: str) -> int:
@@ -128,9 +139,9 @@ def main(settings: str) -> int:
         start(config)
     except Interrupted as came:
         return came.exit_code
-    except (UserError, OSError) as error:
+    except (UserError, OSError, MemoryError) as error:
         print(f"{config.out}: {reason(error)}", file=sys.stderr)
-        return getattr(error, "exit_code", 2)
+        return IN_USE if isinstance(error, InUse) else getattr(error, "exit_code", 2)
     note_memory(Path(str(config.out)))
     return 0
 

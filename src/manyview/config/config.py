@@ -14,7 +14,8 @@ from typing import Annotated, Any, Literal
 from manyview.config import sections
 from manyview.config.keys import REQUIRED, Flat, Key, flag_name, key_of, typed
 from manyview.config.sections import ALWAYS, PARTS, SECTIONS, chosen_method, flat, parts_of
-from manyview.core.bounds import Above, AtLeast, Between, Count, NotNegative
+from manyview.core.atomic import expanded
+from manyview.core.bounds import MOST, MOST_WORKERS, Above, AtLeast, AtMost, Between, Count, NotNegative
 from manyview.core.errors import UserError
 from manyview.methods import METHODS
 from manyview.training.run_log import logger
@@ -24,6 +25,9 @@ RUNTIME_KEYS = (
     "checkpoint_minutes", "checkpoint_steps", "snapshots", "max_unreadable",
 )  # fmt: skip
 """Settings that say where and how a run runs, not what it computes: a resumed run may change them."""
+OWN = "(own)"  # the name of a data set that a person made themselves
+PATHS = ("data.name", "data.root", "encoder.pretrained", "out")
+MAY_CHANGE = ", ".join(f"--{flag_name(key)}" for key in RUNTIME_KEYS if key != "out")
 
 
 @dataclass(frozen=True)
@@ -58,22 +62,22 @@ class Config:
     schedule: dict[str, Any]
     views: tuple[str, ...] | None = None
     out: str | None = None
-    epochs: Annotated[int | float, Above(0)] = 100
-    max_steps: Annotated[int | None, AtLeast(1)] = None
-    batch_size: Annotated[int, AtLeast(2)] = 64  # with one image there is nothing to contrast it with
-    micro_batch: Annotated[int | None, AtLeast(1)] = None
+    epochs: Annotated[int | float, Above(0), AtMost(MOST)] = 100
+    max_steps: Annotated[int | None, AtLeast(1), AtMost(MOST)] = None
+    batch_size: Annotated[int, AtLeast(2), AtMost(MOST)] = 64  # with one image there is nothing to contrast it with
+    micro_batch: Annotated[int | None, AtLeast(1), AtMost(MOST)] = None
     seed: Annotated[int, Between(0, (1 << 63) - 1)] = 0
     precision: Literal["fp32", "bf16", "fp16", "fp64"] = "fp32"
     grad_clip: Annotated[float | None, Above(0)] = None
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    workers: Annotated[int | None, AtLeast(0)] = None
+    workers: Annotated[int | None, AtLeast(0), AtMost(MOST_WORKERS)] = None
     max_unreadable: Annotated[float, Between(0, 1, "a share")] = 0.05
-    snapshots: Annotated[tuple[int, ...], AtLeast(1)] = ()
+    snapshots: Annotated[tuple[int, ...], AtLeast(1), AtMost(MOST)] = ()
     checkpoint_minutes: NotNegative = 5.0
-    checkpoint_steps: Annotated[int | None, AtLeast(1)] = None
+    checkpoint_steps: Annotated[int | None, AtLeast(1), AtMost(MOST)] = None
     health_every: Count = 20
     evaluators: tuple[str, ...] = ("knn",)
-    evaluate_every: Annotated[int, AtLeast(0)] = 1
+    evaluate_every: Annotated[int, AtLeast(0), AtMost(MOST)] = 1
     knn_bank: Count = 5000
     knn_queries: Count = 1000
     loggers: tuple[str, ...] = ("tensorboard",)
@@ -91,6 +95,15 @@ class Config:
     def flat(self) -> Flat:
         """The settings by their keys, such as `loss.temperature`."""
         return flat(self.nested(), self.parts)
+
+    @property
+    def own_data(self) -> bool:
+        """Whether the data set is one that a person made themselves, which no setting can open."""
+        return bool(self.data["name"] == OWN)
+
+    def fixed(self) -> Flat:
+        """The settings that a run keeps once it has begun."""
+        return {key: value for key, value in self.flat().items() if key not in RUNTIME_KEYS}
 
 
 def resolve(recipe: Flat, given: Flat) -> Config:
@@ -112,6 +125,9 @@ def resolve(recipe: Flat, given: Flat) -> Config:
             there = ", ".join(parts) or "none"
             raise UserError(key, f"the method {method.__name__} has no {section}; its parts are {there}")
     values = typed(keys, kept, given)
+    for key in PATHS:
+        if isinstance(path := values.get(key), str) and path.startswith("~"):
+            values[key] = str(expanded(flag_name(key), path))
     _check(values)
     return _config(values, method)
 
@@ -175,6 +191,12 @@ def _check(values: Flat) -> None:
         raise UserError("schedule.warmup", f"{warmup:g} epochs of a run of {epochs}; give less")
     for name in values["loggers"]:
         logger(name)
+    for name in values["encoder.options"]:
+        if not isinstance(name, str):
+            raise UserError("encoder.options", f"expected names of arguments, got {name!r}")
+        if name in ("channels", "size") or f"encoder.{name}" in values:
+            known = {"size": "--augmentation.size", "channels": "the data"}.get(name, f"--encoder.{name}")
+            raise UserError("encoder.options", f"{name} is given by {known}; leave it out")
     batch, micro = values["batch_size"], values["micro_batch"]
     if micro is not None and micro > batch:
         raise UserError("micro_batch", f"{micro} images at a time are more than the batch of {batch}; leave it out")
@@ -219,10 +241,10 @@ def components(config: Config) -> dict[str, Component | None]:
     return {name: None if part is None else component(config, name) for name, part in config.parts.items()}
 
 
-def differences(old: Config, new: Config) -> list[str]:
+def differences(old: Config | Flat, new: Config | Flat) -> list[str]:
     """The settings that make two runs other runs, `key: old -> new`."""
-    before, after = ({key: plain(value) for key, value in config.flat().items()} for config in (old, new))
-    keys = [key for key in {**before, **after} if key not in RUNTIME_KEYS and before.get(key) != after.get(key)]
+    before, after = (plain(each.fixed() if isinstance(each, Config) else each) for each in (old, new))
+    keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
     return [f"{key}: {before.get(key)} -> {after.get(key)}" for key in keys]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +12,7 @@ from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple
 
 from jsonargparse import ArgumentError, ArgumentParser
+from yaml import AliasToken, YAMLError, scan
 
 from manyview.core.bounds import Bound, check_bounds
 from manyview.core.errors import UserError, nearest
@@ -18,6 +20,8 @@ from manyview.core.errors import UserError, nearest
 Flat = dict[str, Any]
 """Settings by their keys, such as `loss.temperature`."""
 
+SIXTIES = re.compile(r"\d:\d")  # YAML reads 1:30 as 90
+SHOWN = 200  # characters of a value that is refused
 REQUIRED = inspect.Parameter.empty
 PLAIN = (int, float, str, bool, type(None), Any, ...)  # types that a recipe can hold
 ELSEWHERE = {"learning_rate": "optimizer.lr", "queue_size": "memory.size", "momentum": "optimizer.momentum, of sgd"}
@@ -115,11 +119,17 @@ def _one(key: str, value: Any, hint: Any, *, text: bool) -> Any:
     """A value as its type has it."""
     parser = _parser(hint)
     try:
+        if text and typing.get_origin(hint) is dict and any(isinstance(each, AliasToken) for each in scan(value)):
+            raise TypeError  # a few hundred bytes of aliases can make more than any memory holds
         given = parser.parse_args([f"--it={_as_list(value, hint)}"]) if text else parser.parse_object({"it": value})
         if given.it is None and type(None) not in typing.get_args(hint):
             raise TypeError
-    except (ArgumentError, TypeError, ValueError):
-        raise UserError(key, f"expected {type_name(hint)}, got {value!r}") from None
+        found = given.it if isinstance(given.it, list | tuple) else [given.it]
+        if isinstance(value, str) and SIXTIES.search(value) and any(isinstance(each, int | float) for each in found):
+            raise TypeError
+    except (ArgumentError, TypeError, ValueError, RecursionError, YAMLError):
+        got = repr(value) if len(repr(value)) <= SHOWN else f"{repr(value)[:SHOWN]}..."
+        raise UserError(key, f"expected {type_name(hint)}, got {got}") from None
     return given.it
 
 

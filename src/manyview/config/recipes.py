@@ -66,12 +66,27 @@ def smoke(recipe: Recipe, given: Flat) -> Flat:
 class _StrictLoader(yaml.SafeLoader):
     """Refuses two values for a key, of which YAML takes the last without a word."""
 
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):  # of which a few hundred bytes can make more than any memory holds
+            events: Any = self  # PyYAML has no types
+            raise UserError(None, f"*{events.peek_event().anchor} stands for something else; write that out instead")
+        return super().compose_node(parent, index)
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         for number, key in enumerate(keys):
             if key in keys[:number]:
                 raise UserError(None, f"{key} is there twice; leave one out")
         return super().construct_mapping(node, deep)
+
+
+def _number(loader: _StrictLoader, node: yaml.ScalarNode) -> Any:
+    """A number as everybody writes it: YAML would read 1:30 as 90."""
+    return node.value if ":" in node.value else yaml.SafeLoader.yaml_constructors[node.tag](loader, node)
+
+
+for _kind in ("int", "float"):
+    _StrictLoader.add_constructor(f"tag:yaml.org,2002:{_kind}", _number)
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
@@ -82,6 +97,8 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
         raise error.within(str(path)) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(str(path), f"is no YAML: {reason(error)}") from None
+    except RecursionError:
+        raise UserError(str(path), "is nested too deeply for settings") from None
     except OSError as error:
         raise UserError(str(path), f"cannot be read: {error.strerror}") from None
     if not isinstance(found, dict):
@@ -95,4 +112,9 @@ def to_yaml(config: Config) -> str:
 
 
 def from_yaml(path: str | Path) -> Config:
-    return resolve(flat(read_yaml(path)), {})
+    """The settings that `to_yaml` has written."""
+    found = flat(read_yaml(path))
+    try:
+        return resolve(found, {})
+    except UserError as error:
+        raise UserError(str(path), f"holds no settings of a run: {error}") from None

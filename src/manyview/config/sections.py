@@ -142,7 +142,7 @@ def _checked_name(section: str, about: Section, name: Any) -> str:
 
 def data_keys(name: str | None) -> dict[str, Key]:
     """The arguments of `open_data` that mean something for this data; all while nobody has named any."""
-    kinds = {"scenes": ("count", "size", "seed"), "named": ("root", "download"), "folder": ("labels",)}
+    kinds = {"scenes": ("count", "size", "seed"), "named": ("root", "download"), "folder": ("labels", "max_pixels")}
     kind = "scenes" if name == SCENES else "named" if name in NAMED else "folder"
     hidden = [key for each, keys in kinds.items() if name is not None and each != kind for key in keys]
     found = keys_of("data", open_data, hidden=("data", *hidden), part="" if name is None else str(name))

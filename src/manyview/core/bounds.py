@@ -43,6 +43,7 @@ def Between(least: float, most: float, what: str = "a number") -> Bound:
 
 
 MOST = (1 << 31) - 1  # of anything that numbers are counted by
+MOST_WORKERS = 1024  # processes; more are a slip of the hand, and end in a table that is full
 Count = Annotated[int, AtLeast(1), AtMost(MOST)]
 OptionalCount = Annotated[int | None, AtLeast(1), AtMost(MOST)]
 OptionalPositive = Annotated[float | None, Above(0)]

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+
+NO_MEMORY = re.compile("can.t allocate memory|not enough memory|out of memory|bad_alloc|can.t start new thread", re.I)
+
+
+def is_memory(error: BaseException) -> bool:
+    """Whether an error says that there is no memory left, the machine's or a GPU's."""
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+        return True
+    return isinstance(error, RuntimeError) and NO_MEMORY.search(str(error)) is not None
 
 
 class UserError(ValueError):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import ClassVar, TextIO
 
 from rich.console import Console
@@ -16,6 +15,7 @@ from manyview.core.text import duration, one_line
 
 LINE_SECONDS = 10.0  # between plain lines
 BAR_SECONDS = 0.1  # between two drawings of a bar
+LOST = suppress(OSError)  # who closes a window, ends `| tee` or fills a disk does not want the work to end unsaved
 
 
 class ProgressBar:
@@ -71,7 +71,7 @@ class ProgressBar:
         self._last = time.monotonic()
         facts = "  ".join(filter(None, [facts or self._speed(), self._left()]))
         if self._bar is not None:
-            with _ignoring_a_closed_terminal():
+            with LOST:
                 self._bar.update(self._bar.task_ids[0], completed=done, description=self._position(), facts=facts)
                 self._bar.refresh()
         elif self._lines:
@@ -82,7 +82,7 @@ class ProgressBar:
         if self._bar is None:
             print_line(text, self._file)
             return
-        with _ignoring_a_closed_terminal():
+        with LOST:
             self._bar.console.print(one_line(text), markup=False, highlight=False, emoji=False, soft_wrap=True)
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ class ProgressBar:
         bar, self._bar = self._bar, None
         if bar is not None:
             ProgressBar._drawn = None
-            with _ignoring_a_closed_terminal():
+            with LOST:
                 bar.stop()
 
     def _draw(self, transient: bool) -> Progress | None:
@@ -139,15 +139,5 @@ def progress_bar(
 def print_line(text: str, file: TextIO) -> None:
     """Prints one line at once, with escapes for what the file's encoding does not know."""
     encoding = file.encoding or "utf-8"
-    with _ignoring_a_closed_terminal():
+    with LOST:
         print(one_line(text).encode(encoding, "backslashreplace").decode(encoding), file=file, flush=True)
-
-
-@contextmanager
-def _ignoring_a_closed_terminal() -> Iterator[None]:
-    """Lets the work go on: who closes a window, or interrupts `| tee`, does not want it to end before it has saved."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.EIO, errno.EPIPE):
-            raise

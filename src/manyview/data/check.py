@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict
+from typing import Any
 
 from manyview.core.errors import UserError
 from manyview.core.text import printable
@@ -11,25 +12,24 @@ from manyview.data.dataset import Dataset
 from manyview.data.decoded import default_limit
 from manyview.data.factory import SCENES, open_data
 from manyview.data.named import NAMED
-from manyview.data.splits import Labels, check_folder, find_splits
+from manyview.data.splits import check_folder, find_splits
 from manyview.data.survey import MIN_SIDE, Survey
 
 MAX_LISTED = 20  # lines of a long list
 SCENES_CHECKED = 1000  # scenes are made as they are looked at; so many show what they are
 
 
-def open_splits(
-    data: str, split: str | None = None, *, root: str | None = None, labels: Labels = "auto", download: bool = False
-) -> tuple[dict[str, Dataset], dict[str, str]]:
-    """Opens the split that was asked for, or all that are there, and says why the others are missing."""
+def open_splits(data: str, split: str | None = None, **options: Any) -> tuple[dict[str, Dataset], dict[str, str]]:
+    """Opens the split that was asked for, or all that are there, and says why the others are missing.
+
+    `options` are those of `open_data`.
+    """
     opened: dict[str, Dataset] = {}
     missing: dict[str, str] = {}
     names = [split] if split else _split_names(data)
     for name in names:
         try:
-            opened[name] = open_data(
-                data, root=root, split=name, labels=labels, download=download, count=SCENES_CHECKED
-            )
+            opened[name] = open_data(data, split=name, count=SCENES_CHECKED, **options)
         except (ValueError, OSError) as error:
             if len(names) == 1:
                 raise

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import zlib
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 from torch import Tensor
 
 from manyview.core.errors import UserError
 from manyview.core.sample import Sample
 
 FEW = 16  # samples that stand for all, about
+CHUNK = 1024  # samples whose files are looked at together
 
 
 @runtime_checkable
@@ -75,17 +79,40 @@ def id_of(text: str) -> int:
 
 def fingerprint(
     dataset: Dataset, few: Sequence[Sample] = (), *, labels: Tensor | None = None, classes: Sequence[str] = ()
-) -> tuple[int, int]:
-    """How many samples there are, and a check sum of their ids.
+) -> tuple[int, int, int, int]:
+    """How many samples there are, and check sums: of their ids, of the sizes of their files, and of their times.
 
-    few              samples whose pixels are summed as well, where ids may be mere numbers
-    labels, classes  summed as well, where they matter
+    few              samples whose pixels are summed to the ids, which may be mere numbers
+    labels, classes  summed to them as well, where they matter
+
+    An image that was replaced in place has another size, or at least another time; a mere copy of it may have, too.
     """
     total = zlib.crc32(dataset.ids.numpy().tobytes())
     pixels = [sample.modalities[name] for sample in few for name in sorted(sample.modalities)]
     for tensor in pixels if labels is None else [labels, *pixels]:
         total = zlib.crc32(tensor.contiguous().numpy().tobytes(), total)
-    return len(dataset), zlib.crc32("\0".join(classes).encode("utf-8", "surrogateescape"), total)
+    total = zlib.crc32("\0".join(classes).encode("utf-8", "surrogateescape"), total)
+    return len(dataset), total, *_file_sums(dataset)
+
+
+def _file_sums(dataset: Any) -> tuple[int, int]:
+    """Check sums of the sizes of a data set's files and of their times in whole seconds; 0 where it has no files."""
+    if not hasattr(dataset, "paths"):
+        return 0, 0
+    chunks = [range(start, min(start + CHUNK, len(dataset))) for start in range(0, len(dataset), CHUNK)]
+    with ThreadPoolExecutor(16) as pool:  # a disk in the network answers many questions in the time of one
+        found = pool.map(lambda rows: [_stamp(path) for row in rows for path in dataset.paths(row).values()], chunks)
+        stamps = np.array([stamp for chunk in found for stamp in chunk], dtype=np.int64).reshape(-1, 2)
+    sizes, times = (zlib.crc32(column.tobytes()) for column in stamps.T)
+    return sizes, times
+
+
+def _stamp(path: str) -> tuple[int, int]:
+    try:
+        status = os.stat(path)
+        return status.st_size, int(status.st_mtime)
+    except OSError:
+        return -1, -1
 
 
 def few_samples(dataset: Dataset) -> list[Sample]:

@@ -10,8 +10,10 @@ import torch
 
 from manyview.core.errors import UserError, hint
 from manyview.core.rng import key, order
+from manyview.core.text import printable
 from manyview.data.dataset import Dataset
 from manyview.data.folder import Folder
+from manyview.data.image import MAX_PIXELS, MaxPixels
 from manyview.data.named import NAMED, open_named
 from manyview.data.paired import Paired, open_if_paired
 from manyview.data.selection import imbalanced, subset
@@ -33,12 +35,14 @@ def open_data(
     size: int = 32,
     seed: int = 0,
     modalities: tuple[str, ...] | None = None,
+    max_pixels: MaxPixels = MAX_PIXELS,
 ) -> Dataset:
     """Opens a named set of `NAMED` (cifar10, stl10, ...), `scenes`, or else a folder.
 
     A folder that holds one folder per modality, one of them called rgb, image or images, opens as `Paired`, any other
     as `Folder`. Names win over paths: write ./cifar10 for a folder of that name. `root` and `download` are for named
     sets, `count`, `size` and `seed` for scenes; `modalities` are those of `Scenes` and `Paired`, the reference first.
+    Pictures in folders with more than `max_pixels` are unreadable.
     """
     text = os.fspath(data)
     if text == SCENES:
@@ -52,16 +56,16 @@ def open_data(
     if not os.path.exists(text):
         raise UserError("data", _unknown(text))
     if modalities is not None:
-        return Paired(text, modalities=modalities, split=split, labels=labels)
-    paired = open_if_paired(text, split, labels)
-    return Folder(text, split=split, labels=labels) if paired is None else paired
+        return Paired(text, modalities=modalities, split=split, labels=labels, max_pixels=max_pixels)
+    paired = open_if_paired(text, split, labels, max_pixels)
+    return Folder(text, split=split, labels=labels, max_pixels=max_pixels) if paired is None else paired
 
 
 def _unknown(text: str) -> str:
     if os.path.dirname(text):  # a path, not a name
         check_folder(text)
     near = hint(text.lower(), [SCENES, *NAMED], cutoff=0.6)
-    return f"{text!r} is neither a folder here nor the name of a data set; {near}"
+    return f"{printable(text)!r} is neither a folder here nor the name of a data set; {near}"
 
 
 @dataclass(frozen=True, eq=False)

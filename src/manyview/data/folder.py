@@ -12,17 +12,18 @@ from manyview.core.sample import Sample
 from manyview.core.text import printable
 from manyview.data.dataset import id_of, label_target
 from manyview.data.files import Found, scan
-from manyview.data.image import EXTENSIONS, Source, decode
+from manyview.data.image import EXTENSIONS, MAX_PIXELS, MaxPixels, Source, decode
 from manyview.data.splits import Labels, check_folder, class_labels, pick_split, sibling_classes
 
 
 class Folder:
     """All images below `root`, as uint8 RGB (3, H, W) as the modality `image`.
 
-    split   "train", "test", "val" or "unlabeled" picks the folder of that name in `root`. A root without such folders
-            is all train. None takes everything, whatever the folders are called.
-    labels  True: the first folder below the root or split is the class. "auto": the same if every image lies exactly
-            one folder deep, in at least two folders. False: none. Class numbers are the same in every split.
+    split       "train", "test", "val" or "unlabeled" picks the folder of that name in `root`. A root without such
+                folders is all train. None takes everything, whatever the folders are called.
+    labels      True: the first folder below the root or split is the class. "auto": the same if every image lies
+                exactly one folder deep, in at least two folders. False: none. Classes have one number in all splits.
+    max_pixels  of a picture; one with more is unreadable
 
     An id is a hash of the path relative to `root`, split folder included: the same on every machine, whatever else is
     added. The index counts the sorted paths. Names are listed and nothing is decoded before it is asked for; a file
@@ -36,8 +37,15 @@ class Folder:
     modalities = ("image",)
     threads = True  # may be read by several at once
 
-    def __init__(self, root: str | os.PathLike[str], *, split: str | None = "train", labels: Labels = "auto") -> None:
-        self.root = os.fspath(root)
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        *,
+        split: str | None = "train",
+        labels: Labels = "auto",
+        max_pixels: MaxPixels = MAX_PIXELS,
+    ) -> None:
+        self.root, self.max_pixels = os.fspath(root), max_pixels
         check_folder(self.root)
         self.split_folder = pick_split(self.root, split)
         self.found: Found = scan(os.path.join(self.root, self.split_folder), EXTENSIONS)
@@ -53,7 +61,7 @@ class Folder:
 
     def __getitem__(self, index: int) -> Sample:
         index = range(len(self))[index]
-        image = decode(self.path(index))
+        image = decode(self.path(index), self.max_pixels)
         return Sample(int(self.ids[index]), index, {"image": image}, label_target(self.labels, index))
 
     def name(self, index: int) -> str:
@@ -70,7 +78,7 @@ class Folder:
 
     def decode(self, modality: str, source: Source) -> Tensor:
         """A file, or its bytes, as the modality has it."""
-        return decode(source)
+        return decode(source, self.max_pixels)
 
     def __repr__(self) -> str:
         return f"Folder({printable(self.root)!r}, {len(self)} images, {len(self.classes)} classes)"

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import io
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
+from manyview.core.bounds import AtLeast, AtMost
 from manyview.core.text import one_line
 from manyview.data.dataset import Unreadable
 
+MAX_PIXELS = 1 << 26  # of a picture, 8,192 x 8,192; decoding takes up to about 20 bytes for each, in every process
+PILLOWS_MOST = 178_956_970  # pixels that Pillow itself opens at most
+MaxPixels = Annotated[int, AtLeast(1), AtMost(PILLOWS_MOST)]
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".jfif", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm", ".pgm")
 
 # Named one by one, because Pillow's full list holds formats that start other programs.
@@ -23,6 +28,7 @@ FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "DIB", "TIFF", "GIF", "PPM")
 
 _MODES = {"L": "grey", "P": "palette", "1": "1-bit", "I": "32-bit grey", "F": "float grey"}
 _ORIENTATION = 0x0112
+_PIECE = 1 << 20  # numbers that are scaled at a time
 _DEEP = ("I", "F", "I;16", "I;16L", "I;16B", "I;16N")  # one channel of more than 8 bits
 
 _Array = np.ndarray[Any, np.dtype[Any]]
@@ -40,7 +46,7 @@ class Header(NamedTuple):
     height: int
 
 
-def decode(source: Source) -> Tensor:
+def decode(source: Source, max_pixels: int = MAX_PIXELS) -> Tensor:
     """Decodes any image into uint8 RGB (3, H, W); in memory it is (H, W, 3), which torch calls channels last.
 
     The first frame counts, EXIF orientation is applied, and transparency is laid over white. A grey of 16 bits is
@@ -48,33 +54,37 @@ def decode(source: Source) -> Tensor:
     are scaled by 255, anything in [0, 255] is taken as it is, in [0, 65535] as 16 bits, and all else is stretched from
     its lowest value to its highest. Colours of 16 bits keep their upper 8.
 
-    A file that cannot be read raises `Unreadable`, one that Pillow takes for a decompression bomb included.
+    A file that cannot be read raises `Unreadable`, one with more than `max_pixels` included: a few kilobytes can hold
+    a picture that no memory holds. Its header says so, and nothing else is read. So does what is no regular file.
     """
-    return to_rgb(_load(source))
+    return to_rgb(_load(source, max_pixels))
 
 
-def decode_own(source: Source) -> Tensor:
+def decode_own(source: Source, max_pixels: int = MAX_PIXELS) -> Tensor:
     """Decodes into (C, H, W) in its own unit: uint8 for 8 bits, 3 channels or 1; float32 for one channel of more bits.
 
     Palettes and CMYK become RGB, black and white becomes 0 and 255; EXIF and transparency as in `decode`.
     """
-    return own_of(_load(source))
+    return own_of(_load(source, max_pixels))
 
 
-def decode_array(path: str | os.PathLike[str]) -> Tensor:
+def decode_array(path: str | os.PathLike[str], max_pixels: int = MAX_PIXELS) -> Tensor:
     """Reads (C, H, W) from a `.npy` file: uint8 stays, true and false become 255 and 0, all else becomes float32.
 
     A 2-D array has one channel. Of a 3-D array's first and last axis the shorter is the channels, the first if they are
-    equal. Nothing is unpickled. NaN, which sensors write where they saw nothing, stays.
+    equal. Nothing is unpickled. NaN, which sensors write where they saw nothing, stays. Limits are those of `decode`,
+    for four channels.
     """
     with unreadable():
+        check_regular(path)
         stored = np.load(path, mmap_mode="r", allow_pickle=False)  # a header that lies about its size allocates nothing
+        _check_size(" x ".join(map(str, stored.shape)), stored.size // 4, max_pixels)
         return torch.from_numpy(_channels_first(np.asarray(stored)))
 
 
-def read_header(source: Source) -> Header:
+def read_header(source: Source, max_pixels: int = MAX_PIXELS) -> Header:
     """Reads format, mode and size from a file's first bytes. The mode is in words: "16-bit grey", "palette+alpha"."""
-    with unreadable(), _open(source) as image:
+    with unreadable(), _open(source, max_pixels) as image:
         width, height = image.size
         turned = image.format in ("JPEG", "MPO") and image.getexif().get(_ORIENTATION, 1) >= 5
         width, height = (height, width) if turned else (width, height)
@@ -128,23 +138,39 @@ def reason(error: BaseException) -> str:
     return (text if speaks else f"{type(error).__name__} {text}".strip())[:200]
 
 
-def _open(source: Source) -> Image.Image:
-    if isinstance(source, bytes):
-        if not source:
-            raise Unreadable("the file is empty")
-        return Image.open(io.BytesIO(source), formats=FORMATS)
+def check_regular(path: str | os.PathLike[str]) -> int:
+    """The size of a file. Of a pipe nothing may ever come, and of a device no end: they are unreadable."""
+    status = os.stat(path)
+    if not stat.S_ISREG(status.st_mode):
+        raise Unreadable("not a regular file: a folder, a pipe, a device, or a link to one")
+    if status.st_size == 0:
+        raise Unreadable("the file is empty")
+    return status.st_size
+
+
+def _open(source: Source, max_pixels: int) -> Image.Image:
+    if source == b"":
+        raise Unreadable("the file is empty")
+    if not isinstance(source, bytes):
+        check_regular(source)
+    image = Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=FORMATS)
     try:
-        return Image.open(source, formats=FORMATS)
-    except UnidentifiedImageError:
-        if os.path.getsize(source) == 0:
-            raise Unreadable("the file is empty") from None
+        _check_size(f"{image.width} x {image.height}", image.width * image.height, max_pixels)
+    except Unreadable:
+        image.close()
         raise
+    return image
 
 
-def _load(source: Source) -> Image.Image:
+def _check_size(shape: str, pixels: int, most: int) -> None:
+    if pixels > most:
+        raise Unreadable(f"too large: {shape} pixels, more than max_pixels={most:,} in all")
+
+
+def _load(source: Source, max_pixels: int) -> Image.Image:
     """Opens an image once, decodes it, turns it upright and closes it."""
     with unreadable():
-        image = _open(source)
+        image = _open(source, max_pixels)
         with image:
             image.load()
             if image.getexif().get(_ORIENTATION, 1) != 1:
@@ -156,28 +182,30 @@ def _opaque(image: Image.Image) -> Image.Image:
     """Lays transparency over white."""
     if not image.has_transparency_data:
         return image
-    white = Image.new("RGBA", image.size, "white")
-    return Image.alpha_composite(white, image.convert("RGBA"))
+    image = image if image.mode == "RGBA" else image.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
 
 
 def _eight_bits(array: _Array, mode: str) -> _Array:
-    if mode.startswith("I;16"):
-        return _scaled(array, 0, 65535)
-    array = np.nan_to_num(array.astype(np.float64), posinf=0, neginf=0)
-    low, high = float(array.min()), float(array.max())
-    if low < 0 or high > 65535:
-        return _scaled(array, low, high)
-    if mode == "F" and high <= 1:
-        return _scaled(array, 0, 1)
-    return _scaled(array, 0, 255 if high <= 255 else 65535)
-
-
-def _scaled(array: _Array, low: float, high: float) -> _Array:
+    """Scales to 0 to 255, a piece at a time, so that what is between takes little memory."""
+    flat, scaled = array.reshape(-1), np.empty(array.shape, np.uint8)
+    pieces = [slice(start, start + _PIECE) for start in range(0, flat.size, _PIECE)]
+    low, high = 0.0, 65535.0
+    if not mode.startswith("I;16"):
+        low = float(min(_finite(flat[piece]).min() for piece in pieces))
+        high = float(max(_finite(flat[piece]).max() for piece in pieces))
+        if low >= 0 and high <= 65535:
+            low, high = 0.0, 1.0 if mode == "F" and high <= 1 else 255.0 if high <= 255 else 65535.0
     scale = 255 / (high - low) if high > low else 0.0
-    scaled: _Array = ((array.astype(np.float32) - np.float32(low)) * np.float32(scale) + np.float32(0.5)).astype(
-        np.uint8
-    )
+    for piece in pieces:
+        whole = (_finite(flat[piece]).astype(np.float32) - np.float32(low)) * np.float32(scale) + np.float32(0.5)
+        scaled.reshape(-1)[piece] = whole.astype(np.uint8)
     return scaled
+
+
+def _finite(array: _Array) -> _Array:
+    finite: _Array = np.nan_to_num(array.astype(np.float64), posinf=0, neginf=0)
+    return finite
 
 
 def _channels_first(array: _Array) -> _Array:

@@ -17,7 +17,7 @@ from manyview.core.rng import key, order
 from manyview.core.sample import Batch, Views
 from manyview.data.dataset import Dataset
 from manyview.data.decoded import decode
-from manyview.data.workers import Collated, EpochRows, Pipeline, Reader, start_workers
+from manyview.data.workers import Collated, EpochRows, Pipeline, Reader, patiently, start_workers
 
 SHUFFLE = 0x5EED  # key of the order of an epoch, so that it is drawn apart from what the views draw
 
@@ -77,7 +77,9 @@ class Loader:
         reader = Reader(source, pipeline, seed, colour=self.device.type == "cpu")
         pinned = self.device.type == "cuda"
         self.at_once = self._at_once()
-        self._stream = None if self.at_once else start_workers(reader, self._rows, workers, pinned=pinned)
+        share = batch_size // world
+        self._stream = None if self.at_once else start_workers(reader, self._rows, share, workers, pinned=pinned)
+        self._read = reader.read
 
     def __len__(self) -> int:
         """The number of batches in an epoch."""
@@ -96,7 +98,7 @@ class Loader:
         self._epochs += 1
         this = self._epochs
         self._rows[:] = [[(number, row) for row in rows.tolist()] for rows in self.rows(number, start)]
-        for collated in self._stream:
+        for collated in patiently(self._stream, self._read):
             if this != self._epochs:
                 raise RuntimeError(f"epoch {number} cannot go on: another one was begun with the same loader")
             self._note(collated.unreadable)

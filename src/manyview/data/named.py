@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from manyview.core.atomic import expanded
 from manyview.core.errors import UserError
 from manyview.core.sample import Sample
 from manyview.core.text import printable
@@ -150,7 +151,7 @@ def open_named(
         raise UserError("data", f"there is no set called {name!r}; there are {', '.join(NAMED)}")
     if split not in official.splits:
         raise UserError("split", f"{name} has no {split!r}; it has {', '.join(official.splits)}")
-    home = default_root() if root is None else Path(root).expanduser()
+    home = default_root() if root is None else expanded("root", root)
     arguments = official.splits[split]
     data = _open(name, official, home, arguments, download)
     labels, classes = _labels_of(data), _classes_of(data, official)
@@ -166,7 +167,7 @@ def open_named(
 def default_root() -> Path:
     """Where named sets lie unless somebody says otherwise."""
     given = os.environ.get("MANYVIEW_DATA")
-    return Path(given).expanduser() if given else Path.home() / ".cache" / "manyview"
+    return expanded("root", given or "~/.cache/manyview")
 
 
 def _open(name: str, official: Official, root: Path, arguments: dict[str, Any], download: bool) -> Any:

@@ -17,7 +17,7 @@ from manyview.core.sample import Sample
 from manyview.core.text import printable
 from manyview.data.dataset import Unreadable, id_of, label_target
 from manyview.data.files import Files, Found, scan
-from manyview.data.image import EXTENSIONS, Source, decode_array, decode_own
+from manyview.data.image import EXTENSIONS, MAX_PIXELS, MaxPixels, Source, decode_array, decode_own
 from manyview.data.splits import Labels, check_folder, class_labels, folders_in, pick_split, sibling_classes
 
 REFERENCE = ("rgb", "image", "images")
@@ -44,7 +44,7 @@ class Paired:
                    of a root it is `rgb`, `image` or `images`, else the first by name
     modalities     which folders of a root to use, the reference first; all that hold images or arrays by default
     complete_only  leave out samples that lack a modality. Without it a sample has those that are there
-    split, labels  as in `Folder`; a split folder of a root holds the folders of the modalities
+    split, labels, max_pixels  as in `Folder`; a split folder of a root holds the folders of the modalities
 
     Pictures of 8 bits are uint8, (3, H, W) or (1, H, W); one channel of 16 or 32 bits, float TIFF and `.npy` are
     float32 (C, H, W) in their own unit: depth in millimetres stays in millimetres. See `decode_own` and `decode_array`.
@@ -66,7 +66,9 @@ class Paired:
         complete_only: bool = False,
         split: str | None = "train",
         labels: Labels = "auto",
+        max_pixels: MaxPixels = MAX_PIXELS,
     ) -> None:
+        self.max_pixels = max_pixels
         self._prefix, self._folders = _folders(root, modalities, split)
         self.found: dict[str, Found] = {name: scan(folder, _READ) for name, folder in self._folders.items()}
         if not isinstance(root, Mapping) and modalities is None:
@@ -104,9 +106,9 @@ class Paired:
 
     def decode(self, name: str, source: Source) -> Tensor:
         """A file of a modality, or its bytes, with the channels and the type that the modality has."""
-        tensor = _decode(source)
+        tensor = _decode(source, self.max_pixels)
         if name not in self._forms:
-            self._forms[name] = _usual_form(self._folders[name], self._files[name])
+            self._forms[name] = _usual_form(self._folders[name], self._files[name], self.max_pixels)
         return _fitted(tensor, self._forms[name])
 
     def name(self, index: int) -> str:
@@ -134,31 +136,33 @@ class Paired:
             raise Unreadable(f"{name}: {error}") from error
 
 
-def open_if_paired(root: str, split: str | None = "train", labels: Labels = "auto") -> Paired | None:
+def open_if_paired(
+    root: str, split: str | None = "train", labels: Labels = "auto", max_pixels: int = MAX_PIXELS
+) -> Paired | None:
     """Opens a root as `Paired` if one folder in it is called rgb, image or images, and shares names with another."""
     try:
         folders = folders_in(os.path.join(root, pick_split(root, split)))
         if len(folders) < 2 or not any(folder in REFERENCE for folder in folders):
             return None
-        paired = Paired(root, split=split, labels=False)
+        paired = Paired(root, split=split, labels=False, max_pixels=max_pixels)
     except (ValueError, OSError):
         return None
     paired._label(root, labels)  # here, because wrong labels do not make it another kind of folder
     return paired
 
 
-def _decode(source: Source) -> Tensor:
+def _decode(source: Source, max_pixels: int) -> Tensor:
     if isinstance(source, bytes) or not os.fspath(source).lower().endswith(".npy"):
-        return decode_own(source)
-    return decode_array(source)
+        return decode_own(source, max_pixels)
+    return decode_array(source, max_pixels)
 
 
-def _usual_form(folder: str, files: Files) -> Form | None:
+def _usual_form(folder: str, files: Files, max_pixels: int) -> Form | None:
     """The commonest of the first files that can be read, so that it is the same in every process."""
     forms: list[Form] = []
     for file in files:
         with suppress(Unreadable):
-            tensor = _decode(os.path.join(folder, file))
+            tensor = _decode(os.path.join(folder, file), max_pixels)
             forms.append(Form(len(tensor), tensor.dtype, file))
         if len(forms) == FORM_FILES:
             break

@@ -90,6 +90,11 @@ class Subset:
     def name(self, index: int) -> str:
         return self.dataset.name(int(self.rows[index]))
 
+    def paths(self, index: int) -> dict[str, str]:
+        """Where the files of a sample are, for the modalities that it has here; none where samples are no files."""
+        files: Callable[[int], dict[str, str]] = getattr(self.dataset, "paths", lambda row: {})
+        return {name: path for name, path in files(int(self.rows[index])).items() if name in self.modalities}
+
 
 class BatchedSubset(Subset):
     """Part of a data set that makes many samples at once."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import median_low
 
@@ -17,11 +16,12 @@ from torch import Tensor
 from manyview.core.parallel import available
 from manyview.data.dataset import Dataset, Unreadable, read
 from manyview.data.folder import Folder
-from manyview.data.image import Source, read_header, reason
+from manyview.data.image import check_regular, read_header, reason
 from manyview.data.paired import Paired
 
 MIN_SIDE = 32  # pixels of the shorter side; below, crops show almost nothing
 _CHUNK = 64  # samples that a thread takes at once
+_PIECE = 1 << 20  # bytes of a file at a time
 
 
 @dataclass
@@ -121,29 +121,27 @@ def _examine_all(dataset: Dataset, fast: bool, threads: int) -> Iterator[tuple[i
 
 def _examine(dataset: Dataset, index: int, fast: bool) -> list[Finding]:
     if isinstance(dataset, Folder | Paired):
-        paths = dataset.paths(index).items()
-        return [_examine_file(name, path, fast, partial(dataset.decode, name)) for name, path in paths]
+        return [_examine_file(dataset, name, path, fast) for name, path in dataset.paths(index).items()]
     sample = read(dataset, index)
     if isinstance(sample, str):
         return [Finding(dataset.modalities[0], problem=sample)]
     return [_examine_tensor(modality, tensor) for modality, tensor in sample.modalities.items()]
 
 
-def _examine_file(modality: str, path: str, fast: bool, decoder: Callable[[Source], Tensor]) -> Finding:
+def _examine_file(dataset: Folder | Paired, modality: str, path: str, fast: bool) -> Finding:
+    """Looks at the header first; then nothing of a file is held as a whole but its picture."""
     try:
+        stored = check_regular(path)
         if path.lower().endswith(".npy"):
-            finding = _examine_tensor(modality, decoder(path))
-            finding.format, finding.stored = "NPY", os.path.getsize(path)
-            return finding
+            return replace(_examine_tensor(modality, dataset.decode(modality, path)), format="NPY", stored=stored)
+        kind, mode, width, height = read_header(path, dataset.max_pixels)
         if fast:
-            kind, mode, width, height = read_header(path)
-            return Finding(modality, kind, mode, width, height, os.path.getsize(path), width * height * 3)
-        with open(path, "rb") as file:
-            data = file.read()
-        kind, mode, width, height = read_header(data)
-        tensor = decoder(data)
+            return Finding(modality, kind, mode, width, height, stored, width * height * 3)
+        tensor = dataset.decode(modality, path)
         height, width = tensor.shape[1:]
-        return Finding(modality, kind, mode, width, height, len(data), tensor.nbytes, _digest(data))
+        with open(path, "rb") as file:
+            pieces = iter(partial(file.read, _PIECE), b"")
+            return Finding(modality, kind, mode, width, height, stored, tensor.nbytes, _digest(pieces))
     except (Unreadable, OSError) as error:
         return Finding(modality, problem=reason(error))
 
@@ -152,11 +150,16 @@ def _examine_tensor(modality: str, tensor: Tensor) -> Finding:
     channels, height, width = tensor.shape
     kind = str(tensor.dtype).removeprefix("torch.")
     mode = "RGB" if (kind, channels) == ("uint8", 3) else f"{channels} x {kind}"
-    return Finding(modality, "", mode, width, height, 0, tensor.nbytes, _digest(tensor.contiguous().numpy().tobytes()))
+    return Finding(
+        modality, "", mode, width, height, 0, tensor.nbytes, _digest([tensor.contiguous().numpy().tobytes()])
+    )
 
 
-def _digest(data: bytes) -> bytes:
-    return hashlib.blake2b(data, digest_size=16).digest()
+def _digest(pieces: Iterable[bytes]) -> bytes:
+    total = hashlib.blake2b(digest_size=16)
+    for piece in pieces:
+        total.update(piece)
+    return total.digest()
 
 
 class _Tally:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import traceback
+import warnings
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -15,12 +17,19 @@ import torch.multiprocessing as mp
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from manyview.core.errors import UserError
 from manyview.core.parallel import available
 from manyview.core.sample import Sample, Views
 from manyview.data.dataset import Dataset, read
 from manyview.data.decoded import Decoded, local_processes, some_samples
 
+PATIENCE = 600  # seconds without an image from any worker, after which they hang
+SHARED_MEMORY = "/dev/shm"  # where workers put their batches
+IN_USE = 2  # batches that are neither a worker's nor on their way any more
+PREFETCH = 2  # batches that each worker is ahead
 GRACE = 600  # seconds that a worker goes on after it was told to end: longer than any step takes
+MORE_ROOM = "docker run --shm-size 4g"
+_over: Any = None
 IN_A_ROW = 100  # so many unreadable samples in a row are no accident
 
 
@@ -38,19 +47,22 @@ EpochRows = list[list[tuple[int, int]]]
 """The batches of the epoch under way as workers get them: rows, each with its epoch."""
 
 
-def start_workers(reader: Reader, rows: EpochRows, workers: int | None, *, pinned: bool) -> DataLoader[Any]:
-    """Starts worker processes that stay for all epochs; one a core if nobody says how many.
+def start_workers(reader: Reader, rows: EpochRows, batch: int, workers: int | None, *, pinned: bool) -> DataLoader[Any]:
+    """Starts worker processes that stay for all epochs, for batches of so many samples; read them by `patiently`.
 
     They know nothing of the loader, so that one that nobody needs is gone at once, and its workers with it.
     """
-    workers = usual_workers() if workers is None else workers
+    collate = Collate(reader)
+    workers = fitting_workers(workers, batch * sum(zero.nbytes for copies in collate.zeros.values() for zero in copies))
     over = mp.get_context().RawValue("b", 0)  # whether the loader itself is being shut down
     loader = DataLoader(
         reader,
         batch_sampler=rows,
         num_workers=workers,
-        collate_fn=Collate(reader),
+        collate_fn=collate,
+        timeout=PATIENCE if workers else 0,
         persistent_workers=workers > 0,
+        prefetch_factor=PREFETCH if workers else None,
         pin_memory=pinned,
         worker_init_fn=partial(_outlive_signals, over),
         generator=torch.Generator(),  # the workers' seeds are not to be drawn from what training draws from
@@ -64,15 +76,96 @@ def usual_workers() -> int:
     return max(1, available() // local_processes())
 
 
+def fitting_workers(workers: int | None, batch: int) -> int:
+    """So many workers, one a core if nobody says, but no more than can put batches of so many bytes into shared memory.
+
+    Docker gives a container 64 MB of it, and a batch that finds no room would be waited for in vain.
+    """
+    most = max(16, 4 * available())
+    if workers is not None and not 0 <= workers <= most:
+        raise UserError("workers", f"expected 0 to {most}, as this process has {available()} cores, got {workers}")
+    workers = usual_workers() if workers is None else workers
+    try:
+        free = shutil.disk_usage(SHARED_MEMORY).free // local_processes()
+    except OSError:  # a system that has it elsewhere
+        return workers
+    fitting = min(workers, max(0, free // max(1, batch) - IN_USE) // PREFETCH)
+    if fitting < workers and os.environ.get("LOCAL_RANK", "0") == "0":
+        room = f"{SHARED_MEMORY} has {free / 1e6:,.0f} MB free, and a batch takes {batch / 1e6:,.0f} MB"
+        warnings.warn(f"{room}: {fitting} of {workers} workers are started; {MORE_ROOM} gives more", stacklevel=2)
+    return fitting
+
+
+def patiently(loader: DataLoader[Any], read: Any) -> Iterator[Any]:
+    """What workers give, in order; says so where nothing comes any more.
+
+    read  counts the images that any of them has read, in shared memory (`counter`)
+    """
+    stream: Iterator[Any] | None = None
+    while True:
+        before = read.value
+        try:
+            stream = iter(loader) if stream is None else stream
+            batch = next(stream)
+        except StopIteration:
+            return
+        except SharedMemoryFull:
+            why = f"{SHARED_MEMORY} is full, where workers put their batches; give --workers 0, or {MORE_ROOM}"
+            raise UserError("workers", why) from None
+        except RuntimeError as error:
+            if not str(error).startswith("DataLoader timed out"):  # for which torch has no class
+                raise
+            if stream is None or read.value == before:
+                hangs = f"no image came in {loader.timeout:g} s: does the disk answer?"
+                raise UserError("workers", f"{hangs} --workers 0 reads without workers") from None
+            continue
+        yield batch
+
+
+def counter() -> Any:
+    """A number that workers share, at first 0."""
+    return mp.get_context().RawValue("Q", 0)
+
+
+def shared(tensor: Tensor) -> Tensor:
+    """Puts what a worker has made into shared memory: if that is full, here, where it is an error that is passed on.
+
+    Otherwise a thread of the worker's queue would do it, lose the batch, and leave everybody waiting.
+    """
+    if torch.utils.data.get_worker_info() is None:
+        return tensor
+    try:
+        tensor.share_memory_()
+    except RuntimeError as error:
+        raise SharedMemoryFull(str(error)) from None
+    return tensor
+
+
+class SharedMemoryFull(RuntimeError):
+    """A worker found no room for its batch."""
+
+
 def lost_worker(error: BaseException) -> bool:
     """Tells whether an error says that a worker is gone.
 
     torch says so while anything is being done, by a signal; what was on its way from the worker may be torn before.
     """
     if isinstance(error, RuntimeError):
-        return str(error).startswith("DataLoader worker")
+        return str(error).startswith("DataLoader worker")  # for which torch has no class
     places = {frame.f_globals["__name__"] for frame, _ in traceback.walk_tb(error.__traceback__)}
     return isinstance(error, ConnectionError | EOFError) and DataLoader.__module__ in places
+
+
+def end_when(over: Any) -> None:
+    """Tells a worker, in its process, which value says that its loader is being shut down."""
+    global _over
+    _over = over
+
+
+def end_if_over() -> None:
+    """Ends a worker whose loader is being shut down, between two samples: else its whole batch is waited for."""
+    if _over is not None and _over.value:
+        os._exit(0)
 
 
 def _outlive_signals(over: Any, _: int) -> None:
@@ -80,6 +173,7 @@ def _outlive_signals(over: Any, _: int) -> None:
     for ignored in ("SIGINT", "SIGHUP"):
         if hasattr(signal, ignored):
             signal.signal(getattr(signal, ignored), signal.SIG_IGN)
+    end_when(over)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0) if over.value else signal.alarm(GRACE))
 
 
@@ -98,6 +192,7 @@ class Reader(torch.utils.data.Dataset[Prepared]):
 
     def __init__(self, dataset: Dataset | Decoded, pipeline: Pipeline, seed: int, colour: bool) -> None:
         self.dataset, self.pipeline, self.seed, self.colour = dataset, pipeline, seed, colour
+        self.read = counter()
         used = set(pipeline.sources(dataset.modalities).values())
         self.modalities = tuple(name for name in dataset.modalities if name in used)
 
@@ -105,8 +200,10 @@ class Reader(torch.utils.data.Dataset[Prepared]):
         epoch, row = where
         unreadable: dict[int, str] = {}
         for step in range(min(IN_A_ROW, len(self.dataset))):
+            end_if_over()
             index = (row + step) % len(self.dataset)
             sample = read(self.dataset, index)
+            self.read.value += 1
             if isinstance(sample, str):
                 unreadable[index] = sample
                 continue
@@ -149,13 +246,14 @@ class Collate:
         unreadable = {row: reason for sample in samples for row, reason in sample.unreadable.items()}
         samples = samples if all(sample.row >= 0 for sample in samples) else []
         ids, rows = (
-            torch.tensor([getattr(sample, which) for sample in samples], dtype=torch.int64) for which in ("id", "row")
+            shared(torch.tensor([getattr(sample, which) for sample in samples], dtype=torch.int64))
+            for which in ("id", "row")
         )
         views = {
             name: [self._joined(samples, name, k) for k in range(len(copies))] for name, copies in self.zeros.items()
         }
         present = {
-            name: torch.tensor([name in sample.modalities for sample in samples], dtype=torch.bool)
+            name: shared(torch.tensor([name in sample.modalities for sample in samples], dtype=torch.bool))
             for name in self.modalities
         }
         return Collated(ids, rows, views, present, unreadable)
@@ -163,4 +261,4 @@ class Collate:
     def _joined(self, samples: Sequence[Prepared], name: str, copy: int) -> Tensor:
         zero = self.zeros[name][copy]
         rows = [sample.views[name][copy] if name in sample.views else zero for sample in samples]
-        return torch.stack(rows) if rows else zero[None][:0]
+        return shared(torch.stack(rows) if rows else zero[None][:0].clone())

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
+import os
+import re
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,15 @@ from torch import Tensor
 
 from manyview import __version__
 from manyview.core.atomic import atomic_write, naming_full_disk, naming_setting, remove_drafts
-from manyview.core.bounds import AtLeast, check_bounds
+from manyview.core.bounds import MOST, MOST_WORKERS, AtLeast, AtMost, check_bounds
 from manyview.core.errors import UserError
+from manyview.core.lock import NAME as LOCK
 from manyview.core.lock import locked
 from manyview.core.parallel import resolve_device
 from manyview.core.progress import progress_bar
 from manyview.core.text import printable
 from manyview.data import Dataset
+from manyview.data.image import MAX_PIXELS
 from manyview.data.splits import Labels
 from manyview.data.workers import usual_workers
 from manyview.embeddings.file_format import DTYPES, About, Array, Embeddings, checked, read, write
@@ -32,6 +35,7 @@ from manyview.features.feature_cache import Piece, PieceStore, join_pieces
 
 BATCHES = 8  # in a piece: what a kill costs at most
 PLAN = "about.json"
+OURS = re.compile(r"about\.json|lock|\d{6,}\.safetensors|\..+\.part", re.DOTALL)  # in the folder of an unfinished file
 SAME = ("weights", "size", "mean", "std", "view", "fingerprint", "dtype", "batch_size", "version")
 
 
@@ -44,6 +48,7 @@ def embed(
     root: str | Path | None = None,
     labels: Labels = "auto",
     download: bool = False,
+    max_pixels: int = MAX_PIXELS,
     dtype: str = "float32",
     batch_size: int = 64,
     device: str = "auto",
@@ -67,9 +72,10 @@ def embed(
     path = target(to)
     if dtype not in DTYPES:
         raise UserError("dtype", f"expected {' or '.join(DTYPES)}, got {dtype!r}")
-    check_bounds("batch_size", batch_size, [AtLeast(1)])
-    check_bounds("workers", workers, [AtLeast(0)])
-    place, images = resolve_device(device), open_images(data, split=split, root=root, labels=labels, download=download)
+    check_bounds("batch_size", batch_size, [AtLeast(1), AtMost(MOST)])
+    check_bounds("workers", workers, [AtLeast(0), AtMost(MOST_WORKERS)])
+    place = resolve_device(device)
+    images = open_images(data, split=split, root=root, labels=labels, download=download, max_pixels=max_pixels)
     source = one_encoder(model, **({} if isinstance(model, ModelSource) else {"like": images.dataset, **encoder}))
     if not source.trained and not isinstance(model, ModelSource):
         name = f"the name {source.name} alone"
@@ -99,6 +105,8 @@ def target(to: str | Path) -> Path:
         raise UserError("to", f"there is no folder {printable(str(path.parent))}; make it first")
     if path.is_dir():
         raise UserError("to", f"{printable(str(path))} is a folder; give the name of a file in it")
+    if path.is_symlink() and not path.is_file():
+        raise UserError("to", f"{printable(str(path))} is a link to no file; remove it, or give another --to")
     return path
 
 
@@ -154,15 +162,22 @@ class PartialEmbeddings:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keeps others from writing the same file. The folder stays only where there is something to go on with."""
+        """Keeps others from writing the same file. The folder stays only where there is something to go on with.
+
+        A folder of somebody else's by that name is refused; what is not ours in ours stays, and the folder with it.
+        """
         with naming_setting("to", self.path):
+            _check_ours(self.folder)
             self.folder.mkdir(exist_ok=True)
         with locked(self.folder, busy="written", result=self.path, flag="--to"):
             try:
                 yield
             finally:
                 if self.path.exists() or not (self.folder / PLAN).exists():
-                    shutil.rmtree(self.folder, ignore_errors=True)
+                    with suppress(OSError):
+                        for name in filter(OURS.fullmatch, os.listdir(self.folder)):
+                            (self.folder / name).unlink()
+                        self.folder.rmdir()
 
     def complete(self) -> bool:
         """Whether the file is there. If it, or what there is of it, is of something else, that is one line."""
@@ -174,7 +189,7 @@ class PartialEmbeddings:
         if plan.exists():
             try:
                 begun = About.from_json(plan.read_bytes())
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 why = f"{printable(str(plan))} is damaged: {error}"
                 raise UserError(None, f"{why}; delete its folder to start anew") from None
             _check(begun, self.about, self.folder, "delete that folder to start anew")
@@ -223,11 +238,26 @@ class PartialEmbeddings:
             yield piece.vectors.numpy()
 
 
+def _check_ours(folder: Path) -> None:
+    """Refuses what is there by the name of our folder and is not ours: a link, or a folder without our plan."""
+    if folder.is_symlink() or (os.path.lexists(folder) and not folder.is_dir()):
+        raise UserError("to", f"{printable(str(folder))} is no folder of ours; move it away, or give another --to")
+    plan, there = folder / PLAN, sorted(os.listdir(folder)) if folder.is_dir() else []
+    begun = plan.is_file() and not plan.is_symlink() and b"manyview_embeddings" in plan.read_bytes()
+    others = [name for name in there if name != LOCK and not name.startswith(".")]  # drafts of killed ones
+    if others and not begun:
+        what = f"{printable(str(folder))} is a folder of somebody's, with {printable(others[0])}"
+        raise UserError("to", f"{what}; move it away, or give another --to")
+
+
 def _check(old: About, new: About, where: Path, remedy: str) -> None:
     for name in SAME:
         was, now = (getattr(each, name) for each in (old, new))
         if was != now:
-            hint = {"fingerprint": "other images", "weights": f"another encoder, {old.encoder}"}
+            hint = {
+                "fingerprint": "other images, or of files that were written anew since",
+                "weights": f"another encoder, {old.encoder}",
+            }
             what = hint.get(name, f"{name} {was}, not {now}")
             raise UserError(None, f"{printable(str(where))} is of {printable(what)}; {remedy}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,7 +12,7 @@ from dataclasses import asdict, dataclass, fields
 from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -27,6 +28,8 @@ DTYPES = ("float32", "float16")
 LIKE_ZIP = (1980, 1, 1, 0, 0, 0)  # the first date that zip knows: the same embeddings are the same bytes
 GROUP = 16  # pieces in a row group of Parquet
 ROWS = 8192  # of Parquet, read at a time
+PACKED = 100  # times that vectors may be larger than their Parquet file, which somebody may have compressed
+SIZES = (1, 1 << 14)  # pixels that a picture can have on a side
 
 Array = np.ndarray[Any, Any]
 Columns = Mapping[str, Array]
@@ -143,7 +146,7 @@ def read(path: str | Path) -> Embeddings:
     try:
         columns, about = READERS[path.suffix](path)
         _check(columns, about)
-    except ImportError:
+    except (ImportError, MemoryError):
         raise
     except Exception as error:  # a file of any content raises almost anything
         why = reason(error)[:200]
@@ -181,6 +184,10 @@ def _check(columns: Columns, about: About) -> None:
             raise UserError(None, f"{name}: expected ({len(vectors)},) int64, got {columns[name].shape}")
     if columns["path"].shape != (count,) or columns["path"].dtype.kind != "S":
         raise UserError("path", f"expected ({count},) bytes, got {columns['path'].shape} {columns['path'].dtype}")
+    if len(about.mean) != len(about.std) or not all(map(math.isfinite, about.mean + about.std)) or min(about.std) <= 0:
+        raise UserError("mean and std", f"expected as many of each, and std above 0, got {about.mean} and {about.std}")
+    if not SIZES[0] <= about.size <= SIZES[1]:
+        raise UserError("size", f"expected {SIZES[0]} to {SIZES[1]} pixels, got {about.size}")
     labels = columns["label"]
     if labels.min() < -1 or labels.max() >= len(about.classes):
         raise UserError("label", f"expected -1 to {len(about.classes) - 1}, got {labels.min()} to {labels.max()}")
@@ -214,8 +221,9 @@ def _read_npz(path: Path) -> tuple[dict[str, Array], About]:
             raise UserError(None, "it is compressed; keep it as `manyview embed` wrote it")
         columns = {}
         for name in ("about", *COLUMNS[:-1]):
-            with archive.open(f"{name}.npy") as file:
-                columns[name] = np.lib.format.read_array(file, allow_pickle=False)
+            with archive.open(f"{name}.npy") as member:
+                shape, dtype = _header(member, archive.getinfo(f"{name}.npy"))
+                columns[name] = np.frombuffer(bytearray(member.read()), dtype).reshape(shape)
         columns["vector"] = _mapped(path, archive.getinfo("vector.npy"))
     return columns, About.from_json(columns.pop("about").item())
 
@@ -227,13 +235,20 @@ def _mapped(path: Path, info: zipfile.ZipInfo) -> Array:
         lengths = file.read(4)  # of the name and of what follows it
         start = file.tell() + int.from_bytes(lengths[:2], "little") + int.from_bytes(lengths[2:], "little")
         file.seek(start)
-        if np.lib.format.read_magic(file) != (1, 0):
-            raise UserError("vector", "not an .npy of version 1.0")
-        shape, by_columns, dtype = np.lib.format.read_array_header_1_0(file)
-        begin = file.tell()
-    if by_columns or dtype.hasobject or begin - start + dtype.itemsize * int(np.prod(shape)) != info.file_size:
-        raise UserError("vector", "its size is not what it says")
-    return np.memmap(path, dtype, "c", begin, shape)
+        shape, dtype = _header(file, info)
+        return np.memmap(path, dtype, "c", file.tell(), shape)
+
+
+def _header(file: IO[bytes], info: zipfile.ZipInfo) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """The shape and dtype of an .npy member, which must be as large as they say: no room is made for a lie."""
+    start = file.tell()
+    if np.lib.format.read_magic(file) != (1, 0):
+        raise UserError(None, f"{info.filename} is no .npy of version 1.0")
+    shape, by_columns, dtype = np.lib.format.read_array_header_1_0(file)
+    size = file.tell() - start + dtype.itemsize * math.prod(shape)
+    if by_columns or dtype.hasobject or min(shape, default=0) < 0 or size != info.file_size:
+        raise UserError(None, f"the size of {info.filename} is not what it says")
+    return shape, dtype
 
 
 def _write_parquet(draft: Path, about: About, columns: Columns, first: Array, vectors: Iterator[Array]) -> None:
@@ -270,7 +285,10 @@ def _read_parquet(path: Path) -> tuple[dict[str, Array], About]:
         kind = file.schema_arrow.field("vector").type
         if not pa.types.is_fixed_size_list(kind) or not pa.types.is_floating(kind.value_type):
             raise UserError("vector", f"expected lists of one length, got {kind}")
-        vectors = np.empty((file.metadata.num_rows, kind.list_size), dtype=kind.value_type.to_pandas_dtype())
+        shape, dtype = (file.metadata.num_rows, kind.list_size), np.dtype(kind.value_type.to_pandas_dtype())
+        if math.prod(shape) * dtype.itemsize > PACKED * path.stat().st_size:
+            raise UserError("vector", f"the file is too small to hold {shape[0]} vectors of {shape[1]} numbers")
+        vectors = np.empty(shape, dtype)
         paths, ids, labels, at = [], [], [], 0
         number = {name: index for index, name in enumerate(about.classes)} | {None: -1}
         for batch in file.iter_batches(ROWS, columns=list(COLUMNS)):

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import os
 import signal
+import weakref
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import torch
+import torch.multiprocessing as mp
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from manyview.config.config import OWN
 from manyview.core.errors import UserError
 from manyview.core.text import printable
 from manyview.data import NAMED, Dataset, Folder, Paired, Unreadable
 from manyview.data.dataset import Batched, few_samples, fingerprint
 from manyview.data.factory import SCENES, open_data
+from manyview.data.image import MAX_PIXELS, MaxPixels
 from manyview.data.selection import Subset, only_modalities
 from manyview.data.splits import Labels, find_splits
-from manyview.data.workers import lost_worker, usual_workers
-from manyview.features.embedding_pass import ImageBatch
+from manyview.data.workers import PATIENCE, counter, end_if_over, end_when, fitting_workers, patiently, shared
+from manyview.features.embedding_pass import ImageBatch, naming_lost_worker
 from manyview.features.preprocess import as_seen
-from manyview.training.build import OWN
 from manyview.views import ViewPipeline
 from manyview.views.view import view_named
 
@@ -47,10 +51,10 @@ class ImageSource:
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the images by their ids, their labels, and the pixels of a few."""
+        """Identifies the images by their ids and labels, the sizes and times of their files, the pixels of a few."""
         data = self.dataset
-        count, total = fingerprint(data, few_samples(data), labels=self.labels, classes=self.classes)
-        return f"{count}-{total:08x}"
+        count, *sums = fingerprint(data, few_samples(data), labels=self.labels, classes=self.classes)
+        return "-".join([str(count), *(f"{each:08x}" for each in sums)])
 
     def path(self, row: int) -> bytes:
         """The path relative to the root, as the file system has it; of what is no file, its name."""
@@ -69,6 +73,7 @@ def open_images(
     root: str | Path | None = None,
     labels: Labels = "auto",
     download: bool = False,
+    max_pixels: MaxPixels = MAX_PIXELS,
 ) -> ImageSource:
     """A data set, with the options of `open_data`. Without a split, all of a folder."""
     if isinstance(data, Dataset):
@@ -78,7 +83,9 @@ def open_images(
         return ImageSource(data, *_labelled(data), OWN, home, {})
     named = os.fspath(data) in (SCENES, *NAMED)
     divided = split is None and not named and os.path.isdir(data) and find_splits(os.fspath(data))
-    found = open_data(data, root=root, split=split, labels=False if divided else labels, download=download)
+    found = open_data(
+        data, root=root, split=split, labels=False if divided else labels, download=download, max_pixels=max_pixels
+    )
     options = {"split": split, "root": None if root is None else os.path.abspath(root)}
     if not isinstance(found, Folder | Paired):
         return ImageSource(found, *_labelled(found), os.fspath(data), None, options)
@@ -131,38 +138,43 @@ class ImageReader(torch.utils.data.Dataset[ImageBatch]):
 
     def __init__(self, dataset: Dataset, pipeline: ViewPipeline) -> None:
         self.dataset, self.pipeline, self.modality = dataset, pipeline, dataset.modalities[0]
+        self.read = counter()
 
     def __getitem__(self, rows: Tensor) -> ImageBatch:
         if isinstance(self.dataset, Batched):
             raw = list(cast(Batched, self.dataset).batch(rows)[self.modality])
-            return ImageBatch(len(rows), rows, as_seen(self.pipeline, raw, self.modality))
+            self.read.value += len(rows)
+            return ImageBatch(len(rows), shared(rows), shared(as_seen(self.pipeline, raw, self.modality)))
         kept, unreadable = {}, {}
         for row in rows.tolist():
+            end_if_over()
+            self.read.value += 1
             try:
                 kept[row] = self.dataset[row].modalities[self.modality]
             except (Unreadable, KeyError) as error:
                 unreadable[row] = f"it has no {self.modality}" if isinstance(error, KeyError) else str(error)
         images = as_seen(self.pipeline, list(kept.values()), self.modality)
-        return ImageBatch(len(rows), torch.tensor(list(kept), dtype=torch.long), images, unreadable)
+        return ImageBatch(len(rows), shared(torch.tensor(list(kept), dtype=torch.long)), shared(images), unreadable)
 
 
 def read_images(
     reader: ImageReader, batches: Sequence[Tensor], workers: int | None
 ) -> Generator[ImageBatch, None, None]:
     """What a reader gives for each batch of rows, in order."""
-    workers = min(usual_workers() if workers is None else workers, max(0, len(batches) - 1))
+    bytes_each = 3 * 4 * reader.pipeline.augmentations[0].size ** 2
+    workers = fitting_workers(workers, bytes_each * max(map(len, batches), default=0))
+    workers = min(workers, max(0, len(batches) - 1))
     own = torch.Generator()  # the workers' seeds are not to be drawn from what others draw from
+    over = mp.get_context().RawValue("b", 0)  # whether nobody waits for images any more
     loader: DataLoader[ImageBatch] = DataLoader(
-        reader, batch_size=None, sampler=batches, num_workers=workers, worker_init_fn=_quietly, generator=own
-    )
-    try:
-        yield from loader
-    except (RuntimeError, ConnectionError, EOFError) as error:
-        if not lost_worker(error):
-            raise
-        why = "a process that reads images was killed, perhaps for lack of memory; try --workers 1"
-        raise UserError("workers", why) from None
+        reader, batch_size=None, sampler=batches, num_workers=workers, worker_init_fn=partial(_quietly, over),
+        generator=own, timeout=PATIENCE if workers else 0, persistent_workers=workers > 0,
+    )  # fmt: skip
+    weakref.finalize(loader, partial(setattr, over, "value", 1))  # before it waits for its workers
+    with naming_lost_worker():
+        yield from patiently(loader, reader.read)
 
 
-def _quietly(_: int) -> None:
+def _quietly(over: Any, _: int) -> None:
+    end_when(over)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one ends it

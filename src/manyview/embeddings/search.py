@@ -10,8 +10,11 @@ from typing import Any, NamedTuple
 
 import torch
 from PIL import Image, ImageDraw, ImageFont
+from PIL.PngImagePlugin import PngInfo
 from torch import Tensor
 
+from manyview.core.atomic import atomic_write, naming_setting
+from manyview.core.bounds import MOST, AtLeast, AtMost, check_bounds
 from manyview.core.errors import UserError
 from manyview.core.text import printable
 from manyview.data import Dataset, Unreadable
@@ -25,6 +28,7 @@ from manyview.features.knn import neighbours
 from manyview.features.preprocess import Picture, Preprocess
 from manyview.views.view import view_named
 
+MADE_BY = "manyview"  # what our pictures say under "Software"
 ALIKE = 1 - 1e-5  # cosine of what is the same picture but for rounding
 COLUMNS = 5
 SIDE = 200  # of a picture, in pixels
@@ -72,8 +76,7 @@ def search(
     >>> for found in search("runs/dcl-photos-1a2b3c", "cat.jpg", "embeddings.npz"):
     ...     print(found.similarity, found.name)
     """
-    if top < 1:
-        raise UserError("top", f"expected 1 or more images, got {top}")
+    check_bounds("top", top, [AtLeast(1), AtMost(MOST)])
     found = embeddings if isinstance(embeddings, Embeddings) else read(embeddings)
     source = _maker(model, found, encoder)
     modality = replace(source.picture, mean=found.about.mean, std=found.about.std)
@@ -100,6 +103,31 @@ def picture(image: Picture, found: Sequence[Neighbour], embeddings: Embeddings) 
         lines = f"{number}   {each.similarity:.4f}{each.mark}", each.name
         others.append(Tile(seen, (*lines, each.label) if each.label else lines))
     return contact_sheet(first, others)
+
+
+def save_picture(sheet: Image.Image, path: Path) -> None:
+    """Writes a contact sheet as a PNG file that says who made it, in place of an older one."""
+    check_picture(path)
+    made_by = PngInfo()
+    made_by.add_text("Software", MADE_BY)
+    with naming_setting("picture", path), atomic_write(path) as draft, draft.open("wb") as stream:
+        sheet.save(stream, format="PNG", pnginfo=made_by)
+
+
+def check_picture(path: Path) -> None:
+    """Refuses a file that is there and is no contact sheet of ours: it is not overwritten."""
+    if os.path.lexists(path) and not _is_ours(path):
+        raise UserError("picture", f"{printable(str(path))} is there and not from here; give another name, --picture")
+
+
+def _is_ours(path: Path) -> bool:
+    if path.is_symlink() or not path.is_file():
+        return False
+    try:
+        with Image.open(path, formats=["PNG"]) as found:
+            return bool(found.info.get("Software") == MADE_BY)
+    except Exception:  # a file of any content raises almost anything
+        return False
 
 
 def _maker(model: OneModel, found: Embeddings, options: dict[str, Any]) -> ModelSource:

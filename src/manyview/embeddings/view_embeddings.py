@@ -27,8 +27,8 @@ from manyview.encoders import Encoder
 from manyview.features.embedding_pass import embedding, forward
 from manyview.methods import BatchOutputs, Method
 from manyview.training import build
-from manyview.training.checkpoint import EPOCH, Checkpoints, State, read
-from manyview.training.run import CHECKPOINTS, Run
+from manyview.training.checkpoint import EPOCH, State, read
+from manyview.training.run import CHECKPOINTS, Run, checkpoints
 from manyview.views import AUGMENTATIONS, ViewPipeline
 from manyview.views.augmentation_recipes import usual_augmentation
 from manyview.views.view import view_named
@@ -200,7 +200,7 @@ def _state(run: Run, epoch: int | None) -> State:
 
 
 def _last(run: Run) -> State:
-    found = Checkpoints(run.folder / CHECKPOINTS).latest()
+    found = checkpoints(run.folder).latest()
     if found is None:
         raise UserError("run", f"{run.folder} has no checkpoint; its encoder alone can still embed (embed_model)")
     return found[0]

@@ -1,7 +1,7 @@
 """Encoders: any network as (B, C, H, W) to (B, dim), with the feature maps on the way."""
 
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from manyview.core.errors import UserError
+from manyview.core.text import reason
 from manyview.encoders.backbone import Backbone, Maps
 
 Stem = Literal["cifar"] | None
@@ -20,6 +21,8 @@ FAMILIES = {  # imported when asked for: timm and torchvision take seconds
     "timm": "manyview.encoders.timm_models",
     "torchvision": "manyview.encoders.torchvision_models",
 }
+LOADING = ("checkpoint", "pretrained", "weights", "cache_dir", "file", "url", "hf_hub", "scriptable", "exportable")
+REPEATED = {"in_chans": "channels", "img_size": "size", "image_size": "size"}  # what libraries call our arguments
 LIMITS = {"channels": 1024, "size": 4096}
 NETWORKS = {"patchnet": "manyview.encoders.patchnet", "small_alexnet": "manyview.encoders.small_alexnet"}
 
@@ -109,7 +112,7 @@ def create(
     size        of the images, for networks that must know it; others take any size later
     stem        "cifar" for ResNets: first convolution 3x3 of stride 1 and no max-pool, for images of about 32 px
     pretrained  True for the library's weights, or a safetensors file to `load_into` it
-    options     go to the network
+    options     go to the network; none may make its library read or fetch a file
 
     >>> create("torchvision/resnet18", size=32, stem="cifar").dim
     512
@@ -123,14 +126,37 @@ def create(
         raise UserError("stem", f"expected None or 'cifar', got {stem!r}")
     if not isinstance(pretrained, bool | str | Path):
         raise UserError("pretrained", f"expected True, False or a safetensors file, got {pretrained!r}")
-    common = {"channels": channels, "size": size, "stem": stem}
-    backbone = _builder(name)(**common, pretrained=pretrained is True, options=options)
-    encoder = Encoder(name, {**common, **options}, backbone)
+    check_options(options)
+    common, build = {"channels": channels, "size": size, "stem": stem}, _builder(name)
+    try:
+        backbone = build(**common, pretrained=pretrained is True, options=options)
+        encoder = Encoder(name, {**common, **options}, backbone)
+    except UserError:
+        raise
+    except Exception as error:  # options that make no sense raise almost anything inside a library
+        if not options:
+            raise
+        raise UserError("options", f"{name} cannot be made with {options}: {reason(error)[:300]}") from error
     if isinstance(pretrained, str | Path):
         from manyview.encoders.weights import load_into  # which builds encoders itself
 
         load_into(encoder, pretrained)
     return encoder
+
+
+def check_options(options: Iterable[Any]) -> None:
+    """Refuses options that repeat an argument of `create`, and those by which a library would read or fetch a file.
+
+    Settings come with a run's folder from elsewhere: what they name must not be loaded.
+    """
+    for option in options:
+        argument = REPEATED.get(option, option)
+        if argument in ("name", "channels", "size", "stem", "pretrained"):
+            raise UserError("options", f"{option!r} is given by the setting {argument} already; leave it out of them")
+        if str(option).startswith(LOADING):
+            raise UserError(
+                "options", f"{option!r} is refused: it may load a file; give a safetensors file as pretrained"
+            )
 
 
 def check_name(name: str) -> None:

@@ -11,19 +11,23 @@ from typing import Any, Literal, get_args
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import save_file
+from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
-from manyview.core.atomic import atomic_write
+from manyview import __version__
+from manyview.core.atomic import atomic_write, check_own
 from manyview.core.errors import UserError, hint
 from manyview.encoders import Encoder, save
 
 Format = Literal["timm", "torchvision", "safetensors", "onnx"]
 LIBRARIES = ("timm", "torchvision")  # formats that are for their own networks only
+EXPORTED = {"manyview_export": __version__}  # metadata of safetensors, by which a file of ours is known
+MARK, ONNX = b'"manyview_export"', b"\x12\x08manyview"  # in a file's beginning; in ONNX, the producer's name
 
 
 def export(encoder: Encoder, to: Format, path: str | Path) -> str:
-    """Writes an encoder, whole or not at all, and returns the Python that loads it.
+    """Writes an encoder, whole or not at all, and returns the Python that loads it. Of what is there already, only an
+    export is written over.
 
     timm, torchvision  safetensors, with the library's own names, for its own networks; the network has no classifier
     safetensors        with how to make the network, for `manyview.encoders.load`
@@ -38,6 +42,7 @@ def export(encoder: Encoder, to: Format, path: str | Path) -> str:
     """
     path = Path(path)
     _check(encoder, to, path)
+    check_own("path", path, lambda beginning: (beginning[8:9] == b"{" and MARK in beginning) or ONNX in beginning[:64])
     try:
         return FORMATS[to](encoder, path)
     except (OSError, SafetensorError) as error:
@@ -86,7 +91,7 @@ def _library(encoder: Encoder, path: Path, create: str, settings: dict[str, Any]
     """Writes the weights by the library's own names; `changed` are the lines that change the network it creates."""
     state = {key: value.detach().cpu().contiguous().clone() for key, value in encoder.network.state_dict().items()}
     with atomic_write(path) as draft:
-        save_file(state, draft, metadata={"format": "pt"})
+        draft.write_bytes(to_bytes(state, metadata={"format": "pt", **EXPORTED}))  # a name may be no UTF-8
     given = [repr(encoder.name.partition("/")[2]), *(f"{name}={value!r}" for name, value in settings.items())]
     lines = [
         f"import {', '.join(sorted(['torch', create.partition('.')[0]]))}",
@@ -100,7 +105,7 @@ def _library(encoder: Encoder, path: Path, create: str, settings: dict[str, Any]
 
 
 def _safetensors(encoder: Encoder, path: Path) -> str:
-    save(encoder, path)
+    save(encoder, path, metadata=EXPORTED)
     return f"from manyview.encoders import load\nmodel = load({str(path)!r}).eval()"
 
 
@@ -130,10 +135,9 @@ def _trace(encoder: Encoder, images: Tensor, path: Path) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about torch's own insides
-            torch.onnx.export(
+            program = torch.onnx.export(
                 network,
                 (images,),
-                path,
                 input_names=["image"],
                 output_names=["embedding"],
                 dynamic_shapes=({0: torch.export.Dim("batch")},),
@@ -141,7 +145,11 @@ def _trace(encoder: Encoder, images: Tensor, path: Path) -> None:
                 external_data=False,
                 verbose=False,
             )
-    except OSError:
+            assert program is not None
+            program.model.producer_name = "manyview"
+            program.model.producer_version = f"{__version__}, torch {torch.__version__}"
+            program.save(path, external_data=False)
+    except (OSError, MemoryError):
         raise
     except Exception as error:  # the exporter raises almost anything for a network that it does not understand
         why = (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -20,7 +20,13 @@ def model_names() -> list[str]:
 
 def has_model(model: str) -> bool:
     """Whether timm has a model, with or without a tag of its weights: resnet18, resnet18.a1_in1k."""
-    return bool(timm.is_model(model))
+    if not timm.is_model(model):
+        return False
+    try:
+        timm.get_pretrained_cfg(model)
+    except RuntimeError:  # there are no weights of this tag
+        return False
+    return True
 
 
 def build(

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,12 @@ from torch import Tensor
 
 from manyview.core.atomic import atomic_write
 from manyview.core.errors import UserError
-from manyview.core.text import reason
-from manyview.encoders.encoder import Encoder, create
+from manyview.encoders.encoder import LOADING, Encoder, create
 
 State = dict[str, Tensor]
 Normalisation = tuple[tuple[float, ...], tuple[float, ...]]
 """Mean and std of pictures: an encoder was trained on (x / 255 - mean) / std."""
 FORMAT = "1"
-FILE_OPTIONS = ("checkpoint_path", "cache_dir", "weights", "weights_backbone", "scriptable")
 LISTED_KEYS = 3
 
 
@@ -26,10 +25,17 @@ class UnknownNetwork(UserError):
     """A file of weights does not say which network it is for."""
 
 
-def save(encoder: Encoder, path: str | Path, *, picture: Normalisation | None = None) -> None:
+def save(
+    encoder: Encoder,
+    path: str | Path,
+    *,
+    picture: Normalisation | None = None,
+    metadata: Mapping[str, str] | None = None,
+) -> None:
     """Writes the network's state dict, under the names of its library, and how to create it again.
 
-    picture  mean and std that pictures were normalised with in training; without, what is known of the encoder
+    picture   mean and std that pictures were normalised with in training; without, what is known of the encoder
+    metadata  more to write beside it
 
     The file appears whole or not at all.
     """
@@ -46,7 +52,9 @@ def save(encoder: Encoder, path: str | Path, *, picture: Normalisation | None = 
         raise UserError("path", f"there is no folder {path.parent}; make it first")
     try:
         with atomic_write(path) as draft:
-            draft.write_bytes(_in_order(to_bytes(state, metadata={"manyview_encoder": FORMAT, **recipe})))
+            draft.write_bytes(
+                _in_order(to_bytes(state, metadata={"manyview_encoder": FORMAT, **recipe, **(metadata or {})}))
+            )
     except (OSError, SafetensorError) as error:
         raise UserError("path", f"cannot write {path}: {error}") from None
 
@@ -57,9 +65,8 @@ def load(path: str | Path) -> Encoder:
     name, options = _recipe(path, metadata)
     try:
         encoder = create(name, **options)
-    except Exception as error:  # options that make no sense raise almost anything inside a library
-        why = reason(error)[:300]
-        raise UserError(None, f"{path}: its encoder cannot be made: {why}") from error
+    except UserError as error:
+        raise UserError(None, f"{path}: its encoder cannot be made: {error}") from error
     _fill(encoder, state, metadata, path)
     return encoder
 
@@ -94,12 +101,17 @@ def _read(path: str | Path) -> tuple[State, dict[str, str]]:
     if not Path(path).is_file():
         raise UserError("path", f"there is no file {path}")
     try:
-        with safe_open(path, framework="pt") as file:
+        with open(path, "rb") as opened, safe_open(openable(path, opened.fileno()), framework="pt") as file:
             return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise UserError(
             None, f"{path}: not a whole safetensors file ({error}); a .pt or .pth file must be converted first"
         ) from None
+
+
+def openable(path: str | Path, handle: int) -> str | Path:
+    """The name that safetensors opens a file by, which takes UTF-8 alone."""
+    return f"/dev/fd/{handle}" if any("\udc80" <= letter <= "\udcff" for letter in str(path)) else path
 
 
 def _recipe(path: str | Path, metadata: dict[str, str]) -> tuple[str, dict[str, Any]]:
@@ -111,11 +123,11 @@ def _recipe(path: str | Path, metadata: dict[str, str]) -> tuple[str, dict[str, 
         raise UserError(None, f"{path}: is of format {metadata['manyview_encoder']!r}, this version reads {FORMAT!r}")
     try:
         name, options = json.loads(metadata["name"]), json.loads(metadata["options"])
-    except (KeyError, json.JSONDecodeError):
+    except (KeyError, ValueError, RecursionError):
         raise UserError(None, f"{path}: name and options of its network are missing or damaged") from None
-    if not isinstance(name, str) or not isinstance(options, dict):
+    if not isinstance(name, str) or not isinstance(options, dict) or "name" in options:
         raise UserError(None, f"{path}: expected a name and a table of options, got {name!r} and {options!r}")
-    fetching = [option for option in options if option in FILE_OPTIONS or option.startswith("pretrained")]
+    fetching = [option for option in options if option.startswith(LOADING)]
     if fetching:  # a file may not make the library read or download another one
         raise UserError(None, f"{path}: refused, its options ask for other files: {', '.join(fetching)}")
     return name, options
@@ -125,7 +137,7 @@ def _stored_normalisation(text: str, path: str | Path) -> Normalisation:
     try:
         stored = json.loads(text)
         mean, std = (tuple(float(each) for each in stored[key]) for key in ("mean", "std"))
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
         mean = std = ()
     if not std or len(mean) != len(std) or not all(map(math.isfinite, mean + std)) or min(std) <= 0:
         raise UserError(None, f"{path}: its normalisation of pictures makes no sense: {text[:100]!r}")
@@ -142,6 +154,11 @@ def _fill(encoder: Encoder, state: State, metadata: dict[str, str], path: str | 
         "missing": [key for key in wanted if key not in given and not key.endswith("num_batches_tracked")],
         "unexpected": [key for key in given if key not in wanted],
         "shapes": [f"{key} {mine} instead of {right}" for key, (mine, right) in shapes.items() if mine != right],
+        "types": [  # whole numbers would be taken for weights
+            f"{key} {given[key].dtype} instead of {value.dtype}"
+            for key, value in wanted.items()
+            if key in given and value.is_floating_point() and not given[key].is_floating_point()
+        ],
     }
     wrong = [f"{kind}: {_first_few(keys)}" for kind, keys in found.items() if keys]
     if wrong:

@@ -15,7 +15,8 @@ from manyview.evaluate.task import Score, Scores, Task
 from manyview.features.knn import check_votes, knn_votes, neighbours, weighted_votes
 
 KS = (1, 5, 10, 20, 50, 100, 200)
-ENTRIES = 1 << 24  # similarities that retrieval sorts at a time
+ENTRIES = 1 << 24  # similarities that retrieval holds at a time
+SORTED = 1 << 21  # those that it sorts at a time, so that Ctrl-C is answered meanwhile
 TRIED = 5000  # training images that a sweep chooses k and temperature with
 
 
@@ -102,7 +103,9 @@ def score_retrieval(bank: Tensor, labels: Tensor, queries: Tensor, right: Tensor
     hits, precision = torch.zeros(len(ks), dtype=torch.float64), 0.0
     for start in range(0, len(queries), max(1, ENTRIES // len(bank))):
         rows = slice(start, start + max(1, ENTRIES // len(bank)))
-        ranked = (F.normalize(queries[rows], dim=1) @ bank.T).argsort(1, descending=True)
+        near = F.normalize(queries[rows], dim=1) @ bank.T
+        pieces = near.split(max(1, SORTED // len(bank)))
+        ranked = torch.cat([each.argsort(1, descending=True) for each in pieces])
         same = labels[ranked] == right[rows, None]  # (n, m), the nearest first
         hits += torch.stack([same[:, :k].any(1).sum() for k in ks])
         precision += float(average_precision(same).sum())

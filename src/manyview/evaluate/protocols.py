@@ -17,6 +17,7 @@ from manyview import __version__
 from manyview.config.keys import Key, keys_of, typed
 from manyview.core.atomic import check_writable
 from manyview.core.errors import UserError, hint
+from manyview.core.text import printable
 from manyview.embeddings.model_source import AnyModel
 from manyview.evaluate.few_labels import fewshot, semi
 from manyview.evaluate.finetune import finetune
@@ -24,8 +25,9 @@ from manyview.evaluate.finetune import supervised as supervised_baseline
 from manyview.evaluate.linear_fast import layers, linear_fast
 from manyview.evaluate.neighbours import nearest, retrieval, sweep
 from manyview.evaluate.probe import linear, mlp
-from manyview.evaluate.results import Result, find, put
+from manyview.evaluate.results import Result, find, put, read
 from manyview.evaluate.task import Data, Scores, Task, prepare
+from manyview.features.embedding_pass import naming_lost_worker
 
 Protocol = Callable[..., Scores]
 PROTOCOLS: dict[str, Protocol] = {
@@ -86,9 +88,12 @@ def evaluate(
     task.check()
     run = task.model.run
     folder = Path(out) if out is not None else run.folder if run is not None else None
+    if folder is not None:
+        read(folder)  # what cannot be added to is said before anything is computed
     for name, each in {**chosen, **({} if trained is None else {SUPERVISED: trained})}.items():
         _scores(name, task, each)  # which refuses wrong settings, and computes nothing yet
-    return Evaluation(task, folder, recompute, untrained and task.model.trained, trained, say).run(chosen)
+    with naming_lost_worker():
+        return Evaluation(task, folder, recompute, untrained and task.model.trained, trained, say).run(chosen)
 
 
 def known(protocols: Iterable[str]) -> list[str]:
@@ -165,7 +170,8 @@ class Evaluation:
         fresh = _without_scores(task, name, settings)
         there = find(self.folder, fresh) if self.folder is not None and not self.recompute else None
         if there is not None:
-            self.say(f"{name}: computed on {there.when[:10]}, from {self.folder}; --recompute computes it anew")
+            where = printable(str(self.folder))
+            self.say(f"{name}: computed on {there.when[:10]}, from {where}; --recompute computes it anew")
             return replace(there, data=fresh.data, model=fresh.model)  # they may have other names now
         if self.folder is not None:
             check_writable("out", self.folder, self.folder)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from manyview.core.atomic import atomic_write, naming_setting
 from manyview.core.errors import UserError
-from manyview.core.text import digest, reason
+from manyview.core.json_file import read_json
+from manyview.core.lock import locked
+from manyview.core.text import digest, printable
 
 FILE = "results.json"
+LOCK = "results.lock"  # not the run's own, which may be in training
+PATIENCE = 60.0  # seconds that somebody else may take to write a score
 MATTERS = ("protocol", "settings", "data", "seed", "model", "version")
 
 
@@ -55,12 +60,13 @@ class Result:
 def read(folder: str | Path) -> list[Result]:
     """All results of a folder; none where there is no file."""
     path = Path(folder) / FILE
-    if not path.is_file():
+    if not os.path.lexists(path):
         return []
-    try:
-        return [_parsed(each) for each in json.loads(path.read_text(encoding="utf-8"))]
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise UserError("out", f"{path} is damaged ({reason(error)}); remove it, or give another --out") from None
+    remedy = "remove it, or give another --out"
+    found: list[Result] = read_json(path, list[Result], remedy=remedy)
+    if not all(each.scores for each in found):
+        raise UserError("out", f"{printable(str(path))} is damaged (scores: there are none); {remedy}")
+    return found
 
 
 def find(folder: str | Path, like: Result) -> Result | None:
@@ -69,22 +75,16 @@ def find(folder: str | Path, like: Result) -> Result | None:
 
 
 def put(folder: str | Path, result: Result) -> None:
-    """Adds a result, in place of an older one of the same key. The file is whole at any time."""
+    """Adds a result, in place of an older one of the same key. The file is whole at any time, whoever else writes."""
     path = Path(folder) / FILE
-    kept = [each for each in read(folder) if each.key != result.key]
-    text = json.dumps([asdict(each) for each in [*kept, result]], indent=1, ensure_ascii=False, allow_nan=False)
     with naming_setting("out", folder):
         path.parent.mkdir(parents=True, exist_ok=True)
-    with naming_setting("out", path), atomic_write(path) as draft:
-        draft.write_text(text + "\n", encoding="utf-8")
+    with naming_setting("out", path), locked(path.parent, busy="written", result=path, name=LOCK, wait=PATIENCE):
+        kept = [each for each in read(folder) if each.key != result.key]
+        text = json.dumps([asdict(each) for each in [*kept, result]], indent=1, ensure_ascii=False, allow_nan=False)
+        with atomic_write(path) as draft:
+            draft.write_bytes(f"{text}\n".encode("utf-8", "backslashreplace"))  # of no UTF-8, JSON's own escape
 
 
 def _essence(value: Any) -> Any:
     return {key: each for key, each in value.items() if key != "name"} if isinstance(value, Mapping) else value
-
-
-def _parsed(entry: dict[str, Any]) -> Result:
-    known = {each.name for each in fields(Result)}
-    if "subject" in entry:  # the older name of the model
-        entry["model"] = {"checksum": entry["subject"].get("mark"), **entry["subject"]}
-    return Result(**{key: value for key, value in entry.items() if key in known})

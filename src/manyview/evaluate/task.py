@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from manyview import __version__
-from manyview.core.bounds import AtLeast, Between, check_bounds
+from manyview.config.config import OWN
+from manyview.core.bounds import MOST, MOST_WORKERS, AtLeast, AtMost, Between, check_bounds
 from manyview.core.errors import UserError
 from manyview.core.parallel import resolve_device
 from manyview.core.progress import progress_bar
@@ -27,7 +28,6 @@ from manyview.data.torch_dataset import as_dataset
 from manyview.embeddings.model_source import ALL, AnyModel, ModelSource, check_named, open_model, run_of
 from manyview.features.embedding_pass import Read, embed_pieces, embedding, loader_batches, on_device
 from manyview.features.feature_cache import PIECE, FeatureCache, Piece, without_cache
-from manyview.training.build import OWN
 from manyview.training.run import Run
 from manyview.views import ViewPipeline
 from manyview.views.view import view_named
@@ -135,8 +135,8 @@ class Task:
         return progress_bar(total, text, shown=self.show_bar)
 
     @cached_property
-    def fingerprints(self) -> dict[str, tuple[int, int]]:
-        """Those of the data by split: of ids, labels, and the pixels of a few images."""
+    def fingerprints(self) -> dict[str, tuple[int, ...]]:
+        """Those of the data by split: of ids, labels, sizes and times of files, and the pixels of a few images."""
         return {
             split: fingerprint(data, few_samples(data), labels=data.labels, classes=data.classes)
             for split, data in (("train", self.train), ("test", self.test))
@@ -196,8 +196,8 @@ def prepare(
              of them, to train on and to test on. Of a run, without it, the run's own, divided as in training
     encoder  size, weights, pretrained, stem: which one is meant, where `model` is a name
     """
-    check_bounds("batch_size", batch_size, [AtLeast(1)])
-    check_bounds("workers", workers, [AtLeast(0)])
+    check_bounds("batch_size", batch_size, [AtLeast(1), AtMost(MOST)])
+    check_bounds("workers", workers, [AtLeast(0), AtMost(MOST_WORKERS)])
     check_bounds("seed", seed, [Between(0, (1 << 63) - 1)])
     check_named(model)  # before the data is opened, so that a misspelt run is what the error is about
     place = resolve_device(device)
@@ -238,7 +238,7 @@ def _open(data: Data | None, run: Run | None) -> tuple[str, Divided]:
         if run is None:
             raise UserError("data", "is needed; give --data, a folder or a name of `manyview list data`")
         data = run.config.data
-        if data["name"] == OWN:
+        if run.config.own_data:
             raise UserError("data", f"{run.folder} was trained on a data set of your own; give it")
     if isinstance(data, tuple):
         train, test = map(as_dataset, data)

@@ -10,9 +10,10 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from manyview.core.errors import UserError
 from manyview.core.sample import Views
 from manyview.data import Dataset, Loader
-from manyview.data.workers import Pipeline
+from manyview.data.workers import Pipeline, lost_worker
 from manyview.encoders import Encoder
 from manyview.features.feature_cache import Piece, join_pieces
 from manyview.views import AUGMENTATIONS
@@ -59,6 +60,18 @@ def on_device(network: nn.Module, device: torch.device) -> Iterator[None]:
         yield
     finally:
         network.to(home)
+
+
+@contextmanager
+def naming_lost_worker() -> Iterator[None]:
+    """Says in one line that a process that reads images is gone; other errors pass."""
+    try:
+        yield
+    except (RuntimeError, ConnectionError, EOFError) as error:
+        if not lost_worker(error):
+            raise
+        why = "a process that reads images was killed, perhaps for lack of memory; try --workers 1"
+        raise UserError("workers", why) from None
 
 
 def embedding(encoder: nn.Module, x: Tensor) -> Tensor:

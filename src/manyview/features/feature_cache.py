@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from manyview.core.atomic import atomic_write
+from manyview.core.atomic import atomic_write, expanded
 
 PIECE = 1024  # images
 LIMIT = 20 << 30  # bytes of all that is kept
@@ -106,7 +106,7 @@ class FeatureCache:
 
     def __init__(self, folder: str | os.PathLike[str] | None = None, *, limit: int = LIMIT) -> None:
         usual = os.environ.get("MANYVIEW_CACHE") or "~/.cache/manyview/features"
-        self.folder = Path(usual if folder is None else folder).expanduser()
+        self.folder = expanded("cache", usual if folder is None else folder)
         self.limit = limit
         self._closed = False
 

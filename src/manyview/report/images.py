@@ -1,4 +1,4 @@
-"""Which images a page shows, and their thumbnails: one JPEG of all of them, however many and large they are."""
+"""Chooses the images that a page shows, and makes their thumbnails: one JPEG of all, however many there are."""
 
 from __future__ import annotations
 

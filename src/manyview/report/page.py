@@ -5,14 +5,19 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+import shlex
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 
 import torch
 
+from manyview import __version__
 from manyview.comparison.outcome import Outcome
-from manyview.core.atomic import atomic_write, check_writable, naming_setting
+from manyview.core.atomic import atomic_write, check_own, check_writable, naming_setting
 from manyview.core.errors import UserError
 from manyview.core.text import reason
 from manyview.data import Dataset
@@ -25,10 +30,12 @@ from manyview.report.sections.map import maps, script_data
 from manyview.report.sections.neighbours import classes, gallery
 from manyview.report.sections.overview import header, settings, title
 from manyview.report.sections.scores import comparison, ranking, scores
+from manyview.training.failures import Interrupted
 from manyview.training.run import CONFIG, REPORT, Run
 
 IMAGES, MIN_IMAGES = 400, 16  # of a map
 SECONDS = 8.0
+WRITER = "manyview"  # by which a page of ours is known, that may be written over
 LINKS = {
     "comparison": "Comparison", "scores": "Scores", "map": "Map", "neighbours": "Neighbours", "curves": "Curves",
     "diagnostics": "Diagnostics", "classes": "Classes", "settings": "Settings",
@@ -51,28 +58,53 @@ def write(
     own       the data set of runs on one's own
     compared  the outcome of a comparison of which these are runs
 
-    What cannot be shown (no labels, no checkpoint, data that has moved) is left out, and the page says why.
+    A file that is there already is written over only where it is such a page, and a link is not followed. What cannot
+    be shown (no labels, no checkpoint, data that has moved) is left out, and the page says why.
 
     >>> write([run], run.folder / "report.html")
     """
     path = Path(path)
     check_writable("out", path.parent, path)
+    check_own("out", path, _is_page)
     text = page(runs, images=images, seconds=seconds, own=own, compared=compared)
     with naming_setting("out", path):
         path.parent.mkdir(parents=True, exist_ok=True)
+        check_own("out", path, _is_page)  # once more: a page takes a minute
         with atomic_write(path) as draft:
             draft.write_text(text, encoding="utf-8", errors="replace")
     return path
 
 
 def after_training(
-    run: Run, *, own: Dataset | None = None, say: Callable[[str], object], warn: Callable[[str], object]
+    ended: Run | Outcome, *, own: Dataset | None = None, say: Callable[[str], object], warn: Callable[[str], object]
 ) -> None:
-    """Writes the page of a run that has just ended into its folder, and says so, or what went wrong, in one line."""
+    """Writes the page of a run or comparison that has ended into its folder; says so, or what went wrong, in one line.
+
+    Training collects signals; here, with nothing left to save, Ctrl-C stops at once again.
+    """
     try:
-        say(f"report {write([run], run.folder / REPORT, own=own)}")
-    except Exception as error:  # the run itself has ended well, whatever becomes of its page
-        warn(f"no report was written: {reason(error)}; try `manyview report {run.folder}`")
+        compared = ended if isinstance(ended, Outcome) else None
+        runs = ended.runs() if isinstance(ended, Outcome) else [ended]
+        with _interruptible():
+            say(f"report {write(runs, ended.folder / REPORT, own=own, compared=compared)}")
+    except (Exception, KeyboardInterrupt) as error:  # the run itself has ended well, whatever becomes of its page
+        why = "interrupted" if isinstance(error, KeyboardInterrupt) else reason(error)
+        warn(f"no report was written: {why}; try `manyview report {shlex.quote(str(ended.folder))}`")
+        if isinstance(error, KeyboardInterrupt):
+            raise Interrupted(signal.SIGINT) from None
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.SIG_IGN or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def page(
@@ -107,7 +139,7 @@ def page(
 
 def _sections(records: Sequence[RunRecord], embedded: EmbeddedRuns, compared: Outcome | None) -> Child:
     return [
-        header(records, None if compared is None else ranking(compared)),
+        attempted("The summary", lambda: header(records, None if compared is None else ranking(compared))),
         None if compared is None else attempted("The comparison", lambda: comparison(compared)),
         attempted("Scores", lambda: scores(records)),
         attempted("The map", lambda: maps(embedded)),
@@ -119,6 +151,10 @@ def _sections(records: Sequence[RunRecord], embedded: EmbeddedRuns, compared: Ou
     ]
 
 
+def _is_page(beginning: bytes) -> bool:
+    return str(tag("meta", name="generator", content=WRITER)).removesuffix('">').encode() in beginning
+
+
 def _head(name: str, style: str, script: str) -> Html:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     rules = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
@@ -126,6 +162,7 @@ def _head(name: str, style: str, script: str) -> Html:
         "head",
         tag("meta", charset="utf-8"),
         tag("meta", http_equiv="Content-Security-Policy", content=f"{rules}; base-uri 'none'; form-action 'none'"),
+        tag("meta", name="generator", content=f"{WRITER} {__version__}"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("title", name),

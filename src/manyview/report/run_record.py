@@ -15,8 +15,7 @@ from manyview.diagnose.health import Health, Verdict
 from manyview.losses import is_coupled
 from manyview.report.charts import Point
 from manyview.report.frame import colour_class
-from manyview.training.build import OWN
-from manyview.training.run import CONFIG, ENCODER, Run
+from manyview.training.run import CONFIG, ENCODER, METRICS, Run, read_metrics
 
 TERM = "loss/"  # before the name of a term, where a method has several
 NO_MEASURES = ("gradient_norm", "lr", "loss", "health", "knn", "not_finite", "step", "epoch", "seconds")
@@ -31,6 +30,7 @@ class RunRecord:
     """A run as its folder records it.
 
     metrics  the lines of metrics.jsonl
+    odd      how many of its lines hold something that training does not write, which is left out
     name     what it is called beside other runs of the page
     colour   the number of its colour: runs that differ by their seed alone share one
     first    whether it is the first of its colour, which stands for the others where there is room for one only
@@ -39,6 +39,7 @@ class RunRecord:
     run: Run
     config: Config
     metrics: list[Metrics]
+    odd: int = 0
     name: str = ""
     colour: int = 0
     first: bool = True
@@ -62,7 +63,7 @@ class RunRecord:
     @property
     def data(self) -> str:
         name = str(self.config.data["name"])
-        return "your own data" if name == OWN else Path(name).name or name
+        return "your own data" if self.config.own_data else Path(name).name or name
 
     @property
     def steps(self) -> int:
@@ -132,7 +133,7 @@ class RunRecord:
 def read_records(runs: Sequence[Run]) -> list[RunRecord]:
     """Reads the records of runs, with names and colours to keep them apart."""
     kinds: list[list[RunRecord]] = []
-    for each in [RunRecord(run, run.config, run.metrics) for run in runs]:
+    for each in [RunRecord(run, run.config, *read_metrics(run.folder / METRICS)) for run in runs]:
         alike = next((kind for kind in kinds if not _differences(kind[0], each)), None)
         kinds.append([each]) if alike is None else alike.append(each)
     named = [

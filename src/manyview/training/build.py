@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from manyview import encoders
-from manyview.config.config import RUNTIME_KEYS, Config, component, components, resolve
+from manyview.config.config import OWN, Config, component, components, resolve
 from manyview.config.sections import ENCODER
 from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives
@@ -29,7 +29,6 @@ from manyview.views import AUGMENTATIONS, Modality, ViewPipeline
 from manyview.views.augmentation_recipes import usual_augmentation, usual_size
 from manyview.views.view import View, view_named
 
-OWN = "(own)"  # the name of a data set that a person made themselves
 MANY = "encoders"  # the first parameter of a method that has an encoder a view
 
 
@@ -42,7 +41,7 @@ class RunData:
     views: dict[str, View]  # which modality each is derived from, and what is taken of it
     channels: dict[str, int]  # of each view
     side: int  # the usual length of a picture's shorter side
-    fingerprint: tuple[int, int]  # how many training images there are, and a check sum of which
+    fingerprint: tuple[int, ...]  # how many training images there are; sums of which, of sizes and times
     modalities: tuple[str, ...]  # all that the data has; those of no view are left out
     held_out: bool = False  # whether the images to score on were held out of the training data, and are no test split
     why: str | None = None  # the test split is not used, where there is one
@@ -51,7 +50,7 @@ class RunData:
 def data(config: Config, own: Dataset | None = None) -> RunData:
     """The data of a run, with the modalities that its views are derived from."""
     options = {key: value for key, value in config.data.items() if key != "name"}
-    if own is None and config.data["name"] == OWN:
+    if own is None and config.own_data:
         raise UserError("data", "the run was made on a data set of your own; give it: manyview.pretrain(data=...)")
     found = divided(config.data["name"] if own is None else own, **options)
     views = views_of(config, found.train.modalities)
@@ -155,6 +154,7 @@ def encoder(config: Config, channels: int, *, begun: bool = False) -> Encoder:
     options: dict[str, Any] = {**config.encoder, **({"pretrained": False} if begun else {})}
     more, name = options.pop("options"), options.pop("name")
     try:
+        encoders.check_options(more)
         return encoders.create(name, channels=channels, size=config.augmentation["size"], **options, **more)
     except UserError as error:
         raise error.within("augmentation" if error.setting == "size" else "encoder") from None
@@ -189,15 +189,14 @@ def _absolute(source: dict[str, Any]) -> dict[str, Any]:
     if source["name"] not in (OWN, SCENES, *NAMED):
         found["name"] = os.path.abspath(source["name"])
     if source.get("root"):
-        found["root"] = os.path.abspath(os.path.expanduser(source["root"]))
+        found["root"] = os.path.abspath(source["root"])
     return found
 
 
 def _name(config: Config, found: RunData) -> str:
     """The same settings and data give the same folder, so that the same command goes on with the same run."""
-    settings = {key: value for key, value in config.flat().items() if key not in RUNTIME_KEYS}
-    own = config.data["name"] == OWN
-    settings["data.name"] = found.fingerprint if own else config.data["name"]
+    settings = config.fixed()
+    settings["data.name"] = found.fingerprint[:2] if config.own_data else config.data["name"]  # copies have other times
     digest = hashlib.sha256(repr(sorted(settings.items())).encode()).hexdigest()[:6]
-    source = "own" if own else Path(config.data["name"]).name
+    source = "own" if config.own_data else os.fsencode(Path(config.data["name"]).name).decode("utf-8", "replace")
     return f"{config.method['name']}-{source or 'data'}-{digest}"

@@ -6,13 +6,14 @@ import os
 import re
 import shutil
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import torch
 
 from manyview.core.atomic import atomic_write, naming_full_disk
-from manyview.core.errors import UserError
+from manyview.core.errors import UserError, is_memory
 
 State = dict[str, Any]
 STEP, EPOCH = re.compile(r"step-(\d{9,})\.pt"), re.compile(r"epoch-(\d{4,})\.pt")
@@ -28,10 +29,12 @@ class Checkpoints:
     >>> found = kept.latest()      # (state, path), or None; kept.damaged says what was passed over
 
     A state is nested dicts, lists and tuples of tensors, numbers, texts and None. Reading one runs no code from it.
+
+    flaw  says what a state, of a file, lacks that somebody could go on with; None of one that is good
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = Path(folder)
+    def __init__(self, folder: Path, *, flaw: Callable[[State, Path], str | None] = lambda state, file: None) -> None:
+        self.folder, self._flaw = Path(folder), flaw
         self.damaged: list[str] = []
 
     def save(self, state: State, step: int, *, epoch_snapshot: int | None = None) -> Path:
@@ -63,9 +66,13 @@ class Checkpoints:
         files = self._files()
         for file in files:
             try:
-                return read(file), file
-            except ValueError as error:
+                state = read(file)
+            except UserError as error:
                 self.damaged.append(str(error))
+                continue
+            if (flaw := self._flaw(state, file)) is None:
+                return state, file
+            self.damaged.append(f"{file}: {flaw}")
         if files:
             raise UserError(
                 None,
@@ -127,6 +134,7 @@ def _sum(file: BinaryIO, length: int) -> bytes:
 def _also(path: Path, name: Path) -> None:
     """The same file under a second name, which the first one's deletion does not touch."""
     with atomic_write(name) as draft:
+        draft.unlink()  # a link is made under a name that nothing has
         try:
             os.link(path, draft)
         except OSError:  # a file system without links
@@ -140,6 +148,8 @@ def read(path: Path) -> State:
     try:
         state = torch.load(path, weights_only=True, map_location="cpu")
     except Exception as error:  # a file of any content raises almost anything
+        if is_memory(error):
+            raise
         raise UserError(None, f"{path}: cannot be read: {_first_line(error)}") from None
     if not isinstance(state, dict):
         raise UserError(None, f"{path}: is no checkpoint: it holds a {type(state).__name__}, not a dict")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -25,6 +26,7 @@ from manyview.training import build
 from manyview.training.optimizers import set_lr
 from manyview.training.step import Engine, MakeViews, StepOutput, micro_batches, whole_batch
 
+WAIT = timedelta(hours=1)  # for other processes: the first one downloads, scores and writes the page meanwhile
 PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}  # and fp64 is `Double`
 
 
@@ -53,7 +55,7 @@ def start_fabric(config: Config) -> Fabric:
     logging.getLogger("lightning.fabric").setLevel(logging.WARNING)  # it would tell of every start
     warnings.filterwarnings("ignore", ".*broadcast_buffers.*")  # the new name is not in older versions of torch
     # one process's running statistics are saved, and batch norm does not use them in training: nothing to broadcast
-    strategy = Ddp(broadcast_buffers=False) if world > 1 else "auto"
+    strategy = Ddp(broadcast_buffers=False, timeout=WAIT) if world > 1 else "auto"
     # named, since Fabric would else take what a cluster has reserved for what was started
     started = TorchElasticEnvironment() if TorchElasticEnvironment.detect() else LightningEnvironment()
     plugins: list[Any] = [started, Double()] if config.precision == "fp64" else [started]

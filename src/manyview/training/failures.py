@@ -1,12 +1,12 @@
-"""What ends a run against its will: signals, which let it finish its step and save, and failures, told in one line."""
+"""What ends a run against its will, each in one line that says what to do."""
 
 from __future__ import annotations
 
 import os
+import re
 import signal
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -14,15 +14,15 @@ import torch
 from manyview.config.config import Config
 from manyview.core import distributed
 from manyview.core.atomic import atomic_write, naming_full_disk
-from manyview.core.errors import UserError
+from manyview.core.errors import UserError, is_memory
 from manyview.core.sample import Batch
+from manyview.core.text import reason
 from manyview.data.workers import lost_worker, usual_workers
 from manyview.diagnose.health import AGAIN
 from manyview.methods import Contrast, Method
 
+NO_PEER = re.compile("gloo|nccl|by peer|socketPoll|TCPStore|waiting for clients", re.IGNORECASE)
 LOW = 0.02  # a temperature that makes logits of 50 and more
-ENDING = [signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
-TOLD = b"\nfinishing the step, then saving; Ctrl-C once more stops at once\n"
 
 
 class Interrupted(KeyboardInterrupt):
@@ -33,36 +33,6 @@ class Interrupted(KeyboardInterrupt):
         return 128 + int(self.args[0] if self.args else signal.SIGTERM)  # as shells count
 
 
-@contextmanager
-def collected_signals(*, quiet: bool) -> Iterator[list[int]]:
-    """Collects SIGTERM, Ctrl-C and a terminal's end instead of dying of them; a second Ctrl-C does what it always does.
-
-    A second SIGTERM does not: clusters repeat it while the run is being saved. What is ignored, as by nohup, stays so.
-    """
-    came: list[int] = []
-    if threading.current_thread() is not threading.main_thread():  # only there signals can be handled
-        yield came
-        return
-    before = {number: signal.getsignal(number) or signal.SIG_DFL for number in ENDING}
-    before = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
-
-    def note(number: int, frame: object) -> None:
-        came.append(number)
-        if number == signal.SIGINT:
-            signal.signal(number, before[signal.SIGINT])
-            if not quiet:
-                with suppress(OSError):
-                    os.write(2, TOLD)  # print might be in the middle of something
-
-    for number in before:
-        signal.signal(number, note)
-    try:
-        yield came
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 class Diverged(UserError):
     """The loss or a weight is NaN or infinite."""
 
@@ -71,6 +41,12 @@ class Diverged(UserError):
 
 class OutOfMemory(UserError):
     """The machine's memory is full, or has cost a worker its life."""
+
+    exit_code = 1
+
+
+class LostProcess(UserError):
+    """Another process of the run is gone."""
 
     exit_code = 1
 
@@ -100,11 +76,23 @@ def _likely(config: Config, step: int, method: Method) -> str:
 
 
 @contextmanager
-def naming_full_memory(config: Config) -> Iterator[None]:
-    """Says in one line that the memory is full, or has likely cost a worker its life; other errors pass."""
+def naming_misfit(folder: Path) -> Iterator[None]:
+    """Says in one line that a checkpoint, whole as it is, cannot be gone on with."""
     try:
         yield
-    except (RuntimeError, MemoryError, ConnectionError, EOFError) as error:
+    except (RuntimeError, ValueError, TypeError, LookupError, AttributeError) as error:
+        if is_memory(error):
+            raise
+        misfit = f"the last checkpoint in {folder} does not fit this run: {reason(error)[:200]}"
+        raise UserError(None, f"{misfit}; delete it, and the same command goes on from the one before") from None
+
+
+@contextmanager
+def naming_failures(config: Config) -> Iterator[None]:
+    """Says in one line that the memory is full, or that a worker or another process is gone; other errors pass."""
+    try:
+        yield
+    except (RuntimeError, MemoryError, OSError, EOFError) as error:
         if lost_worker(error):
             fewer = (usual_workers() if config.workers is None else config.workers) // 2
             why = "a worker that reads images was killed, likely for lack of memory"
@@ -112,7 +100,10 @@ def naming_full_memory(config: Config) -> Iterator[None]:
         if isinstance(error, torch.cuda.OutOfMemoryError):
             less = "which takes less and gives the same gradient, or a smaller --batch-size"
             raise OutOfMemory(None, f"the GPU's memory is full; {AGAIN} with --micro-batch 64, {less}") from None
-        if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+        if is_memory(error):
             other = f"{AGAIN} with --micro-batch 64 if it never is enough"
             raise OutOfMemory(None, f"the memory is full; free some, and the same command goes on; {other}") from None
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1 and NO_PEER.search(str(error)):
+            lost = "another process of this run has ended, or has not answered in time"
+            raise LostProcess(None, f"{lost}; the same command goes on from the last checkpoint") from None
         raise

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from manyview.config import recipes
-from manyview.config.config import RUNTIME_KEYS, Config, differences, resolve
+from manyview.config.config import MAY_CHANGE, OWN, Config, differences, resolve
 from manyview.config.keys import Flat
 from manyview.config.recipes import from_yaml
 from manyview.config.sections import flat
@@ -19,6 +19,7 @@ from manyview.core.errors import UserError
 from manyview.data import Dataset
 from manyview.data.torch_dataset import as_dataset
 from manyview.training import build
+from manyview.training.failures import naming_failures
 from manyview.training.run import CONFIG, Run
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def pretrain(
     elif isinstance(data, Mapping):
         settings["data"] = dict(data)
     elif data is not None:
-        settings["data"], own = build.OWN, as_dataset(data)
+        settings["data"], own = OWN, as_dataset(data)
     if resume is not None:
         if recipe is not None:
             raise UserError("recipe", f"{recipe} was given beside resume, and a run that was begun has its settings")
@@ -80,18 +81,17 @@ def resumed(folder: Path, given: Flat) -> Config:
     others = {key: value for key, value in given.items() if key != "data.name"}
     after = resolve(before.flat(), {**others, "out": str(folder)})
     after = replace(after, data={**after.data, "name": name})
-    changed = differences(before, after)
-    if changed:
-        may = ", ".join(key for key in RUNTIME_KEYS if key != "out")
-        raise UserError(None, f"{changed[0]}: a run that was begun keeps its settings; only {may} may change")
+    if changed := differences(before, after):
+        raise UserError(None, f"{changed[0]}: a run that was begun keeps its settings; only {MAY_CHANGE} may change")
     return after
 
 
 def start(config: Config, own: Dataset | None = None) -> Run:
-    build.check(config)
-    from manyview.training.train import train  # the engine takes a second to import
+    with naming_failures(config):
+        build.check(config)
+        from manyview.training.train import train  # the engine takes a second to import
 
-    return train(config, own)
+        return train(config, own)
 
 
 def encoder_parameters(config: Config) -> int:

@@ -12,7 +12,7 @@ from manyview.config.config import Config
 from manyview.data import Loader
 from manyview.memories import Memory
 from manyview.methods import Method
-from manyview.training.build import OWN, RunData
+from manyview.training.build import RunData
 from manyview.training.run import encoder_files
 from manyview.training.state import RunState
 
@@ -22,7 +22,7 @@ FEW_IMAGES = 8  # in a batch; reasoned
 
 def introduction(config: Config, data: RunData, method: Method, state: RunState) -> list[str]:
     """What is about to happen, in a few lines."""
-    source = "your own data" if config.data["name"] == OWN else config.data["name"]
+    source = "your own data" if config.own_data else config.data["name"]
     views = "" if len(data.views) == 1 else f", views {', '.join(data.views)}"
     return [
         f"{config.method['name']} on {len(data.train):,} images of {source}{views}, {_scored_on(data, config)}",
@@ -110,7 +110,7 @@ def _scored_on(data: RunData, config: Config) -> str:
     scored = f"scored on {min(len(data.test), config.knn_queries):,}"
     if not data.held_out:
         return f"{scored} images of its test split"
-    by_folder = "labels" in config.data and config.data["name"] != OWN
+    by_folder = "labels" in config.data and not config.own_data
     folders = "; its folders are the classes, --data.labels false trains on all" if by_folder else ""
     return f"{scored} held-out images{folders}"
 

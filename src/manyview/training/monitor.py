@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from manyview.config.config import Config
+from manyview.config.config import Config, plain
 from manyview.core import distributed
 from manyview.core.sample import Batch
 from manyview.data import Loader
@@ -124,6 +124,7 @@ class Monitor:
             "format": FORMAT,
             "channels": self.data.channels,
             "data": self.data.fingerprint,
+            "settings": plain(self.config.fixed()),
             "encoders": [encoder_file(view) for view in self.method.towers.encoders],
             "unreadable": dict(self.loader.unreadable),
             "at_once": self.loader.at_once,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -11,28 +10,44 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 
 from manyview import encoders
-from manyview.config.config import Config, differences
+from manyview.config.config import MAY_CHANGE, Config, differences
+from manyview.config.keys import Flat
 from manyview.config.recipes import from_yaml, to_yaml
 from manyview.core import distributed
 from manyview.core.atomic import atomic_write, naming_full_disk, remove_drafts
 from manyview.core.distributed import fail_together
 from manyview.core.errors import UserError
-from manyview.core.lock import locked
+from manyview.core.json_file import LARGEST, parse_json
+from manyview.core.lock import NAME as LOCK
+from manyview.core.lock import is_lock, locked
 from manyview.data.decoded import local_processes
 from manyview.encoders.towers import SHARED
+from manyview.encoders.weights import openable
 from manyview.features.preprocess import Preprocess
 from manyview.methods.method import VIEW
 from manyview.training import build
 from manyview.training.checkpoint import Checkpoints
+from manyview.training.state import odd_entries
 from manyview.views.view import view_named
 
 CONFIG, METRICS, ENCODER, CHECKPOINTS = "config.yaml", "metrics.jsonl", "encoder.safetensors", "checkpoints"
 REPORT = "report.html"
-FORMAT = 3  # of the state in a checkpoint
+FORMAT = 4  # of the state in a checkpoint
+STATE = {
+    "format": int, "channels": dict, "data": tuple, "encoders": list, "settings": dict, "unreadable": dict,
+    "at_once": bool, "world": int, "state": dict, "method": dict, "optimizer": dict, "precision": dict,
+}  # fmt: skip
+"""What a checkpoint of a run holds, and of which kind."""
 NAMED = 3  # settings that differ are named, at most
 ANEW = "of the run in this folder nothing had been saved yet: it begins anew"
+
+
+def checkpoints(folder: Path) -> Checkpoints:
+    """The checkpoints of the run in a folder."""
+    return Checkpoints(folder / CHECKPOINTS, flaw=_flaw)
 
 
 def encoder_files(folder: Path) -> list[Path]:
@@ -67,17 +82,40 @@ class Run:
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
-        """The lines of metrics.jsonl; what a run that was killed has half written is passed over."""
-        path, found = self.folder / METRICS, []
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
-            with suppress(ValueError):
-                found.append(json.loads(line))
-        return [line for line in found if isinstance(line, dict) and isinstance(line.get("step"), int)]
+        """The lines of metrics.jsonl, as far as they are what training writes."""
+        return read_metrics(self.folder / METRICS)[0]
 
     @property
     def knn(self) -> list[tuple[int, float]]:
         """(step, kNN accuracy), step 0 untrained; empty where the data has no labels."""
         return [(line["step"], line["knn"]) for line in self.metrics if line.get("knn") is not None]
+
+
+def read_metrics(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """The lines of metrics.jsonl as far as they are what training writes, and how many hold something else.
+
+    A line without a step is passed over, such as one that a killed run has half written; of others, a value that is
+    neither a number nor what its name promises.
+    """
+    found, odd = [], 0
+    for text in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
+        try:
+            line = parse_json(text)
+        except ValueError:
+            line = None
+        sound = {key: value for key, value in line.items() if _sound(key, value)} if isinstance(line, dict) else {}
+        whole = isinstance(sound.get("step"), int)
+        odd += not whole or line != sound
+        found += [sound] if whole else []
+    return found, odd
+
+
+def _sound(key: str, value: Any) -> bool:
+    """Tells whether training may have written a value: it is a number, or None for one that was not finite."""
+    if key in ("health", "not_finite"):
+        return isinstance(value, str if key == "health" else dict)
+    number = type(value) in (int, float) and abs(value) <= LARGEST
+    return number and value >= 0 if key in ("step", "epoch", "seconds") else number or value is None
 
 
 def load(run: Run | str | Path, view: str | None = None) -> encoders.Encoder:
@@ -105,7 +143,7 @@ def load(run: Run | str | Path, view: str | None = None) -> encoders.Encoder:
 
 
 def _of_checkpoint(folder: Path, config: Config, view: str | None) -> encoders.Encoder:
-    found = Checkpoints(folder / CHECKPOINTS).latest()
+    found = checkpoints(folder).latest()
     if found is None:
         there = ", ".join(file.stem.removeprefix("encoder-") for file in encoder_files(folder))
         if there:
@@ -123,59 +161,56 @@ class RunFolder:
 
     def __init__(self, config: Config, data: build.RunData) -> None:
         self.path, self.config, self.data = Path(config.out or ""), config, data
-        self.checkpoints = Checkpoints(self.path / CHECKPOINTS)
+        self.checkpoints = checkpoints(self.path)
+        self.damaged_encoders: list[str] = []
 
     def complete(self) -> bool:
         """Whether the folder holds this very run, with nothing left to do: its encoders are written last of all."""
-        if self.path.exists() and not self.path.is_dir():
-            raise UserError("out", f"{self.path} is a file; give a folder, which is made if it is not there")
-        if not (self.path / CONFIG).is_file() or not encoder_files(self.path):
+        self._check_ours()
+        there = encoder_files(self.path)
+        if not there:
             return False
         saved = None
         with suppress(UserError):  # what is complete needs no whole checkpoint
             saved = self.checkpoints.latest()
-        files = [] if saved is None else saved[0].get("encoders", [ENCODER])
-        if not all((self.path / file).is_file() for file in files):
+        files = there if saved is None else [self.path / name for name in saved[0]["encoders"]]
+        if not all(file.is_file() for file in files):
             return False
-        self._check_settings()
-        if saved is not None:
-            self._check_data(saved[0])
-        return True
+        self._check_begun(None if saved is None else saved[0])
+        self.damaged_encoders = [file.name for file in files if not _is_whole(file)]
+        if self.damaged_encoders and saved is None:
+            cut = (
+                f"{self.path / self.damaged_encoders[0]} is damaged, and there is no checkpoint to write it again from"
+            )
+            raise UserError("out", f"{cut}; bring one back, delete the file to train anew, or give another --out")
+        return not self.damaged_encoders
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
-        """Keeps others out of the folder, and refuses one where another run was begun."""
+        """Keeps others out of the folder."""
         with ExitStack() as stack:
             try:
                 stack.enter_context(locked(self.path))
             except OSError as error:
                 why = f"{self.path} cannot be written to: {error.strerror}"
                 raise UserError("out", f"{why}; give another --out") from None
-            begun = any((self.path / CHECKPOINTS).glob("*.pt")) or encoder_files(self.path)
-            if begun:  # before, settings may still change
-                if not (self.path / CONFIG).is_file():
-                    missing = f"{self.path} holds a run without its {CONFIG}"
-                    raise UserError("out", f"{missing}; bring that back, or give another --out")
-                self._check_settings()
-            if self.checkpoints.folder.is_dir():
-                remove_drafts(self.checkpoints.folder)  # of killed processes
+            for folder in (self.path, self.checkpoints.folder):
+                if folder.is_dir():
+                    remove_drafts(folder)  # of killed processes
             yield
 
     def saved(self) -> dict[str, Any] | None:
         """The last checkpoint, if there is one; all processes must find the same."""
         with fail_together():
             found = self.checkpoints.latest()
-            if found is not None and found[0].get("format") != FORMAT:
-                state, path = found
-                raise UserError(str(path), f"is of format {state.get('format')!r}, this version reads {FORMAT}")
         steps = [int(each) for (each,) in distributed.exchange([-1 if found is None else found[0]["state"]["step"]])]
         with fail_together():
             if len(set(steps)) > 1:
                 said = ", ".join("none" if each < 0 else f"step {each}" for each in steps)
                 differ = f"processes see different checkpoints in {self.path} ({said})"
                 raise UserError("out", f"{differ}; give a folder that all machines share")
-            if found is not None:
-                self._check_data(found[0])
+            if found is not None or encoder_files(self.path):  # before, settings may still change
+                self._check_begun(None if found is None else found[0])
         return None if found is None else found[0]
 
     def write_settings(self) -> None:
@@ -183,28 +218,77 @@ class RunFolder:
         with naming_full_disk(path, lambda: "free some space"), atomic_write(path) as draft:
             draft.write_text(to_yaml(self.config), encoding="utf-8")
 
-    def _check_settings(self) -> None:
-        changed = differences(from_yaml(self.path / CONFIG), self.config)
-        if changed:
-            more = f" and {len(changed) - NAMED} more" if len(changed) > NAMED else ""
+    def _check_ours(self) -> None:
+        """Refuses a folder with anything in it that no run has left there, before anything is written."""
+        if self.path.exists() and not self.path.is_dir():
+            raise UserError("out", f"{self.path} is a file; give a folder, which is made if it is not there")
+        there = {each.name for each in self.path.iterdir()} if self.path.is_dir() else set()
+        if CHECKPOINTS in there and not (self.path / CHECKPOINTS).is_dir():
             raise UserError(
-                "out",
-                f"{self.path} holds a run with other settings ({'; '.join(changed[:NAMED])}{more}); give another "
-                f"--out, or go on with that one: {resume_command(self.config, distributed.world_size())}",
+                "out", f"{self.path / CHECKPOINTS} is no folder, and checkpoints go there; give another --out"
             )
+        begun = any((self.path / CHECKPOINTS).glob("*.pt")) or encoder_files(self.path)
+        if begun and CONFIG not in there:
+            raise UserError(
+                "out", f"{self.path} holds a run without its {CONFIG}; bring it back, or give another --out"
+            )
+        if begun:
+            from_yaml(self.path / CONFIG)  # which says what is wrong with it
+        elif odd := sorted(name for name in there - {LOCK} if not name.startswith(".")):
+            with suppress(UserError):
+                if is_lock(self.path / LOCK) and from_yaml(self.path / CONFIG):
+                    return
+            foreign = f"{self.path} is not empty and holds no run, but {odd[0]}"
+            raise UserError("out", f"{foreign}{' and more' if odd[1:] else ''}; give another --out, which is made")
+
+    def _check_begun(self, state: dict[str, Any] | None) -> None:
+        """Refuses other settings and other data than the run was begun with, by its checkpoint or else its file."""
+        written = from_yaml(self.path / CONFIG).fixed()
+        then: Flat = written if state is None else state["settings"]
+        now = {key: value for key, value in self.config.fixed().items() if key in then}  # a later version has more keys
+        if changed := differences(then, now):
+            said = "; ".join(changed[:NAMED]) + (f" and {len(changed) - NAMED} more" if len(changed) > NAMED else "")
+            if state is not None and differences(then, {key: value for key, value in written.items() if key in then}):
+                edited = f"was changed after its run had begun ({said}); change it back. Only {MAY_CHANGE} may change"
+                raise UserError(str(self.path / CONFIG), edited)
+            go_on = resume_command(self.config, distributed.world_size())
+            other = f"{self.path} holds a run with other settings ({said})"
+            raise UserError("out", f"{other}; give another --out, or go on with that one: {go_on}")
+        if state is not None:
+            self._check_data(state)
 
     def _check_data(self, state: dict[str, Any]) -> None:
-        """Refuses data that is not what the run was begun with."""
-        then, now = tuple(state["data"]), self.data.fingerprint
+        """Refuses data that is not what the run was begun with; copies, whose times alone differ, go on."""
+        then = tuple(state["data"])[:3]
+        now = self.data.fingerprint[: len(then)]
         if then != now:
             said = f"{then[0]:,} images then, {now[0]:,} {'others ' if then[0] == now[0] else ''}now"
             changed = f"the data of {self.path} has changed: {said}"
             raise UserError("data", f"{changed}; give another --out, or bring the data back")
 
 
+def _flaw(state: dict[str, Any], file: Path) -> str | None:
+    """What makes a checkpoint none of a run. One of another version is refused: it is whole, and nobody's to delete."""
+    if isinstance(state.get("format"), int) and state["format"] != FORMAT:
+        other = f"is of format {state['format']}, this version reads {FORMAT}"
+        raise UserError(str(file), f"{other}; go on with the version that began the run, or give another --out")
+    odd = [name for name, kind in STATE.items() if not isinstance(state.get(name), kind)]
+    odd = odd or [f"state.{name}" for name in odd_entries(state["state"])]
+    return f"is no checkpoint of a run: {odd[0]} is missing, or no such thing" if odd else None
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a file of weights is as long as its header says."""
+    try:
+        with open(path, "rb") as opened, safe_open(openable(path, opened.fileno()), "pt") as file:
+            return bool(file.keys())
+    except (SafetensorError, OSError):
+        return False
+
+
 def resume_command(config: Config, world: int) -> str:
     """The command that goes on with a run, in as many processes."""
-    if config.data["name"] == build.OWN:
+    if config.own_data:
         return f"manyview.pretrain(data=..., resume={config.out!r}), with the same data"
     here = local_processes() if world == distributed.world_size() else world
     nodes = "" if here == world else f"--nnodes {world // here} "

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from manyview.core.atomic import DiskFull, atomic_write, naming_full_disk
 from manyview.core.errors import UserError, hint
 from manyview.core.progress import ProgressBar, print_line
-from manyview.core.text import one_line
+from manyview.core.text import one_line, printable
 
 Value = float | int | str
 
@@ -143,6 +143,9 @@ class TensorBoard:
 
     def __init__(self, folder: Path, last: int) -> None:
         tensorboard = _package("torch.utils.tensorboard", "tensorboard")
+        if any(0xDC80 <= ord(character) <= 0xDCFF for character in str(folder)):  # bytes that Python could not read
+            named = f"tensorboard writes only where names are UTF-8, and {printable(str(folder))} is not"
+            raise UserError("loggers", f"{named}; give another --out, or --loggers csv")
         self._writer = tensorboard.SummaryWriter(str(folder / "tensorboard"), purge_step=last + 1)
 
     def write(self, step: int, values: Mapping[str, Value]) -> None:
@@ -214,7 +217,7 @@ class _Lines:
     """A text file that grows by whole lines, each of them written at once."""
 
     def __init__(self, path: Path) -> None:
-        self._handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        self._handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o666)
 
     def append(self, line: str) -> None:
         rest = f"{line}\n".encode(errors="backslashreplace")

@@ -15,6 +15,11 @@ from manyview.diagnose.health import Health
 from manyview.methods import Contrast, Method
 from manyview.training.optimizers import Schedule
 
+SAVED: dict[str, Any] = {
+    "step": int, "seconds": float, "losses": list, "loss": float | None, "scores": dict, "fresh_scores": dict,
+    "untrained_scores": dict, "health": dict,
+}  # fmt: skip
+
 
 @dataclass
 class RunState:
@@ -124,11 +129,16 @@ class RunState:
             self.untrained_scores = scores
 
     def state_dict(self) -> dict[str, Any]:
-        plain = ("step", "seconds", "losses", "loss", "scores", "fresh_scores", "untrained_scores")
-        return {**{name: getattr(self, name) for name in plain}, "health": self.health.state_dict()}
+        return {**{name: getattr(self, name) for name in SAVED if name != "health"}, "health": self.health.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.health.load_state_dict(state["health"])
-        for name, value in state.items():
+        for name in SAVED:
             if name != "health":
-                setattr(self, name, value)
+                setattr(self, name, state[name])
+
+
+def odd_entries(state: dict[str, Any]) -> list[str]:
+    """Names of what a state dict lacks, or has of another kind."""
+    odd = [name for name, kind in SAVED.items() if not isinstance(state.get(name, ...), kind)]
+    return odd or ([] if state["step"] >= 0 else ["step"])

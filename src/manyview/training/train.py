@@ -22,9 +22,9 @@ from manyview.core.sample import Batch, Views
 from manyview.data import Dataset, Loader
 from manyview.methods import BatchOutputs
 from manyview.methods.method import Objective
-from manyview.training import build, messages
+from manyview.training import build, messages, signals
 from manyview.training.engine import Trainer, start_fabric
-from manyview.training.failures import Interrupted, collected_signals, diverged, naming_full_memory
+from manyview.training.failures import Interrupted, diverged, naming_misfit
 from manyview.training.monitor import Monitor
 from manyview.training.optimizers import Schedule
 from manyview.training.run import ANEW, CONFIG, REPORT, Run, RunFolder, encoder_file, resume_command
@@ -55,9 +55,9 @@ def train(config: Config, own: Dataset | None = None) -> Run:
         with fail_together():  # the folder belongs to one run, and to one process at a time
             if distributed.rank() == 0:
                 stack.enter_context(folder.claimed())
-        stack.enter_context(naming_full_memory(config))
         session = _session(fabric, config, data, folder, stack)
-        session.stop = stack.enter_context(collected_signals(quiet=config.quiet or distributed.rank() > 0))
+        first = distributed.rank() == 0
+        session.signals = stack.enter_context(signals.collected(quiet=config.quiet or not first, speaks=first))
         session.loop()
         with fail_together():
             if session.monitor is not None:
@@ -76,7 +76,7 @@ class Session:
     state: RunState
     folder: RunFolder
     monitor: Monitor | None  # of the first process alone
-    stop: list[int]
+    signals: signals.Signals
 
     def loop(self) -> None:
         """All steps that are left. What ends one process ends all of them, at the beginning of a step."""
@@ -84,6 +84,7 @@ class Session:
         while not state.done:
             epoch, start = divmod(state.step, len(self.loader))
             for batch, agreed in self._batches(self.loader.epoch(epoch, start=start), agreement):
+                self.signals.answered = agreed.stop
                 if agreed.stop or agreed.save:
                     state.settle_losses()
                     with agreement.attempt():
@@ -91,6 +92,7 @@ class Session:
                 if agreed.stop:
                     self._interrupt(agreement)
                 self._step(batch, agreed, agreement)
+                self.signals.moved()
                 if state.done:
                     break
         agreement.settle()
@@ -147,10 +149,11 @@ class Session:
             batch = None
             with agreement.attempt():
                 batch = next(batches, None)
+            self.signals.moved()
             if batch is None and not agreement.failed:
                 return
             save = self.monitor is not None and self.monitor.save_due
-            agreed = agreement.settle(stop=bool(self.stop), save=save, rows=0 if batch is None else len(batch))
+            agreed = agreement.settle(stop=bool(self.signals.came), save=save, rows=0 if batch is None else len(batch))
             assert batch is not None
             yield batch, agreed
 
@@ -184,7 +187,7 @@ class Session:
             go_on = resume_command(self.config, distributed.world_size())
             done = f"stopped after step {self.state.step} of {self.state.total} and saved"
             self.monitor.log.warn(f"{done}. To go on: {go_on}")
-        raise Interrupted(*self.stop[:1])
+        raise Interrupted(*self.signals.came[:1])
 
 
 def _session(fabric: Any, config: Config, data: build.RunData, folder: RunFolder, stack: ExitStack) -> Session:
@@ -202,11 +205,12 @@ def _session(fabric: Any, config: Config, data: build.RunData, folder: RunFolder
     state = RunState.begun(config, method, len(loader))
     changed = [ANEW] if (folder.path / CONFIG).is_file() else []
     if saved is not None:
-        state.load_state_dict(saved["state"])
-        trainer.load_state_dict(saved)
-        changed = _changed(saved, config, loader)
-        if rank == 0:
-            loader.unreadable |= saved["unreadable"]
+        with fail_together(), naming_misfit(folder.checkpoints.folder):
+            state.load_state_dict(saved["state"])
+            trainer.load_state_dict(saved)
+            loader.unreadable |= saved["unreadable"] if rank == 0 else {}
+        again = [f"{name} was damaged, and is written again" for name in folder.damaged_encoders]
+        changed = [*again, *_changed(saved, config, data, loader)]
     monitor = None
     with fail_together():
         if rank == 0:
@@ -217,7 +221,7 @@ def _session(fabric: Any, config: Config, data: build.RunData, folder: RunFolder
             monitor = Monitor(folder, data, method, loader, state, log)
             damaged = [f"passed over a checkpoint: {line}" for line in folder.checkpoints.damaged]
             monitor.begin([*damaged, *changed, *messages.cautions(config, data, loader, method, world)])
-    return Session(config, trainer, component(config, "schedule"), loader, state, folder, monitor, [])
+    return Session(config, trainer, component(config, "schedule"), loader, state, folder, monitor, signals.Signals())
 
 
 def _data(config: Config, own: Dataset | None) -> build.RunData:
@@ -229,7 +233,7 @@ def _data(config: Config, own: Dataset | None) -> build.RunData:
         return found or build.data(config, own)
 
 
-def _changed(saved: dict[str, Any], config: Config, loader: Loader) -> list[str]:
+def _changed(saved: dict[str, Any], config: Config, data: build.RunData, loader: Loader) -> list[str]:
     """What is no longer as it was when the run was left."""
     changed, world = [], distributed.world_size()
     if (then := saved["world"]) != world:
@@ -238,6 +242,8 @@ def _changed(saved: dict[str, Any], config: Config, loader: Loader) -> list[str]
     if saved["at_once"] != loader.at_once:
         where = "in memory" if loader.at_once else "too large for the memory"
         changed.append(f"the images are {where}, unlike before: their views are rounded otherwise from here on")
+    if tuple(saved["data"][3:]) not in ((), data.fingerprint[3:]):
+        changed.append("the image files are of another time than before: copies, or others of the same size?")
     return changed
 
 

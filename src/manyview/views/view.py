@@ -129,7 +129,7 @@ SPACES: dict[str, ColourSpace] = {
 
 @dataclass(frozen=True)
 class View:
-    """Which part of which modality a tower sees, taken after crop, flip and colour, before normalisation.
+    """The part of a modality that a tower sees, taken after crop, flip and colour, before normalisation.
 
     modality   the raw input that it is derived from
     channels   those that are kept, of the colour space where there is one; None: all

@@ -35,11 +35,13 @@ COUPLING = (
 )
 GRADIENT = "The norm of the gradient. Spikes are harmless while the loss goes on; growth without end is not."
 RATE = "The learning rate as the schedule has it."
+NO_NUMBER = "it is not what training writes: damaged, or no finite number"
 
 
 def curves(runs: Sequence[RunRecord]) -> Html:
+    odd = [left_out(f"Part of {run.odd:,} lines of {run.name}'s metrics.jsonl", NO_NUMBER) for run in runs if run.odd]
     if not any(run.metrics for run in runs):
-        return section("curves", "Curves", None, left_out("Curves", "metrics.jsonl holds no measurement yet"))
+        return section("curves", "Curves", None, left_out("Curves", "metrics.jsonl holds no measurement yet"), odd)
 
     def chart(title: str, name: str, y: Axis, caption: str, limit: str = "", source: str = "") -> Html | None:
         return _chart(title, _lines(runs, name), y, caption, more=_limits(runs, limit), source=source)
@@ -59,7 +61,7 @@ def curves(runs: Sequence[RunRecord]) -> Html:
     ]
     strip = _health_strip(runs[0]) if len(runs) == 1 else None
     lead = "Point at a curve, or focus it and use the arrow keys, to read its values."
-    return section("curves", "Curves", lead, strip, tag("div", drawn, class_="grid"))
+    return section("curves", "Curves", lead, strip, tag("div", drawn, class_="grid"), odd)
 
 
 def _chart(

@@ -11,6 +11,7 @@ from functools import partial
 
 from torch import Tensor
 
+from manyview.core.errors import UserError
 from manyview.diagnose import Spread, couplings, spectrum
 from manyview.diagnose.measures import PREFIX
 from manyview.diagnose.negatives import T_NEG
@@ -120,7 +121,10 @@ def coupling(embedded: RunEmbeddings, name: str) -> Html:
     """Draws the distribution of q_B by batch size and epoch."""
     temperature = embedded.loss_option("temperature", TEMPERATURE)
     snapshots = embedded.few_snapshots
-    sizes = [size for size in SIZES if size <= len(snapshots[0].embeddings.vectors)]
+    images = len(snapshots[0].embeddings.vectors)
+    sizes = [size for size in SIZES if size <= images]
+    if not sizes:
+        raise UserError("data", f"batches of {SIZES[0]} images are needed, and there are {images}")
     rows = [_q_b(snapshot, size, temperature, embedded.record.colour) for size in sizes for snapshot in snapshots]
     caption = (
         f"q_B, the factor of InfoNCE's gradient, at temperature {temperature:g}: the median over images, the middle "

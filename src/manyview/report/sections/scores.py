@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from manyview.comparison.outcome import KNN, MethodOutcome, Outcome, Point
+from manyview.core.text import reason
 from manyview.embeddings.model_source import open_model
 from manyview.evaluate.results import Result, read
 from manyview.report.charts import Line, line_chart
@@ -98,14 +99,15 @@ def scores(runs: Sequence[RunRecord]) -> Html:
         try:
             results = [result for result in read(run.folder) if result.protocol != BASELINE]
             present = _of_present_weights(run, results)
-        except ValueError as error:
-            missing.append(left_out(f"The evaluation of {run.name}", str(error)))
+            found = [row for result in present for row in _rows(run, result)]
+        except Exception as error:  # the scores of training are worth having whatever the file of others holds
+            missing.append(left_out(f"The evaluation of {run.name}", reason(error)))
             continue
         evaluated |= bool(results)
         if len(present) < len(results):
             of = f"{len(results) - len(present)} evaluations of {run.name}"
             missing.append(left_out(of, "they are of other weights than it has now"))
-        rows += [row for result in present for row in _rows(run, result)]
+        rows += found
     if not rows:
         why = "the data has no labels, or kNN was turned off"
         return section("scores", "Scores", None, left_out("The table of scores", why), missing)
@@ -148,7 +150,9 @@ def _during_training(run: RunRecord) -> list[Row]:
 
 def _rows(run: RunRecord, result: Result) -> list[Row]:
     """Gives a row a score, in the order of the result."""
-    untrained, supervised = result.untrained or {}, result.supervised or {}
+    baselines = [
+        {name: float(each) for name, each in (given or {}).items()} for given in (result.untrained, result.supervised)
+    ]
     found = {name: value for name, value in result.scores.items() if not any(word in name for word in NO_SCORES)}
     others = [f"{name} {value:g}" for name, value in result.scores.items() if name not in found]
     more = [f"{len(found) - MAX_SCORES} more scores are in results.json"] if len(found) > MAX_SCORES else []
@@ -158,7 +162,7 @@ def _rows(run: RunRecord, result: Result) -> list[Row]:
     text = text if len(text) <= SETTINGS_LETTERS else f"{text[:SETTINGS_LETTERS]}\N{HORIZONTAL ELLIPSIS}"
     protocol = ", ".join([*filter(None, [text]), *others, data, *more])
     return [
-        Row(run, f"{result.protocol} {name}", protocol, value, untrained.get(name), supervised.get(name))
+        Row(run, f"{result.protocol} {name}", protocol, float(value), *(each.get(name) for each in baselines))
         for name, value in list(found.items())[:MAX_SCORES]
     ]
 
