@@ -54,6 +54,17 @@ def test_several_runs_stand_side_by_side_over_the_same_images(both: Path) -> Non
     assert "Settings that differ" in text
 
 
+def test_a_run_of_several_views_is_shown_whole(many: Run) -> None:
+    text = page([many], seconds=60)
+    assert left_out(text) == []
+    shown = ["scores", "across", "samples", "map", "neighbours", "curves", "diagnostics", "classes", "settings"]
+    assert sections(text) == shown
+    assert text.count("Of several views it is the first, rgb.") == 3
+    assert "Not finished" not in text
+    assert not re.search(r"<(i|b|img)[ >]", text)
+    assert len(text) < 1_000_000
+
+
 def test_names_with_markup_in_them_are_text(report: Path) -> None:
     text = report.read_text()
     assert "alert(" in text
