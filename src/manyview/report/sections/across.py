@@ -17,11 +17,11 @@ MIN_QUERIES = 2  # of a pair
 MAX_PAIRS = 12  # that are shown as pictures
 NEIGHBOURS = 5
 LEAD = (
-    "Every view goes through its own tower and head. One view of a held-out sample is the query, and all held-out "
-    "samples are searched in another view."
+    "Every view goes through its own tower and head. One view of a sample is the query, and samples are searched in "
+    "another view."
 )
 MATRIX = (
-    "Recall in percent: how often the query's own sample is the nearest (large), among the 5 and among the 10 nearest. "
+    "Recall on held-out samples, in percent: how often the query's own sample is the nearest (large), among the 5 and among the 10 nearest. "
     "Below, the same before training, and what chance gives."
 )
 PICTURES = (
@@ -95,7 +95,8 @@ def _gallery(embedded: RunEmbeddings, number: int, named: bool) -> Child:
     tiles = Tiles(found.samples, found.samples.tiles(wanted), FIRST_SHEET + number)
     name = tag("h3", embedded.record.name, class_=f"name {embedded.record.colour_class}") if named else None
     groups = [_pair(tiles, pair, made, len(found.with_both(*pair))) for pair, made in searches.items()]
-    return [tiles.style, name, tag("p", PICTURES, class_="fine"), tag("div", groups, class_="pairs-across")]
+    said = f"{PICTURES} Searched: {found.samples.description}."
+    return [tiles.style, name, tag("p", said, class_="fine"), tag("div", groups, class_="pairs-across")]
 
 
 def _searches(found: CrossView, pair: tuple[str, str], count: int) -> dict[int, Found]:
