@@ -69,6 +69,21 @@ class Encoder(nn.Module):
         """The feature map of every stage by its name, in order; see `embed_with_maps`."""
         return self.embed_with_maps(x)[1]
 
+    @torch.no_grad()
+    def layer_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of every stage's feature map for one image: (C, H, W), or (features,) after a fully connected one.
+
+        From a pass of one image, which leaves the network as it was.
+        """
+        some, modes = next(self.network.parameters()), {each: each.training for each in self.modules()}
+        channels, size = self.options["channels"], self.options["size"]
+        try:
+            maps = self.eval().layers(torch.zeros(1, channels, size, size, device=some.device, dtype=some.dtype))
+        finally:
+            for module, training in modes.items():
+                module.training = training
+        return {name: tuple(each.shape[1:]) for name, each in maps.items()}
+
     def _checked(self, x: Tensor) -> Tensor:
         channels = self.options["channels"]
         if x.dim() != 4 or x.shape[1] != channels:
