@@ -57,7 +57,10 @@ class Tower(nn.Module):
             )
         self.encoder, self.head = encoder, nn.Identity() if head is None else head(encoder.dim)
         self.heads = nn.ModuleDict(
-            {name: each.build(encoder) if isinstance(each, MapHead) else each(encoder.dim) for name, each in heads.items()}
+            {
+                name: each.build(encoder) if isinstance(each, MapHead) else each(encoder.dim)
+                for name, each in heads.items()
+            }
         )
 
     @torch.no_grad()
