@@ -47,7 +47,7 @@ def test_a_tower_gives_features_and_positions_of_one_pass() -> None:
     outputs = towers({"image": [x]}, slots)
     assert passes == [1]
     assert outputs[slots[1]].shape == (3, 64, 6)
-    head = towers.query["shared"].heads["positions"]  # type: ignore[union-attr, index]
+    head = towers.query["shared"].heads["positions"]  # type: ignore[index]
     torch.testing.assert_close(outputs[slots[1]], head(encoder.layers(x)["stage1"]))  # type: ignore[operator]
     assert not towers.leaves_out(slots)
     assert towers.leaves_out(slots[1:])  # the layers after the map, and the head

@@ -135,7 +135,11 @@ def test_two_views_of_different_channels_have_a_tower_each() -> None:
 
 
 def test_further_heads_may_be_those_of_some_views_alone() -> None:
-    heads = {"all": HEAD, "of a": {"a": HEAD}, "of both": {"a": HEAD, "b": partial(HEADS["linear"], dim_out=3)}}
+    heads: dict[str, Any] = {
+        "all": HEAD,
+        "of a": {"a": HEAD},
+        "of both": {"a": HEAD, "b": partial(HEADS["linear"], dim_out=3)},
+    }
     each = Towers({"a": small(1), "b": small(2)}, None, heads=heads)
     assert {view: list(tower.heads) for view, tower in each.query.items()} == {  # type: ignore[arg-type]
         "a": ["all", "of a", "of both"],

@@ -70,7 +70,7 @@ def test_the_objective_is_the_sum_over_directions_of_the_mean_over_images_that_h
     for term in method.terms:
         i, j = term.name.split(" to ")
         tower = method.towers.query[i]
-        decoded = tower.heads[f"predicted {j}"](tower.encoder(views[i][0]))  # type: ignore[union-attr, index, operator]
+        decoded = tower.heads[f"predicted {j}"](tower.encoder(views[i][0]))  # type: ignore[index, operator]
         rows = [row for row in range(6) if not missing or (PRESENT[i][row] and PRESENT[j][row])]
         assert missing == (len(rows) < 6)
         each = [(decoded[row] - F.avg_pool2d(views[j][0], 2)[row]).square().mean() for row in rows]

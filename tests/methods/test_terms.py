@@ -297,8 +297,8 @@ def aligned() -> Method:
 
 
 def patches() -> Method:
-    options = {"head": partial(heads.linear, dim_out=DIM), "local_head": partial(heads.linear, dim_out=DIM)}
-    return cmc_patch({view: mapped(seed=ord(view)) for view in "ab"}, **options).double()
+    head = partial(heads.linear, dim_out=DIM)
+    return cmc_patch({view: mapped(seed=ord(view)) for view in "ab"}, head=head, local_head=head).double()
 
 
 def features() -> Method:
