@@ -98,8 +98,8 @@ class Encoder(nn.Module):
     def _crops(self, x: Tensor, side: int) -> Tensor:
         """The embeddings (B, dim, h, w) of the strided crops of images, each of which the network sees alone."""
         crops = strided_crops(x, side)  # (B, h, w, C, side, side)
-        embedded: Tensor = self.network(crops.flatten(0, 2))
-        return embedded.unflatten(0, crops.shape[:3]).permute(0, 3, 1, 2)
+        embedded: Tensor = self.network(crops.flatten(0, 2)).unflatten(0, crops.shape[:3])
+        return embedded.permute(0, 3, 1, 2)
 
     def _checked(self, x: Tensor) -> Tensor:
         channels = self.options["channels"]

@@ -1,6 +1,6 @@
 """ResNets of any width: x0.5, x1 and x2 a view, as CMC has them."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from timm.models.resnet import Bottleneck, ResNet
 
@@ -21,5 +21,6 @@ def build(channels: int, size: int, depth: Literal[50, 101] = 50, width: float =
     """
     if depth not in BLOCKS:
         raise UserError("depth", f"expected {' or '.join(map(str, BLOCKS))}, got {depth!r}")
-    network = ResNet(Bottleneck, BLOCKS[depth], num_classes=0, in_chans=channels, channels=scaled(PLANES, width))
+    block: Any = Bottleneck  # which timm's annotation takes for a module
+    network = ResNet(block, BLOCKS[depth], num_classes=0, in_chans=channels, channels=scaled(PLANES, width))
     return Backbone(network, module_outputs(["act1", "layer1", "layer2", "layer3", "layer4"]))
