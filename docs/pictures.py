@@ -22,7 +22,7 @@ from manyview.data.scenes.dataset import Scenes
 from manyview.views import AUGMENTATIONS, IMAGENET, ViewPipeline
 
 GAP = 4  # white pixels between pictures
-PAGE = {"width": 1160, "height": 1650}  # what is shown of a report, in pixels
+WIDTH, HEIGHT = 1160, 1650  # of what is shown of a report, in pixels
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -166,7 +166,7 @@ def of_report(report: Path, section: str | None, file: Path) -> None:
     path = next((found for name in CHROMIUM if (found := shutil.which(name))), None)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        page = browser.new_page(viewport=PAGE)
+        page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
         page.goto(report.resolve().as_uri())
         if section is None:
             page.screenshot(path=file)

@@ -19,7 +19,7 @@ from manyview.core.rng import key, order
 from manyview.core.sample import Sample
 from manyview.data import Dataset, Unreadable
 from manyview.data.dataset import Batched, label_target
-from manyview.data.selection import Subset, subset
+from manyview.data.selection import Subset, only_modalities, subset
 from manyview.report.html import Html, tag
 from manyview.report.visible import to_rgb
 from manyview.training import build
@@ -102,18 +102,27 @@ def open_images(config: Config, own: Dataset | None = None) -> build.RunData:
     return build.data(replace(config, data=data), own)
 
 
-def choose_images(images: build.RunData, count: int, *, seconds: float = 5.0, max_bytes: int = MAX_BYTES) -> PageImages:
+def choose_images(
+    images: build.RunData,
+    count: int,
+    *,
+    modality: str | None = None,
+    seconds: float = 5.0,
+    max_bytes: int = MAX_BYTES,
+) -> PageImages:
     """Chooses at most `count` images, held-out ones where there are any, by their ids alone.
 
-    seconds: that reading them may take; fewer are then chosen. max_bytes: of the thumbnails.
+    modality   that is shown; without, that of the first view
+    seconds    that reading them may take; fewer are then chosen
+    max_bytes  of the thumbnails
     """
     source, kind = source_of(images)
-    modality = next(iter(images.views.values())).modality  # of several views a page shows the first
+    modality = modality or next(iter(images.views.values())).modality
     rows, thumbnails, raw = _read(source, order(key(DRAWN, source.ids))[:count], modality, seconds)
     if len(rows) < 2:
         raise UserError("data", f"of {min(count, len(source))} images {len(rows)} can be read; a page shows 2 or more")
     chosen = subset(source, rows)
-    dataset = chosen if raw is None else CachedImages(chosen, modality, raw)
+    dataset = only_modalities(chosen, (modality,)) if raw is None else CachedImages(chosen, modality, raw)
     labels = None if chosen.labels is None or not bool((chosen.labels >= 0).any()) else chosen.labels
     names = [shorten(chosen.name(row)) for row in range(len(chosen))]
     description = f"{len(chosen):,} of the {len(source):,} {kind} images"

@@ -63,7 +63,7 @@ class TimeBudget:
 class RunEmbeddings:
     """Some images as a run's encoder embeds them; each part is computed when it is first asked for.
 
-    Of a run with several views it is the first that the images are shown in; `samples` has all of them.
+    Of a run with several views the images are shown in the first that has an encoder; `samples` has all of them.
 
     source  the trained encoders
     data    of the run
@@ -128,6 +128,11 @@ class RunEmbeddings:
     def views(self) -> list[str]:
         return list(self.data.views)
 
+    @property
+    def view(self) -> str:
+        """The view that the images are shown in."""
+        return shown_view(self.source, self.data)
+
     @cached_property
     def samples(self) -> ViewSamples:
         """Some samples in all views of the run."""
@@ -174,8 +179,8 @@ class EmbeddedRuns:
     @property
     def which_view(self) -> str:
         """A sentence that says which view is shown of runs that have several."""
-        first = list(dict.fromkeys(each.views[0] for each in self.shown if len(each.views) > 1))
-        return f" Of several views it is the first, {' or '.join(first)}." if first else ""
+        shown = list(dict.fromkeys(each.view for each in self.shown if len(each.views) > 1))
+        return f" Of several views it is {' or '.join(shown)}." if shown else ""
 
     @property
     def sheets(self) -> dict[int, PageImages]:
@@ -195,19 +200,28 @@ def embed_runs(records: Sequence[RunRecord], images: int, seconds: float, own: D
     slowest = max(map(_seconds_per_image, sources.values()), default=1.0)  # so that all are shown the same images
     budget, runs = TimeBudget(seconds, slowest), max(1, len(sources))
     count = min(images, MAX_IMAGES // runs, max(MIN_IMAGES, int(0.2 * seconds / (2 * slowest))))
-    sheets: list[tuple[RunData, PageImages]] = []
+    sheets: list[tuple[RunData, str, PageImages]] = []
     for record, source in sources.items():
         try:
             data = open_images(record.config, own)
-            sheet = next((number for number, (other, _) in enumerate(sheets) if _same(other, data)), len(sheets))
+            modality = data.views[shown_view(source, data)].modality
+            alike = [shown == modality and _same(other, data) for other, shown, _ in sheets]
+            sheet = alike.index(True) if True in alike else len(sheets)
             if sheet == len(sheets):
-                sheets.append((data, choose_images(data, count, seconds=0.3 * seconds, max_bytes=MAX_BYTES // runs)))
-            embedded = RunEmbeddings(record, source, sheets[sheet][1], budget, data, sheet, own)
+                most = MAX_BYTES // runs
+                chosen = choose_images(data, count, modality=modality, seconds=0.3 * seconds, max_bytes=most)
+                sheets.append((data, modality, chosen))
+            embedded = RunEmbeddings(record, source, sheets[sheet][2], budget, data, sheet, own)
             embedded.neighbours  # noqa: B018  here, so that what cannot be embedded is known before anything is drawn
             found.shown.append(embedded)
         except Exception as error:
             found.missing[record.name] = reason(error)
     return found
+
+
+def shown_view(source: ModelSource, data: RunData) -> str:
+    """The first view that has an encoder: one that is only predicted has none."""
+    return next((view for view in source.encoders if view in data.views), next(iter(data.views)))
 
 
 def _same(one: RunData, other: RunData) -> bool:

@@ -65,7 +65,8 @@ def test_training_images_are_not_called_held_out(held_out: bool, title: str, run
         )
         for epoch in (0, 1)
     ]
-    drawn = entropy([record], [SimpleNamespace(record=record, snapshots=snapshots)])  # type: ignore[list-item]
+    shown = SimpleNamespace(record=record, snapshots=snapshots, contrasts=True)
+    drawn = entropy([record], [shown])  # type: ignore[list-item]
     assert drawn is not None
     assert f"<h3>{title}</h3>" in drawn
     assert ("of held-out images" in drawn) == held_out

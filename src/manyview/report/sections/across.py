@@ -21,8 +21,8 @@ LEAD = (
     "another view."
 )
 MATRIX = (
-    "Recall on held-out samples, in percent: how often the query's own sample is the nearest (large), among the 5 and among the 10 nearest. "
-    "Below, the same before training, and what chance gives."
+    "Recall on held-out samples, in percent: how often the query's own sample is the nearest (large), among the 5 and "
+    "among the 10 nearest. Below, the same before training, and what chance gives."
 )
 PICTURES = (
     "On the left the query, then what is nearest to it in the other view, the nearest first. A line marks the query's "

@@ -116,11 +116,11 @@ def entropy(records: Sequence[RunRecord], shown: Sequence[RunEmbeddings]) -> Htm
     runs = [(run, run.curve(PREFIX + ENTROPY), run.curve(f"{PREFIX}{ENTROPY}_limit")) for run in records]
     runs, held_out = [each for each in runs if each[1]], True
     if not runs:
+        shown = [each for each in shown if each.contrasts]
         held_out = all(snapshot.embeddings.held_out for each in shown for snapshot in each.snapshots)
         runs = [
             (each.record, _curve(each.snapshots, ENTROPY), _curve(each.snapshots, f"{ENTROPY}_limit")) for each in shown
         ]
-        runs = [each for each in runs if each[1]]
     return _entropy(runs, held_out) if runs else None
 
 
