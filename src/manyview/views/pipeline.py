@@ -176,6 +176,8 @@ class ViewPipeline:
         geometry, own = key(seed, epoch, ids.cpu(), numbers), zlib.crc32(name.encode())
         geometry = geometry if self.geometry == "shared" else key(geometry, own)
         g, p = uniform(geometry, GEOMETRY).numpy(), uniform(key(geometry, own), PHOTOMETRY).numpy()
+        if self.augmentations[0].offset is not None:  # all copies lie about one place, that of the first
+            g = uniform(key(seed, epoch, ids.cpu(), 0 * numbers), GEOMETRY).numpy()
         if isinstance(numbers, int):
             return draw(self.augmentations[numbers], g, p, *size)
         if len(set(self.augmentations)) == 1:
@@ -201,7 +203,9 @@ class ViewPipeline:
     def _reference(self, raw: Mapping[str, Tensor]) -> Tensor:
         """The first modality that a view is made of."""
         used = {view.modality for view in self._views(raw).values()}
-        return next(image for name, image in raw.items() if name in used)
+        image = next(image for name, image in raw.items() if name in used)
+        self.augmentations[-1].check_picture(*image.shape[-2:])
+        return image
 
     def _develop(self, sources: Mapping[str, Sequence[Tensor]], cuts: Mapping[str, Cut], planes_of: Planes) -> Views:
         """Makes (n, C, size, size) of every view and copy as the network sees it, a few pictures at a time."""
