@@ -48,7 +48,7 @@ def cmc(
     """
     towers = Towers(encoders, head)
     kept = {view: memory(towers.dim) for view in encoders}
-    made = _contrasts(loss, kept, queries, _edges(list(encoders), graph, core, copies))
+    made = _contrasts(loss, kept, queries, edges_of(list(encoders), graph, core, copies))
     return Method(views=dict.fromkeys(encoders, copies), towers=towers, terms=made, memories=kept, geometry=geometry)
 
 
@@ -70,7 +70,7 @@ def cmc_moco(
     """
     towers = momentum_towers(encoders, head, momentum, bn_splits, joint=False)
     kept = {view: memory(towers.dim) for view in encoders}
-    made = _contrasts(loss, kept, keys, _edges(list(encoders), graph, core, copies=1))
+    made = _contrasts(loss, kept, keys, edges_of(list(encoders), graph, core, copies=1))
     return Method(views=dict.fromkeys(encoders, 1), towers=towers, terms=made, memories=kept, geometry=geometry)
 
 
@@ -105,7 +105,7 @@ def _contrasts(
     ]  # fmt: skip
 
 
-def _edges(views: Sequence[str], graph: Graph, core: str | None, copies: int) -> list[Edge]:
+def edges_of(views: Sequence[str], graph: Graph, core: str | None, copies: int) -> list[Edge]:
     """Each two nodes (Eq. 8), or those of which one is of the core view and the other not (Eq. 7)."""
     if core is not None and core not in views:
         raise UserError("core", f"there is no view {core!r}; {hint(core, views)}")
