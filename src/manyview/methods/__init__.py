@@ -12,6 +12,7 @@ from manyview.methods.cmc import cmc, cmc_moco, npid
 from manyview.methods.jcl import jcl, multikey
 from manyview.methods.method import Method
 from manyview.methods.moco import moco_v1, moco_v2
+from manyview.methods.pirl import pirl
 from manyview.methods.simclr import dcl, dclw, hard_negative, simclr
 from manyview.methods.terms import Alignment, BatchOutputs, Contrast, Prediction, Term
 
@@ -29,6 +30,7 @@ METHODS: dict[str, Callable[..., Method]] = {
     "cmc": cmc,
     "cmc_moco": cmc_moco,
     "npid": npid,
+    "pirl": pirl,
     "align_uniform": align_uniform,
     "align_uniform_moco": align_uniform_moco,
     "hard_negative": hard_negative,
@@ -56,6 +58,7 @@ __all__ = [
     "moco_v2",
     "multikey",
     "npid",
+    "pirl",
     "simclr",
     "uaur",
 ]
