@@ -134,6 +134,24 @@ def test_two_views_of_different_channels_have_a_tower_each() -> None:
     assert each.encoder() is each.encoders["rgb"]
 
 
+def test_further_heads_may_be_those_of_some_views_alone() -> None:
+    heads: dict[str, Any] = {
+        "all": HEAD,
+        "of a": {"a": HEAD},
+        "of both": {"a": HEAD, "b": partial(HEADS["linear"], dim_out=3)},
+    }
+    each = Towers({"a": small(1), "b": small(2)}, None, heads=heads)
+    assert {view: list(tower.heads) for view, tower in each.query.items()} == {  # type: ignore[arg-type]
+        "a": ["all", "of a", "of both"],
+        "b": ["all", "of both"],
+    }
+    views = {"a": [images(1)], "b": [images(2)]}
+    slots = [Slot("query", view, 0, "of both") for view in "ab"]
+    assert [tuple(found.shape) for found in each(views, slots).values()] == [(8, 6), (8, 3)]
+    with pytest.raises(ValueError, match="no output is called 'of a'"):
+        each(views, [Slot("query", "b", 0, "of a")])
+
+
 def test_a_view_without_a_tower_is_refused() -> None:
     each = Towers({"l": small(1), "ab": small(2)}, HEAD)
     assert each.queries(images(2), "ab").shape == (8, 6)

@@ -239,7 +239,17 @@ def test_gradients_add_to_those_that_are_there() -> None:
     assert_same(gradients(other), gradients(one))
 
 
-MANY_VIEWS = ("a bank", "nce", "keys in the batch", "view pairs", "tower pairs", "prediction", "alignment", "features")
+MANY_VIEWS = (
+    "a bank",
+    "nce",
+    "keys in the batch",
+    "view pairs",
+    "tower pairs",
+    "prediction",
+    "alignment",
+    "features",
+    "patches",
+)
 PRESENT = {view: torch.cat([mask, mask[:1]]) for view, mask in terms.PRESENT.items()}
 
 

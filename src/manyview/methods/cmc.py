@@ -51,7 +51,7 @@ def cmc(
     """
     towers = Towers(encoders, head, heads=jigsaw_heads(head, jigsaw))
     kept = {view: memory(towers.dim) for view in encoders}
-    terms = _contrasts(loss, kept, queries, _edges(list(encoders), graph, core, copies), weight=1 - jigsaw)
+    terms = _contrasts(loss, kept, queries, edges_of(list(encoders), graph, core, copies), weight=1 - jigsaw)
     terms += jigsaw_terms(encoders, jigsaw, loss, kept, queries, copies)
     return Method(views=dict.fromkeys(encoders, copies), towers=towers, terms=terms, memories=kept, geometry=geometry)
 
@@ -78,7 +78,7 @@ def cmc_moco(
     further = jigsaw_heads(head, jigsaw)
     towers = momentum_towers(encoders, head, momentum, bn_splits, joint=False, heads=further)
     kept = {view: memory(towers.dim) for view in encoders}
-    terms = _contrasts(loss, kept, keys, _edges(list(encoders), graph, core, copies=1), weight=1 - jigsaw)
+    terms = _contrasts(loss, kept, keys, edges_of(list(encoders), graph, core, copies=1), weight=1 - jigsaw)
     terms += jigsaw_terms(encoders, jigsaw, loss, kept, keys)
     return Method(views=dict.fromkeys(encoders, 1), towers=towers, terms=terms, memories=kept, geometry=geometry)
 
@@ -119,7 +119,7 @@ def _contrasts(
     ]  # fmt: skip
 
 
-def _edges(views: Sequence[str], graph: Graph, core: str | None, copies: int) -> list[Edge]:
+def edges_of(views: Sequence[str], graph: Graph, core: str | None, copies: int) -> list[Edge]:
     """Each two nodes (Eq. 8), or those of which one is of the core view and the other not (Eq. 7)."""
     if core is not None and core not in views:
         raise UserError("core", f"there is no view {core!r}; {hint(core, views)}")
