@@ -12,6 +12,7 @@ from torch import Tensor
 
 from manyview import losses
 from manyview.encoders import Slot, heads
+from manyview.encoders.towers import Tower
 from manyview.memories import BankMemory, bank
 from manyview.methods import Method, cmc, cmc_moco, npid, pirl
 from manyview.methods.terms import Contrast
@@ -77,9 +78,11 @@ def test_the_jigsaw_is_nine_patches_through_the_same_encoder_and_a_head_of_its_o
     outputs = method({"image": [copy, jigsaw]})
     assert [(slot.copy, slot.name) for slot in outputs] == [(0, "embedding"), (-1, "jigsaw")]
     tower = method.towers.query["shared"]
-    head = tower.heads["jigsaw"]  # type: ignore[index, union-attr]
+    assert isinstance(tower, Tower)
+    head = tower.heads["jigsaw"]
+    assert isinstance(head, heads.Jigsaw)
     for row in range(6):
-        each = [head.patch(tower.encoder(jigsaw[row, k : k + 1]))[0] for k in range(9)]  # type: ignore
+        each = [head.patch(tower.encoder(jigsaw[row, k : k + 1]))[0] for k in range(9)]
         joined = head.joined(torch.cat(each))
         found = outputs[Slot("query", "image", -1, "jigsaw")][row]
         torch.testing.assert_close(found, joined / joined.norm(), rtol=1e-12, atol=1e-12)
@@ -142,7 +145,7 @@ def test_it_comes_back_from_its_state() -> None:
     _, batch = embedded(one)
     one.update(batch, 0, 1)
     with torch.no_grad():
-        one.towers.query["shared"].heads["jigsaw"].joined.weight.mul_(2)  # type: ignore[index, union-attr]
+        dict(one.named_parameters())["towers.query.shared.heads.jigsaw.joined.weight"].mul_(2)
     other.load_state_dict(one.state_dict())
     views = {"image": [*images(1), patches()]}
     for found, expected in zip(other(views).values(), one(views).values(), strict=True):

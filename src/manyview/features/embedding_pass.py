@@ -54,7 +54,8 @@ def as_input(x: Tensor, network: nn.Module) -> Tensor:
 def channels_last(x: Tensor) -> Tensor:
     """The memory format in which networks are fastest, of images (N, C, H, W) or patches (N, P, C, h, w)."""
     if x.dim() == 5:
-        return channels_last(x.flatten(0, 1)).unflatten(0, x.shape[:2])
+        patches: Tensor = channels_last(x.flatten(0, 1)).unflatten(0, x.shape[:2])
+        return patches
     return x.contiguous(memory_format=torch.channels_last)
 
 
