@@ -44,6 +44,8 @@ class Augmentation:
     operations  how many of RandAugment (`rand_augment.py`) come last; 0: none. They turn, shear and shift pictures and
                 no other modality
     magnitude   of these operations, 0 to 10
+    patch       side of nine patches that the view is cut into in the end, one out of each cell of a 3x3 grid, in a
+                random order, (n, 9, C, patch, patch): see `jigsaw_of`; None leaves it whole
     """
 
     size: int
@@ -62,6 +64,7 @@ class Augmentation:
     offset: tuple[int, int] | None = None
     operations: int = 0
     magnitude: float = 10.0
+    patch: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.size, int) or self.size < 1:
@@ -95,6 +98,8 @@ class Augmentation:
             raise UserError(
                 "resize", f"expected at least size={self.size}, and only with scale=None, got {self.resize}"
             )
+        if self.patch is not None and not 1 <= self.patch <= self.size // 3:
+            raise UserError("patch", f"expected 1 to {self.size // 3}, a third of size={self.size}, got {self.patch}")
 
     @property
     def blur_kernel(self) -> int:
