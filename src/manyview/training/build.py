@@ -89,7 +89,7 @@ def settled(config: Config, found: RunData) -> Config:
     """The settings with everything decided that depends on the data: augmentation and size, the run's folder."""
     size = config.augmentation["size"] or usual_size(found.side)
     name = config.augmentation["name"]
-    name = usual_augmentation(size) if name == "auto" else name
+    name = usual_augmentation(size, len(found.views)) if name == "auto" else name
     augmentation, source = {**config.augmentation, "name": name, "size": size}, _absolute(config.data)
     encoder = {**config.encoder}
     if isinstance(encoder["pretrained"], str):
