@@ -124,9 +124,9 @@ def test_a_gain_is_said_with_its_doubt_and_none_with_what_to_do(tmp_path: Path) 
 
 
 def test_of_many_unreadable_images_some_are_named() -> None:
-    loader = SimpleNamespace(unreadable=dict.fromkeys(range(5)), dataset=Named("abcdefgh"))
+    loader = SimpleNamespace(unreadable=dict.fromkeys(range(5), "cut off"), dataset=Named("abcdefgh"))
     (said,) = messages.unreadable(cast(Loader, loader))
-    assert said == "5 of 8 images cannot be read, others stand in for them: a, b, c, ..."
+    assert said == "5 of 8 images cannot be read, others stand in for them: a (cut off), b (cut off), c (cut off), ..."
     assert messages.unreadable(cast(Loader, SimpleNamespace(unreadable={}))) == []
 
 

@@ -11,7 +11,7 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from manyview import encoders
 from manyview.config.keys import Flat, Key, key_of, keys_of
@@ -20,6 +20,7 @@ from manyview.core.errors import UserError, hint
 from manyview.data import NAMED, open_data
 from manyview.data.factory import SCENES
 from manyview.data.selection import Rule
+from manyview.data.statistics import NoData
 from manyview.losses import LOSSES
 from manyview.memories import MEMORIES
 from manyview.methods import METHODS
@@ -66,6 +67,13 @@ PARTS = {  # what a method's parameter of this name can be
     "momentum": Section(encoders.MOMENTUM),
 }
 ALWAYS = ("data", "encoder", *SECTIONS)
+NO_DATA = Annotated[
+    NoData,
+    "the value where a sensor saw nothing, or one by modality: such pixels, and NaN, become the mean",
+]
+STATISTICS = Annotated[
+    dict[str, Any], "mean and std that modalities other than pictures are normalised with; measured where not given"
+]
 ENCODER = "patchnet"  # where nobody names one
 
 
@@ -146,7 +154,11 @@ def data_keys(name: str | None) -> dict[str, Key]:
     kind = "scenes" if name == SCENES else "named" if name in NAMED else "folder"
     hidden = [key for each, keys in kinds.items() if name is not None and each != kind for key in keys]
     found = keys_of("data", open_data, hidden=("data", *hidden), part="" if name is None else str(name))
-    return {**found, "data.imbalance": Key(Rule | None, None)}
+    found["data.imbalance"] = Key(Rule | None, None)
+    if kind != "named" or name is None:  # which are of pictures alone
+        found["data.nodata"] = key_of(NO_DATA, None)
+        found["data.statistics"] = key_of(STATISTICS, {})
+    return found
 
 
 def encoder_keys() -> dict[str, Key]:

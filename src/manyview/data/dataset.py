@@ -121,9 +121,10 @@ def few_samples(dataset: Dataset) -> list[Sample]:
     return [sample for row in rows if isinstance(sample := read(dataset, row), Sample)]
 
 
-def usual_shape(few: Sequence[Sample], modality: str) -> tuple[int, int]:
-    """Channels, and the usual length of the shorter side, of some samples' pictures."""
+def usual_shape(few: Sequence[Sample], modality: str, other: Tensor | None = None) -> tuple[int, int]:
+    """Channels, and the usual length of the shorter side, of some samples' pictures, or for want of them of `other`."""
     shapes = [sample.modalities[modality].shape for sample in few if modality in sample.modalities]
+    shapes = shapes if shapes or other is None else [other.shape]
     if not shapes:
         raise UserError("data", f"of its {modality} images none that was looked at can be read; try `manyview check`")
     sides = sorted(min(shape[1:]) for shape in shapes)

@@ -137,6 +137,7 @@ class ViewPipeline:
                 continue
             image, size = raw[source], self._reference(raw).shape[1:]
             modality, made[name] = self.modality(source, image), []
+            image = modality.filled(image)
             params = self.params(name, torch.tensor([id]), torch.arange(copies), seed, epoch, size)
             for number, augmentation in enumerate(self.augmentations[:copies]):
                 one = AugmentationParams(*(column[number : number + 1] for column in params))
@@ -260,6 +261,7 @@ def _crops(
     images: Tensor, augmentation: Augmentation, params: AugmentationParams, reference: Sequence[int], modality: Modality
 ) -> Tensor:
     """Crops pictures to planes, in [0, 1] where they are pictures."""
+    images = modality.filled(images)
     unit, boxes = modality.unit(images), scaled_boxes(params.box, reference, images.shape[2:])
     mixed = images.dtype == torch.uint8 and not (modality.nearest or modality.vectors)  # a product would spread a NaN
     if mixed and (images.device.type != "cpu" or max(images.shape[2:]) <= PRODUCT_SIDE):
