@@ -61,7 +61,7 @@ def _modalities(config: Config, data: RunData) -> list[str]:
 
 def _few(numbers: Sequence[float]) -> str:
     """Up to four numbers, of each channel."""
-    return ", ".join([*(f"{each:.4g}" for each in numbers[:4]), *(["..."] if len(numbers) > 4 else [])])
+    return ", ".join([*(f"{each:.5g}" for each in numbers[:4]), *(["..."] if len(numbers) > 4 else [])])
 
 
 def cautions(config: Config, data: RunData, loader: Loader, method: Method, world: int) -> list[str]:
