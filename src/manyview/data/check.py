@@ -15,6 +15,7 @@ from manyview.data.modality_facts import facts_table
 from manyview.data.named import NAMED
 from manyview.data.splits import check_folder, find_splits
 from manyview.data.survey import MIN_SIDE, Survey
+from manyview.data.table import is_table, table_splits
 
 MAX_LISTED = 20  # lines of a long list
 SCENES_CHECKED = 1000  # scenes are made as they are looked at; so many show what they are
@@ -69,6 +70,8 @@ def _split_names(data: str) -> list[str]:
     if data in NAMED:
         distinct = {str(arguments): name for name, arguments in reversed(NAMED[data].splits.items())}
         return [name for name in NAMED[data].splits if name in distinct.values() and "+" not in name]
+    if is_table(data):
+        return table_splits(data) or ["train"]
     if os.path.exists(data):
         check_folder(data)
         return list(find_splits(data)) or ["train"]

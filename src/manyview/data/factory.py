@@ -18,6 +18,7 @@ from manyview.data.named import NAMED, open_named
 from manyview.data.paired import Paired, open_if_paired
 from manyview.data.selection import imbalanced, subset
 from manyview.data.splits import Labels, check_folder
+from manyview.data.table import Table, is_table
 
 SCENES = "scenes"
 HELD_OUT_SHARE, MAX_HELD_OUT = 0.1, 1000  # of the images, and how many at most, where there is no test split
@@ -37,11 +38,12 @@ def open_data(
     modalities: tuple[str, ...] | None = None,
     max_pixels: MaxPixels = MAX_PIXELS,
 ) -> Dataset:
-    """Opens a named set of `NAMED` (cifar10, stl10, ...), `scenes`, or else a folder.
+    """Opens a named set of `NAMED` (cifar10, stl10, ...), `scenes`, a table of paths, or else a folder.
 
-    A folder that holds one folder per modality, one of them called rgb, image or images, opens as `Paired`, any other
-    as `Folder`. Names win over paths: write ./cifar10 for a folder of that name. `root` and `download` are for named
-    sets, `count`, `size` and `seed` for scenes; `modalities` are those of `Scenes` and `Paired`, the reference first.
+    A CSV or Parquet file opens as `Table`, a folder that holds one folder per modality, one of them called rgb, image
+    or images, as `Paired`, any other as `Folder`. Names win over paths: write ./cifar10 for a folder of that name.
+    `root` and `download` are for named sets, `count`, `size` and `seed` for scenes; `modalities` are those of `Scenes`,
+    `Paired` and `Table`, the reference first.
     Pictures in folders with more than `max_pixels` are unreadable.
     """
     text = os.fspath(data)
@@ -55,6 +57,8 @@ def open_data(
         return open_named(text, root=root, split=split or "train", download=download)
     if not os.path.exists(text):
         raise UserError("data", _unknown(text))
+    if is_table(text):
+        return Table(text, modalities=modalities, split=split, labels=labels, max_pixels=max_pixels)
     if modalities is not None:
         return Paired(text, modalities=modalities, split=split, labels=labels, max_pixels=max_pixels)
     paired = open_if_paired(text, split, labels, max_pixels)

@@ -33,6 +33,8 @@ LABEL_MAPS = re.compile(
 FORM_FILES = 15  # files that say what a modality is
 
 Path = str | os.PathLike[str]
+Rows = np.ndarray[tuple[int, int], np.dtype[np.int64]]
+"""(n, modalities): the place of each sample's file in each list, -1 where it has none."""
 
 
 class Form(NamedTuple):
@@ -65,6 +67,14 @@ class Paired:
 
     threads = True  # may be read by several at once
     left_out: tuple[str, ...] = ()
+    found: dict[str, Found]
+    labels: Tensor | None
+    classes: tuple[str, ...]
+    _folders: dict[str, str]
+    _files: dict[str, Files]
+    _stems: Sequence[str]
+    _rows: Rows
+    _forms: dict[str, Form | None]
 
     def __init__(
         self,
@@ -78,7 +88,7 @@ class Paired:
     ) -> None:
         self.max_pixels = max_pixels
         self._prefix, self._folders = _folders(root, modalities, split)
-        self.found: dict[str, Found] = {name: scan(folder, RASTERS) for name, folder in self._folders.items()}
+        self.found = {name: scan(folder, RASTERS) for name, folder in self._folders.items()}
         if not isinstance(root, Mapping) and modalities is None:
             there = {name: found for name, found in self.found.items() if len(found.files)}
             self.found = {name: found for name, found in there.items() if not LABEL_MAPS.match(name)} or there
@@ -94,7 +104,7 @@ class Paired:
         self._files = {name: found.files for name, found in self.found.items()}
         self._stems, self._rows = _match(self._files, complete_only)
         self._label(root, labels)
-        self._forms: dict[str, Form | None] = {}
+        self._forms = {}
         self.ids = torch.tensor([id_of(self._prefix + stem) for stem in self._stems])
 
     @property
@@ -135,7 +145,7 @@ class Paired:
         return {name: os.path.join(self._folders[name], files[row]) for (name, files), row in rows if row >= 0}
 
     def __repr__(self) -> str:
-        return f"Paired({len(self)} samples, {', '.join(f'{n} {v}' for v, n in self.counts.items())})"
+        return f"{type(self).__name__}({len(self)} samples, {', '.join(f'{n} {v}' for v, n in self.counts.items())})"
 
     def _label(self, root: Path | Mapping[str, Path], labels: Labels) -> None:
         others = (
@@ -213,10 +223,8 @@ def _folders(
     return prefix, there if modalities is None else {name: there[name] for name in modalities}
 
 
-def _match(
-    files: dict[str, Files], complete_only: bool
-) -> tuple[Files, np.ndarray[tuple[int, int], np.dtype[np.int64]]]:
-    """The samples' names, and (n, modalities) the place of each sample's file in each list, -1 where it has none."""
+def _match(files: dict[str, Files], complete_only: bool) -> tuple[Files, Rows]:
+    """The samples' names, and where their files are."""
     places = [_by_stem(name, listed) for name, listed in files.items()]
     having = Counter(stem for place in places for stem in place)
     paired = max(having.values()) > 1 or len(places) == 1
