@@ -22,9 +22,10 @@ def street(tmp_path: Path) -> Path:
         depth[:2] = 0
         bands = np.full((5, 4, 6), number, np.float32)
         bands[1, 0, 0] = np.nan
-        for name, values in {"rgb": np.full((4, 6, 3), 7, np.uint8), "depth": depth, "labels": depth}.items():
+        rgb = np.full((4, 6, 3), 7, np.uint8)
+        for name in ("rgb", "depth", "labels"):
             (tmp_path / "train" / name).mkdir(parents=True, exist_ok=True)
-            Image.fromarray(values).save(tmp_path / "train" / name / f"{number}.png")
+            Image.fromarray(rgb if name == "rgb" else depth).save(tmp_path / "train" / name / f"{number}.png")
         (tmp_path / "train" / "bands").mkdir(exist_ok=True)
         tifffile.imwrite(tmp_path / "train" / "bands" / f"{number}.tif", bands, photometric="minisblack")
     (tmp_path / "train" / "bands" / "1.tif").unlink()

@@ -14,7 +14,7 @@ from manyview.core.errors import UserError
 from manyview.data.paired import Paired
 from manyview.data.scenes.dataset import Scenes
 from manyview.data.selection import subset
-from manyview.data.statistics import moments, no_data_of, statistics
+from manyview.data.statistics import NoData, moments, no_data_of, statistics
 
 
 def looped(pictures: list[torch.Tensor], nodata: float | None) -> tuple[list[float], list[float], list[float]]:
@@ -74,7 +74,8 @@ def test_statistics_leave_out_no_data_and_what_cannot_be_read(street: Path) -> N
     mean, std, _ = looped(depths, 0)
     assert found["depth"].mean == pytest.approx(mean, rel=1e-5)
     assert found["depth"].std == pytest.approx(std, rel=1e-5)
-    assert (found["depth"].samples, found["depth"].no_data) == (4, pytest.approx(1 / 6))
+    assert found["depth"].samples == 4
+    assert found["depth"].no_data == pytest.approx(1 / 6)
     thermal = [data.sample(row, ("thermal",)).modalities["thermal"] / 255 for row in (0, 2, 3, 4)]
     assert found["thermal"].mean == pytest.approx(looped(thermal, None)[0], rel=1e-5)  # of 8 bits: / 255
     assert found["thermal"].no_data == 0
@@ -110,6 +111,5 @@ def test_nothing_to_read_is_one_line(street: Path) -> None:
 
 
 def test_no_data_is_one_value_or_one_by_modality() -> None:
-    assert [no_data_of(each, "depth") for each in (None, "nan", 0.0, {"depth": 2.0}, {"flow": 1.0})] == [
-        None, None, 0.0, 2.0, None,
-    ]  # fmt: skip
+    given: list[NoData] = [None, "nan", 0.0, {"depth": 2.0}, {"flow": 1.0}]
+    assert [no_data_of(each, "depth") for each in given] == [None, None, 0.0, 2.0, None]

@@ -20,7 +20,6 @@ from manyview.core.errors import UserError, hint
 from manyview.data import NAMED, open_data
 from manyview.data.factory import SCENES
 from manyview.data.selection import Rule
-from manyview.data.statistics import NoData
 from manyview.losses import LOSSES
 from manyview.memories import MEMORIES
 from manyview.methods import METHODS
@@ -67,10 +66,6 @@ PARTS = {  # what a method's parameter of this name can be
     "momentum": Section(encoders.MOMENTUM),
 }
 ALWAYS = ("data", "encoder", *SECTIONS)
-NO_DATA = Annotated[
-    NoData,
-    "the value where a sensor saw nothing, or one by modality: such pixels, and NaN, become the mean",
-]
 STATISTICS = Annotated[
     dict[str, Any], "mean and std that modalities other than pictures are normalised with; measured where not given"
 ]
@@ -150,15 +145,15 @@ def _checked_name(section: str, about: Section, name: Any) -> str:
 
 def data_keys(name: str | None) -> dict[str, Key]:
     """The arguments of `open_data` that mean something for this data; all while nobody has named any."""
-    kinds = {"scenes": ("count", "size", "seed"), "named": ("root", "download"), "folder": ("labels", "max_pixels")}
+    kinds = {
+        "scenes": ("count", "size", "seed"),
+        "named": ("root", "download"),
+        "folder": ("labels", "camera", "max_pixels"),
+    }
     kind = "scenes" if name == SCENES else "named" if name in NAMED else "folder"
     hidden = [key for each, keys in kinds.items() if name is not None and each != kind for key in keys]
     found = keys_of("data", open_data, hidden=("data", *hidden), part="" if name is None else str(name))
-    found["data.imbalance"] = Key(Rule | None, None)
-    if kind != "named" or name is None:  # which are of pictures alone
-        found["data.nodata"] = key_of(NO_DATA, None)
-        found["data.statistics"] = key_of(STATISTICS, {})
-    return found
+    return {**found, "data.imbalance": Key(Rule | None, None), "data.statistics": key_of(STATISTICS, {})}
 
 
 def encoder_keys() -> dict[str, Key]:

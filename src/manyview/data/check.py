@@ -13,6 +13,7 @@ from manyview.data.decoded import default_limit
 from manyview.data.factory import SCENES, open_data
 from manyview.data.modality_facts import facts_table
 from manyview.data.named import NAMED
+from manyview.data.nyu import is_nyu, nyu_splits
 from manyview.data.splits import check_folder, find_splits
 from manyview.data.survey import MIN_SIDE, Survey
 from manyview.data.table import is_table, table_splits
@@ -70,6 +71,8 @@ def _split_names(data: str) -> list[str]:
     if data in NAMED:
         distinct = {str(arguments): name for name, arguments in reversed(NAMED[data].splits.items())}
         return [name for name in NAMED[data].splits if name in distinct.values() and "+" not in name]
+    if is_nyu(data):
+        return nyu_splits(data)
     if is_table(data):
         return table_splits(data) or ["train"]
     if os.path.exists(data):

@@ -74,7 +74,7 @@ def facts_table(facts: dict[str, ModalityFacts], samples: int) -> list[str]:
     """A table for a person, and who lacks what."""
     if not facts:
         return []
-    rows = [("modality", "files", "channels", "type", "range", "mean", "std", "no data")]
+    rows: list[tuple[str, ...]] = [("modality", "files", "channels", "type", "range", "mean", "std", "no data")]
     rows += [_row(name, each) for name, each in facts.items()]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     padded = [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows]

@@ -128,6 +128,10 @@ class Paired:
         read = {name: self._read(name, path) for name, path in self.paths(index).items() if name in modalities}
         return Sample(int(self.ids[index]), index, read, label_target(self.labels, index))
 
+    def present(self, index: int) -> set[str]:
+        """The modalities of which a sample has a file."""
+        return {name for name, row in zip(self._files, self._rows[index].tolist(), strict=True) if row >= 0}
+
     def decode(self, name: str, source: Source) -> Tensor:
         """A file of a modality, or its bytes, with the channels and the type that the modality has."""
         tensor = decode_raster(source, self.max_pixels)

@@ -14,8 +14,8 @@ from torch import Tensor
 from manyview.core.errors import UserError
 from manyview.core.rng import key, order
 from manyview.core.sample import Sample
-from manyview.data.dataset import Batched, Dataset, few_samples
-from manyview.data.paired import REFERENCE, Paired
+from manyview.data.dataset import Batched, Dataset, few_samples, partial_sample, present
+from manyview.data.paired import REFERENCE
 
 Rule = Literal["linear", "exponential"]
 
@@ -57,15 +57,6 @@ def only_modalities(dataset: Dataset, modalities: Sequence[str]) -> Dataset:
     return kind(dataset, torch.tensor(rows, dtype=torch.int64), modalities)
 
 
-def present(dataset: Dataset, row: int) -> set[str]:
-    """The modalities that a sample has, as far as that is known without reading it."""
-    there = set(dataset.modalities)
-    while isinstance(dataset, Subset):
-        row = int(dataset.rows[row])
-        dataset = dataset.dataset
-    return there & dataset.paths(row).keys() if isinstance(dataset, Paired) else there
-
-
 def missing(dataset: Dataset) -> dict[str, int]:
     """How many samples lack each modality, as far as that is known without reading them; only those that some lack."""
     counts = Counter(name for row in range(len(dataset)) for name in present(dataset, row))
@@ -75,9 +66,8 @@ def missing(dataset: Dataset) -> dict[str, int]:
 
 def left_out(dataset: Dataset) -> tuple[str, ...]:
     """Folders or columns of a data set that hold label maps, and are therefore not taken for a modality."""
-    while isinstance(dataset, Subset):
-        dataset = dataset.dataset
-    return dataset.left_out if isinstance(dataset, Paired) else ()
+    found: tuple[str, ...] = getattr(dataset, "left_out", ())
+    return found
 
 
 def reference(dataset: Dataset) -> str:
@@ -114,10 +104,16 @@ class Subset:
         """A sample with some of its modalities; the files of others are not opened."""
         index = range(len(self))[index]
         row, wanted = int(self.rows[index]), [name for name in self.modalities if name in modalities]
-        inner = self.dataset
-        sample = inner.sample(row, wanted) if isinstance(inner, Paired | Subset) else inner[row]
+        sample = partial_sample(self.dataset, row, wanted)
         kept = {name: sample.modalities[name] for name in wanted if name in sample.modalities}
         return replace(sample, index=index, modalities=kept)
+
+    def present(self, index: int) -> set[str]:
+        return present(self.dataset, int(self.rows[index])) & set(self.modalities)
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        return left_out(self.dataset)
 
     def name(self, index: int) -> str:
         return self.dataset.name(int(self.rows[index]))

@@ -14,10 +14,7 @@ from torch import Tensor
 
 from manyview.core.errors import UserError
 from manyview.core.parallel import available
-from manyview.core.sample import Sample
-from manyview.data.dataset import Dataset, Unreadable
-from manyview.data.paired import Paired
-from manyview.data.selection import Subset, present
+from manyview.data.dataset import Dataset, Unreadable, partial_sample, present
 
 SAMPLES = 256  # of the data, whose pixels stand for all
 
@@ -124,10 +121,9 @@ def no_data_of(nodata: NoData, modality: str) -> float | None:
 def _measured(dataset: Dataset, name: str, nodata: float | None, row: int) -> tuple[Moments, bool] | None:
     """The moments of one sample, and whether it is of 8 bits; None where it cannot be read or lacks the modality."""
     try:
-        sample: Sample = dataset.sample(row, (name,)) if isinstance(dataset, Paired | Subset) else dataset[row]
+        image = partial_sample(dataset, row, (name,)).modalities.get(name)
     except Unreadable:
         return None
-    image = sample.modalities.get(name)
     return None if image is None else (moments(image, nodata), image.dtype == torch.uint8)
 
 

@@ -6,7 +6,7 @@ import hashlib
 import inspect
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from manyview.data import NAMED, Dataset
 from manyview.data.dataset import few_samples, fingerprint, usual_shape
 from manyview.data.decoded import some_samples
 from manyview.data.factory import SCENES, divided
+from manyview.data.normals import NORMALS, WithNormals
 from manyview.data.selection import left_out, only_modalities, reference
 from manyview.data.statistics import Statistics
 from manyview.encoders import Encoder
@@ -34,7 +35,6 @@ from manyview.views.view import View, view_named
 
 MANY = "encoders"  # the first parameter of a method that has an encoder a view
 PHOTO_VIEWS = ("L", "ab")  # of photos, for such a method, where nobody says
-NOT_OPENED = ("name", "nodata", "statistics")  # settings of the data that say what is made of it, once it is open
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,18 +48,24 @@ class RunData:
     side: int  # the usual length of a picture's shorter side
     fingerprint: tuple[int, ...]  # how many training images there are; sums of which, of sizes and times
     modalities: tuple[str, ...]  # all that the data has; those of no view are left out
-    statistics: dict[str, Statistics]  # of the modalities that are no pictures
+    statistics: dict[str, Statistics] = field(default_factory=dict)  # of the modalities that are no pictures
     left_out: tuple[str, ...] = ()  # folders and columns of label maps, which are not taken for a modality
+    derived: bool = False  # whether surface normals are made of its depth, because the data has none
     held_out: bool = False  # whether the images to score on were held out of the training data, and are no test split
     why: str | None = None  # the test split is not used, where there is one
 
 
 def data(config: Config, own: Dataset | None = None) -> RunData:
     """The data of a run, with the modalities that its views are derived from."""
-    options = {key: value for key, value in config.data.items() if key not in NOT_OPENED}
     if own is None and config.own_data:
         raise UserError("data", "the run was made on a data set of your own; give it: manyview.pretrain(data=...)")
-    found = divided(config.data["name"] if own is None else own, **options)
+    options, there = config.data_options, config.data["name"] if own is None else own
+    found = divided(there, **options)
+    derived = NORMALS in (config.views or ()) and NORMALS not in found.train.modalities
+    if derived and own is None:
+        found = divided(there, **{**options, "modalities": (*found.train.modalities, NORMALS)})
+    elif derived and own is not None:
+        found = divided(WithNormals(own, options.get("camera"), options.get("nodata")), **options)
     normalisation.check(config, found.train.modalities)
     label_maps = left_out(found.train)
     views = views_of(config, found.train.modalities, reference(found.train) if config.views else None, label_maps)
@@ -81,6 +87,7 @@ def data(config: Config, own: Dataset | None = None) -> RunData:
         modalities=found.train.modalities,
         statistics=normalisation.measured(config, train, met),
         left_out=label_maps,
+        derived=derived,
         held_out=found.held_out,
         why=found.test_unused,
     )
@@ -118,6 +125,8 @@ def settled(config: Config, found: RunData) -> Config:
     augmentation, source = {**config.augmentation, "name": name, "size": size}, _absolute(config.data)
     if "statistics" in source:
         source |= normalisation.as_settings(found.statistics, source["nodata"])
+    if found.derived and not config.own_data:
+        source["modalities"] = found.modalities  # normals among them
     encoder = {**config.encoder}
     if isinstance(encoder["pretrained"], str):
         encoder["pretrained"] = os.path.abspath(encoder["pretrained"])

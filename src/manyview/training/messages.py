@@ -11,6 +11,7 @@ from torch import nn
 from manyview.config.config import Config
 from manyview.core.text import printable
 from manyview.data import Loader
+from manyview.data.normals import NORMALS, camera_of
 from manyview.data.selection import missing
 from manyview.data.statistics import no_data_of
 from manyview.memories import Memory
@@ -52,6 +53,8 @@ def _modalities(config: Config, data: RunData) -> list[str]:
         scaled = " of values / 255" if each.scaled else ""
         of = f" of {each.samples} samples" if each.samples else ""
         found.append(f"{name}: normalised with mean {_few(each.mean)}, std {_few(each.std)}{scaled}{of}{share}")
+    if NORMALS in views.values() and (camera := camera_of(data.train)) is not None:
+        found.append(f"{NORMALS} are made of the depth, by {camera}")
     if data.left_out:
         take = ",".join([*data.modalities, *data.left_out])
         folders = f"{', '.join(map(printable, data.left_out))}: label maps by name, not taken for a modality"
