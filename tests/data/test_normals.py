@@ -31,10 +31,10 @@ def looped(depth: torch.Tensor, camera: tuple[float, float, float, float]) -> to
     def seen(v: int, u: int) -> bool:
         return 0 <= v < height and 0 <= u < width and math.isfinite(float(z[v, u])) and float(z[v, u]) > 0
 
-    def point(v: int, u: int) -> np.ndarray:  # type: ignore[type-arg]
+    def point(v: int, u: int) -> np.ndarray:
         return np.array([(u - cx) / fx, (v - cy) / fy, 1.0]) * float(z[v, u])
 
-    def slope(v: int, u: int, dv: int, du: int) -> np.ndarray | None:  # type: ignore[type-arg]
+    def slope(v: int, u: int, dv: int, du: int) -> np.ndarray | None:
         steps = []
         if seen(v + dv, u + du):
             steps.append(point(v + dv, u + du) - point(v, u))

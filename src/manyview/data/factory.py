@@ -49,9 +49,9 @@ def open_data(
     A CSV or Parquet file opens as `Table`, a .mat file as `NyuDepth`, a folder that holds one folder per modality, one
     of them called rgb, image or images, as `Paired`, any other as `Folder`. Names win over paths: write ./cifar10 for a
     folder of that name. `root` and `download` are for named sets, `count`, `size` and `seed` for scenes; `modalities`
-    are those of `Scenes`, `Paired`, `Table` and `NyuDepth`, the reference first. Where they name `normals` that the data
-    does not have, these are made of its depth: `camera` is fx, fy, cx, cy, and `nodata` the value where there is no
-    depth (`normals_of`). Pictures in folders with more than `max_pixels` are unreadable.
+    are those of `Scenes`, `Paired`, `Table` and `NyuDepth`, the reference first; `normals` that the data does not have
+    are made of its depth: `camera` is fx, fy, cx, cy, and `nodata` the value where there is none (`normals_of`).
+    Pictures in folders with more than `max_pixels` are unreadable.
     """
     text = os.fspath(data)
     if text == SCENES:
