@@ -15,13 +15,16 @@ from manyview.encoders import Encoder, heads
 from manyview.encoders.backbone import Backbone, module_outputs
 from manyview.memories import Queue, QueueMemory
 from manyview.memories.queue import Enqueue
-from manyview.methods import BatchOutputs, Contrast, Method
+from manyview.methods import METHODS, BatchOutputs, Contrast, Method
 from manyview.methods.method import VIEW
 from tests.golden import DOUBLE, unit
 from tests.losses import oracle
 
 SIDE, DIM = 4, 8  # of the images, and of the vectors
+INSTANCES = 50  # images that a memory bank has a vector of
 IDS = torch.arange(6)  # of the golden inputs' images
+TESTED_APART = ("cmc", "cmc_moco", "cmc_patch", "deep_infomax", "prediction", "split_brain")  # several views, or maps
+ONE_VIEW = [name for name in METHODS if name not in TESTED_APART]
 
 
 class Given(NamedTuple):
@@ -42,6 +45,14 @@ def plain(*, norm: bool = False, dropout: float = 0.0, seed: int = 0, channels: 
     return Encoder("plain", {"channels": channels, "size": SIDE}, Backbone(network, module_outputs([])))
 
 
+def mapped(*, seed: int = 0, channels: int = 3) -> Encoder:
+    """An encoder for images (channels, 4, 4), whose layer "0" is a feature map (5, 3, 3)."""
+    torch.manual_seed(seed)
+    layers = [nn.Conv2d(channels, 5, 2), nn.Tanh(), nn.Flatten(), nn.Linear(45, 9)]
+    options = {"channels": channels, "size": SIDE}
+    return Encoder("mapped", options, Backbone(nn.Sequential(*layers), module_outputs(["0"])))
+
+
 def images(copies: int, count: int = 6, seed: int = 1, channels: int = 3) -> list[Tensor]:
     generator = torch.Generator().manual_seed(seed)
     return [torch.randn(count, channels, SIDE, SIDE, generator=generator, dtype=torch.float64) for _ in range(copies)]
@@ -51,7 +62,7 @@ def doubled(make: Any, encoder: Encoder | None = None, **options: Any) -> Method
     """A method of `manyview.methods` in float64, with a head of `DIM` and no batch norm unless it is given."""
     options.setdefault("head", partial(heads.mlp, dim_out=DIM))
     made: Method = make(plain() if encoder is None else encoder, **options)
-    return made.double()
+    return made.start(INSTANCES).double()
 
 
 def of_queue(enqueue: Enqueue, size: int = 18, within_batch: float = 0.0) -> Any:

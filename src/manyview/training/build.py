@@ -15,7 +15,7 @@ import torch
 from manyview import encoders
 from manyview.config.config import OWN, Config, component, components, resolve
 from manyview.config.sections import ENCODER
-from manyview.core.errors import UserError
+from manyview.core.errors import UserError, nearest
 from manyview.core.negatives import Negatives
 from manyview.core.parallel import resolve_device
 from manyview.data import NAMED, Dataset
@@ -26,11 +26,13 @@ from manyview.data.normals import NORMALS, WithNormals
 from manyview.data.selection import left_out, only_modalities, reference
 from manyview.data.statistics import Statistics
 from manyview.encoders import Encoder
+from manyview.encoders.map_heads import UnknownLayer
 from manyview.methods import METHODS, Method
 from manyview.methods.method import VIEW
 from manyview.training import normalisation
-from manyview.views import AUGMENTATIONS, Modality, ViewPipeline
+from manyview.views import AUGMENTATIONS, VIEWS, Augmentation, Modality, ViewPipeline
 from manyview.views.augmentation_recipes import usual_augmentation, usual_size
+from manyview.views.jigsaw import jigsaw_of
 from manyview.views.view import View, view_named
 
 MANY = "encoders"  # the first parameter of a method that has an encoder a view
@@ -105,11 +107,15 @@ def views_of(
     """
     many = takes_many(config)
     names = config.views or ((modalities if len(modalities) > 1 else PHOTO_VIEWS) if many else modalities[:1])
-    views = {name: View(name) if name in modalities else view_named(name, picture or modalities[0]) for name in names}
+    views = {name: view_named(name, picture or modalities[0]) for name in names}
     for name, view in views.items():
+        if name in VIEWS and name in modalities:
+            raise UserError("views", f"{name!r} is a view derived of pictures: give the modality {name!r} another name")
         if view.modality not in modalities:
-            take = f"; --data.modalities {','.join([*modalities, name])} takes it" if name in label_maps else ""
-            raise UserError("views", f"the data has no {name!r}; it has {', '.join(modalities)}{take}")
+            near = nearest(name, (*modalities, *VIEWS))
+            more = f"did you mean {near!r}?" if near else "`manyview list views` has what is derived of pictures"
+            more = f"--data.modalities {','.join([*modalities, name])} takes it" if name in label_maps else more
+            raise UserError("views", f"the data has no {name!r}; it has {', '.join(modalities)}; {more}")
     if many:
         return views
     if len(views) > 1:
@@ -153,7 +159,10 @@ def check(config: Config) -> None:
         small = encoders.create(ENCODER, size=8, widths=(4,), blocks=(1,))
         networks = dict.fromkeys(config.views or ("one", "other"), small) if takes_many(config) else small
         parts = components(config)
-        declared = component(config, "method")(networks, **parts)
+        try:
+            declared = component(config, "method")(networks, **parts)
+        except UnknownLayer:
+            return  # the encoder itself may have it, and says so where it is built
         component(config, "optimizer")(declared.towers)
     check_groups(declared, config)
     if (loss := parts.get("loss")) is not None:
@@ -175,8 +184,8 @@ def pipeline(config: Config, views: Mapping[str, View], method: Method) -> ViewP
     """What a method's towers see in training: so many augmented copies of each view."""
     most = max(method.views.values())
     made: ViewPipeline = component(config, "augmentation")(config.augmentation["size"], most)
-    known = normalisation.modalities(config, views)
-    return replace(made, modalities=known).of(method.views, views=views, geometry=method.geometry)
+    made = replace(made, modalities=normalisation.modalities(config, views))
+    return made.of(method.views, views=views, geometry=method.geometry, jigsaw=method.jigsaw)
 
 
 def test_pipeline(config: Config, views: Mapping[str, View]) -> ViewPipeline:
@@ -212,7 +221,19 @@ def method(config: Config, channels: Mapping[str, int], instances: int, *, begun
     made = {view: encoder(config, count, begun=begun) for view, count in channels.items()}
     networks = made if takes_many(config) else next(iter(made.values()))
     declared: Method = component(config, "method")(networks, **components(config))
+    if declared.jigsaw:
+        _check_patches(config, made)
     return declared.start(instances)
+
+
+def _check_patches(config: Config, encoders: Mapping[str, Encoder]) -> None:
+    """Refuses networks that take images of one size alone: a jigsaw's patches are smaller."""
+    patch = jigsaw_of(Augmentation(config.augmentation["size"])).patch
+    try:
+        for each in encoders.values():
+            each.dim_for(patch or 1)
+    except UserError as error:
+        raise UserError("encoder", f"a jigsaw has patches: {error.message}") from None
 
 
 def check_groups(method: Method, config: Config, world: int = 1) -> None:
