@@ -351,3 +351,18 @@ def test_an_output_that_nobody_makes_is_named() -> None:
         ValueError, match="name: no output is called 'decoded'; there are embedding, projection, features"
     ):
         towers()({"image": copies(1)}, [Slot("query", "image", 0, "decoded")])
+
+
+def test_patches_go_through_the_encoder_one_by_one_and_a_head_takes_all_of_them() -> None:
+    each = towers(heads={"sum": lambda dim: Sum()}).eval()
+    patches = torch.randn(4, 9, 3, 16, 16)
+    plain, summed = Slot("query", "image", 0), Slot("query", "image", -1, "sum")
+    found = each({"image": [images(count=4), patches]}, [plain, summed])
+    assert torch.equal(found[plain], each.queries(images(count=4)))
+    alone = [each.encoder()(patch) for patch in patches]
+    torch.testing.assert_close(found[summed], torch.stack([rows.sum(0) for rows in alone]), rtol=1e-5, atol=1e-5)
+
+
+class Sum(nn.Module):
+    def forward(self, features: Tensor) -> Tensor:
+        return features.sum(1)

@@ -226,3 +226,9 @@ def test_the_folder_of_a_run_has_a_name_in_utf_8_whatever_the_data_is_called(tmp
     out = build.settled(config, build.data(config)).out
     assert out is not None
     assert out.encode().startswith("runs/simclr-caf\ufffd-".encode())
+
+
+def test_a_network_of_one_size_cannot_see_the_patches_of_a_jigsaw() -> None:
+    with pytest.raises(ValueError, match=r"^encoder: a jigsaw has patches: small_alexnet cannot take 9 x 9 images"):
+        build.method(flags("--method pirl --augmentation.size 32 --encoder small_alexnet"), {"image": 3}, 100)
+    assert build.method(flags("--method pirl --augmentation.size 32"), {"image": 3}, 100).jigsaw

@@ -47,7 +47,7 @@ class Encoder(nn.Module):
         self.name, self.options = name, options
         self.network, self._read, self.removed = backbone
         self.crop: int | None = options.get("crop")
-        self.dim = self._dry_run(options["channels"], self.crop or options["size"])
+        self.dim = self.dim_for(self.crop or options["size"])
 
     def extra_repr(self) -> str:
         return f"{self.name!r}, {self.options}, dim={self.dim}"
@@ -110,10 +110,10 @@ class Encoder(nn.Module):
         return x
 
     @torch.no_grad()
-    def _dry_run(self, channels: int, size: int) -> int:
+    def dim_for(self, size: int) -> int:
         """The length of an embedding, from a pass of one image, which also shows that its size is possible."""
         some = next(self.network.parameters())
-        image = torch.zeros(1, channels, size, size, device=some.device, dtype=some.dtype)
+        image = torch.zeros(1, self.options["channels"], size, size, device=some.device, dtype=some.dtype)
         self.network.eval()
         try:
             output = self.network(image)

@@ -19,6 +19,7 @@ from manyview.encoders.momentum import SHARE, Schedule, average_, constant, shuf
 
 SHARED = "shared"  # the name of a tower that all views go through
 MAPS = "maps."  # what the names of feature maps begin with
+JIGSAW = -1  # the number of the copy that is a jigsaw: it comes last
 NAMES = ("embedding", "projection", "features")  # the outputs of every tower
 Branch = Literal["query", "key", "input"]
 Head = Callable[[int], nn.Module]
@@ -31,6 +32,7 @@ class Slot(NamedTuple):
     name  "embedding": through head and, for queries, predictor, at unit length; "projection": through the head alone;
           "features": as the encoder gives them; "maps.LAYER": a feature map; or the name of another head. The branch
           "input" gives the view itself, under the name "view"
+    copy  its number, or JIGSAW
     """
 
     branch: Branch
@@ -73,11 +75,16 @@ class Tower(nn.Module):
         return int(output.shape[1])
 
     def forward(self, x: Tensor, names: tuple[str, ...] = ("projection",)) -> dict[str, Tensor]:
-        """(B, C, H, W) to what is asked for, by name, in one pass through the encoder."""
+        """(B, C, H, W) to what is asked for, by name, in one pass through the encoder.
+
+        Of patches (B, P, C, h, w) heads are given the features (B, P, dim).
+        """
         heads = {name: head for name, head in self.heads.items() if name in names}
         layers = [name.removeprefix(MAPS) for name in names if name.startswith(MAPS)]
         read = {*layers, *(head.layer for head in heads.values() if isinstance(head, Positions))}
-        features, maps = self.encoder.embed_with_maps(x, read) if read else (self.encoder(x), {})
+        images = x.flatten(0, 1) if x.dim() == 5 else x
+        features, maps = self.encoder.embed_with_maps(images, read) if read else (self.encoder(images), {})
+        features = features.unflatten(0, x.shape[:2]) if x.dim() == 5 else features
         found = {MAPS + layer: maps[layer] for layer in layers}
         if "features" in names:
             found["features"] = features
@@ -212,15 +219,15 @@ class Towers(nn.Module):
         return (each for each in self.parameters() if each.requires_grad)
 
     def _through(self, slots: list[Slot], copies: list[Tensor], step: int) -> Outputs:
-        """All copies that the slots of one branch and view ask for: those of one size in one batch, if `joint`."""
+        """All copies that the slots of one branch and view ask for: those of one shape in one batch, if `joint`."""
         numbers = sorted({slot.copy for slot in slots})
         alike = [[number] for number in numbers]
         if self.joint:
             shapes = dict.fromkeys(copies[number].shape for number in numbers)
             alike = [[number for number in numbers if copies[number].shape == shape] for shape in shapes]
-        names = tuple(dict.fromkeys(slot.name for slot in slots))
         found: Outputs = {}
         for group in alike:
+            names = tuple(dict.fromkeys(slot.name for slot in slots if slot.copy in group))
             x = torch.cat([copies[number] for number in group]) if len(group) > 1 else copies[group[0]]
             made = self._outputs(slots[0], x, names, step)
             for name, rows in made.items():

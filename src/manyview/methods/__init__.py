@@ -13,6 +13,7 @@ from manyview.methods.cmc_patch import cmc_patch, deep_infomax
 from manyview.methods.jcl import jcl, multikey
 from manyview.methods.method import Method
 from manyview.methods.moco import moco_v1, moco_v2
+from manyview.methods.pirl import pirl
 from manyview.methods.prediction import prediction, split_brain
 from manyview.methods.simclr import dcl, dclw, hard_negative, simclr
 from manyview.methods.terms import Alignment, BatchOutputs, Contrast, Prediction, Term
@@ -33,6 +34,7 @@ METHODS: dict[str, Callable[..., Method]] = {
     "cmc_patch": cmc_patch,
     "deep_infomax": deep_infomax,
     "npid": npid,
+    "pirl": pirl,
     "prediction": prediction,
     "split_brain": split_brain,
     "align_uniform": align_uniform,
@@ -64,6 +66,7 @@ __all__ = [
     "moco_v2",
     "multikey",
     "npid",
+    "pirl",
     "prediction",
     "simclr",
     "split_brain",
