@@ -33,7 +33,7 @@ def test_embedding_and_maps_stay_on_the_gpu(name: str, training: bool) -> None:
 
 def test_strided_crops_and_decoders_stay_on_the_gpu() -> None:
     encoder, images = create("patchnet", size=32, crop=16), torch.zeros(2, 3, 32, 32)
-    decoder = upsampling(encoder.dim, 2, side=6, width=4)
+    decoder = upsampling((encoder.dim,), 2, side=6, width=4)
     with fake_cuda() as cuda:
         embedded, maps = cuda.module(encoder).embed_with_maps(cuda.tensor(images))
         assert {embedded.device.type, maps["crops"].device.type} == {"cuda"}
