@@ -122,6 +122,7 @@ def custom(
     copies: int = 2,
     *,
     scale: tuple[float, float] = (0.2, 1.0),
+    ratio: tuple[float, float] = (3 / 4, 4 / 3),
     flip: Chance = 0.5,
     jitter: tuple[float, float, float, float] = (0.4, 0.4, 0.4, 0.1),
     jitter_p: Chance = 0.8,
@@ -138,7 +139,7 @@ def custom(
     if large < 1:
         raise UserError("large", f"expected at least one copy of the full size, got {large}")
     one = Augmentation(
-        size, scale, flip=flip, jitter=jitter, jitter_p=jitter_p, grey=grey, blur=blur, solarise=solarise
+        size, scale, ratio, flip=flip, jitter=jitter, jitter_p=jitter_p, grey=grey, blur=blur, solarise=solarise
     )
     large = copies if small_size is None else min(large, copies)
     return ViewPipeline([one] * large + [replace(one, size=small_size or size)] * (copies - large))
