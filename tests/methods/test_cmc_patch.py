@@ -27,7 +27,7 @@ PRESENT = {
 
 def made(views: tuple[str, ...] = VIEWS, **options: Any) -> Method:
     encoders = {view: mapped(seed=number) for number, view in enumerate(views)}
-    return cmc_patch(encoders, head=HEAD, local_head=HEAD, **options).double()
+    return cmc_patch(encoders, head=HEAD, **options).double()
 
 
 def embedded(method: Method, **options: Any) -> tuple[list[Tensor], BatchOutputs]:
@@ -85,7 +85,7 @@ def test_with_one_image_left_nothing_can_be_contrasted() -> None:
 
 def test_deep_infomax_is_the_same_with_one_view() -> None:
     one = made((VIEW,))
-    other = deep_infomax(mapped(seed=0), head=HEAD, local_head=HEAD).double()
+    other = deep_infomax(mapped(seed=0), head=HEAD).double()
     other.load_state_dict(dict(zip(other.state_dict(), one.state_dict().values(), strict=True)))
     views = {VIEW: images(1)}
     losses = [each.objective(BatchOutputs(each(views), IDS, IDS)).loss for each in (one, other)]

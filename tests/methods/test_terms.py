@@ -298,7 +298,7 @@ def aligned() -> Method:
 
 def patches() -> Method:
     head = partial(heads.linear, dim_out=DIM)
-    return cmc_patch({view: mapped(seed=ord(view)) for view in "ab"}, head=head, local_head=head).double()
+    return cmc_patch({view: mapped(seed=ord(view)) for view in "ab"}, head=head).double()
 
 
 def features() -> Method:

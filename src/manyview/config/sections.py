@@ -63,7 +63,6 @@ PARTS = {  # what a method's parameter of this name can be
     ),
     "distance": Section(DISTANCES, hidden=("reduction",)),
     "head": Section(encoders.HEADS),
-    "local_head": Section(encoders.HEADS),
     "predictor": Section(encoders.HEADS),
     "memory": Section(MEMORIES),
     "momentum": Section(encoders.MOMENTUM),

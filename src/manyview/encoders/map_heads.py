@@ -13,6 +13,10 @@ from manyview.encoders.encoder import Encoder
 LEAST_POSITIONS = 49  # 7 x 7
 
 
+class UnknownLayer(UserError):
+    """An encoder has no feature map of this name; another may have."""
+
+
 class MapHead(NamedTuple):
     """Makes a head for the positions of a layer's feature map, where others are for the features.
 
@@ -27,7 +31,7 @@ class MapHead(NamedTuple):
         layer = self.layer or local_layer(encoder)
         maps = _maps(encoder)
         if layer not in maps:
-            raise UserError("layer", f"{encoder.name} has no feature map {layer!r}; {hint(layer, maps)}")
+            raise UnknownLayer("layer", f"{encoder.name} has no feature map {layer!r}; {hint(layer, maps)}")
         return Positions(layer, self.make(maps[layer][0]))
 
 

@@ -23,7 +23,6 @@ def cmc_patch(
     core: str | None = None,
     layer: str | None = None,
     head: Head = partial(heads.linear, dim_out=64),
-    local_head: Head = partial(heads.linear, dim_out=64),
     loss: Loss = partial(losses.info_nce, temperature=0.1),
 ) -> Method:
     """CMC with sub-patches (B.2): the last layer of one view against all positions of the other's feature maps.
@@ -31,16 +30,15 @@ def cmc_patch(
     graph, core  as in `cmc`: both directions of each two views, or of the core with each other view
     layer        whose feature maps have the patches; unless named the last with at least 7 x 7 positions. With strided
                  crops (encoder.crop) it is "crops": each position is a crop that was seen alone
-    head         of the last layer
-    local_head   of the positions, which share it
+    head         makes the head of the last layer and that of the positions, which share one
 
     Negatives are the positions of the batch's other images; there is no memory. With one view this is `deep_infomax`.
     """
     if len(encoders) == 1:
         ((view, _),) = encoders.items()
-        return _made(encoders, [(view, view)], layer, head, local_head, loss)
+        return _made(encoders, [(view, view)], layer, head, loss)
     edges = [(one, other) for (one, _), (other, _) in edges_of(list(encoders), graph, core, copies=1)]
-    return _made(encoders, [pair for i, j in edges for pair in ((i, j), (j, i))], layer, head, local_head, loss)
+    return _made(encoders, [pair for i, j in edges for pair in ((i, j), (j, i))], layer, head, loss)
 
 
 def deep_infomax(
@@ -48,14 +46,13 @@ def deep_infomax(
     *,
     layer: str | None = None,
     head: Head = partial(heads.linear, dim_out=64),
-    local_head: Head = partial(heads.linear, dim_out=64),
     loss: Loss = partial(losses.info_nce, temperature=0.1),
 ) -> Method:
     """Deep InfoMax, local, with InfoNCE (Hjelm et al., ICLR 2019): as `cmc_patch`, with one view.
 
     An image's embedding is told by the patches of the image itself, among those of other images.
     """
-    return _made(encoder, [(VIEW, VIEW)], layer, head, local_head, loss)
+    return _made(encoder, [(VIEW, VIEW)], layer, head, loss)
 
 
 def _made(
@@ -63,10 +60,9 @@ def _made(
     directions: list[tuple[str, str]],
     layer: str | None,
     head: Head,
-    local_head: Head,
     loss: Loss,
 ) -> Method:
-    towers = Towers(encoder, head, heads={POSITIONS: MapHead(layer, local_head)})
+    towers = Towers(encoder, head, heads={POSITIONS: MapHead(layer, head)})
     terms = [
         Contrast(
             query_against_positions, loss, queries(whole, 0), queries(patches, 0, POSITIONS),

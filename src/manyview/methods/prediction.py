@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import permutations
 
+import torch
 from torch import nn
 
 from manyview.core.errors import UserError, hint
@@ -65,7 +66,9 @@ def _predicting(
         raise UserError("views", f"expected two or more, one to predict another, got {', '.join(encoders)} alone")
     heads: dict[str, dict[str, AnyHead]] = {}
     for seen, predicted in directions:
-        channels = distances.channels_predicted(distance, encoders[predicted].options["channels"])
+        own = encoders[predicted].options["channels"]
+        channels = distances.channels_predicted(distance, own)
+        distance(torch.zeros(1, channels, 1, 1), torch.zeros(1, own, 1, 1))  # refuses numbers that make no sense
         heads.setdefault(_head(predicted), {})[seen] = partial(_decoder, decoder=decoder, channels=channels)
     seeing = {seen: encoders[seen] for seen, _ in directions}
     terms = [

@@ -29,7 +29,7 @@ SETTINGS: dict[str, Any] = {
 }  # fmt: skip
 OPTIONS: dict[str, dict[str, Any]] = {
     "prediction": {"decoder": {"side": 6, "width": 4}, "distance": {"name": "bins", "classes": 4}},
-    "cmc_patch": {"head": {"dim_out": 8}, "local_head": {"dim_out": 8}},
+    "cmc_patch": {"head": {"dim_out": 8}},
 }
 
 
