@@ -30,6 +30,7 @@ bench: $(READY)
 	$(BIN)/pip install --quiet -c constraints.txt -e ".[dev,bench]"
 	$(BIN)/python benchmarks/losses.py
 	$(BIN)/python benchmarks/data.py
+	$(BIN)/python benchmarks/colour.py
 	$(BIN)/python benchmarks/encoders.py
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/memory.py
