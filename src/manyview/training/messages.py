@@ -73,11 +73,8 @@ def conclusion(config: Config, data: RunData, state: RunState, folder: Path) -> 
 
 def untrained(scores: Scores) -> list[str]:
     """What the evaluators say before the first step."""
-    neighbours = {name: value for name, value in scores.items() if name.startswith(KNN)}
-    said = [
-        f"{name.replace('knn', 'kNN', 1)} of the untrained encoder {value:.1%}" for name, value in neighbours.items()
-    ]
-    return [*said, *untrained_recall(scores)]
+    neighbours = [(name.replace("knn", "kNN", 1), value) for name, value in scores.items() if name.startswith(KNN)]
+    return [*(f"{name} of the untrained encoder {value:.1%}" for name, value in neighbours), *untrained_recall(scores)]
 
 
 def scores(found: Scores, before: Scores) -> list[str]:
