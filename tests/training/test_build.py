@@ -143,12 +143,23 @@ def test_a_method_of_many_views_sees_all_modalities_or_the_views_that_are_named(
     ("views", "reason"),
     [
         ("L,ab", "views: simclr sees one view, got L, ab; give one of them"),
-        ("thermal", "views: the data has no 'thermal'; it has rgb, depth"),
+        (
+            "thermal",
+            "views: the data has no 'thermal'; it has rgb, depth; "
+            "`manyview list views` has what is derived of pictures",
+        ),
+        ("CbCrr", "views: the data has no 'CbCrr'; it has rgb, depth; did you mean 'CbCr'?"),
+        ("dept", "views: the data has no 'dept'; it has rgb, depth; did you mean 'depth'?"),
     ],
 )
 def test_views_that_the_method_or_the_data_cannot_have_are_refused(views: str, reason: str) -> None:
     with pytest.raises(UserError, match=f"^{re.escape(reason)}$"):
         build.views_of(flags(f"--method simclr --views {views}"), ("rgb", "depth"))
+
+
+def test_a_modality_that_is_called_like_a_derived_view_is_refused() -> None:
+    with pytest.raises(UserError, match="'R' is a view derived of pictures: give the modality 'R' another name"):
+        build.views_of(flags("--method simclr"), ("R", "G"))
 
 
 def test_the_data_of_a_run_keeps_only_the_modalities_of_its_views() -> None:

@@ -15,7 +15,7 @@ import torch
 from manyview import encoders
 from manyview.config.config import OWN, Config, component, components, resolve
 from manyview.config.sections import ENCODER
-from manyview.core.errors import UserError
+from manyview.core.errors import UserError, nearest
 from manyview.core.parallel import resolve_device
 from manyview.data import NAMED, Dataset
 from manyview.data.dataset import few_samples, fingerprint, usual_shape
@@ -25,7 +25,7 @@ from manyview.encoders import Encoder
 from manyview.methods import METHODS, Method
 from manyview.methods.method import VIEW
 from manyview.methods.terms import try_loss
-from manyview.views import AUGMENTATIONS, Modality, ViewPipeline
+from manyview.views import AUGMENTATIONS, VIEWS, Modality, ViewPipeline
 from manyview.views.augmentation_recipes import usual_augmentation, usual_size
 from manyview.views.view import View, view_named
 
@@ -75,8 +75,12 @@ def views_of(config: Config, modalities: tuple[str, ...]) -> dict[str, View]:
     names = config.views or (modalities if many else modalities[:1])
     views = {name: view_named(name, modalities[0]) for name in names}
     for name, view in views.items():
+        if name in VIEWS and name in modalities:
+            raise UserError("views", f"{name!r} is a view derived of pictures: give the modality {name!r} another name")
         if view.modality not in modalities:
-            raise UserError("views", f"the data has no {name!r}; it has {', '.join(modalities)}")
+            near = nearest(name, (*modalities, *VIEWS))
+            more = f"did you mean {near!r}?" if near else "`manyview list views` has what is derived of pictures"
+            raise UserError("views", f"the data has no {name!r}; it has {', '.join(modalities)}; {more}")
     if many:
         return views
     if len(views) > 1:

@@ -21,8 +21,9 @@ from manyview.core.rng import key, uniform
 from manyview.core.sample import Views
 from manyview.views.augmentation import GEOMETRY, PHOTOMETRY, Augmentation, AugmentationParams, draw
 from manyview.views.colour import coloured
+from manyview.views.colour_spaces import SPACES
 from manyview.views.resample import crop_batch, crop_each, scaled_boxes
-from manyview.views.view import PICTURE, SPACES, Modality, View, checked, usual, view_named
+from manyview.views.view import PICTURE, Modality, View, checked, usual, view_named
 
 PART_PIXELS = 1 << 18  # pixels worked on at a time, by one core: enough that starting the operations costs little
 PRODUCT_SIDE = 128  # on a CPU, sides up to this are resampled as matrix products, larger ones one by one
