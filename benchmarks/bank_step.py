@@ -5,9 +5,9 @@
 
 Both sides have the same two small encoders and the same banks, and do all that follows the forward pass: draw the
 negatives, both directions of the loss, backward, and the banks' update. Ours is the real method, as training calls it:
-`objective`, backward, `update`. Theirs draws once for both directions, as CMC's code does. First both are given the same
-negatives and must agree in loss and gradient. Times are medians of steps that take turns in one process; memory is the
-peak of one step in a process of its own, above the banks and the encoders' outputs.
+`objective`, backward, `update`. Theirs draws once for both directions, as CMC's code does. First both are given the
+same negatives and must agree in loss and gradient. Times are medians of steps that take turns in one process; memory is
+the peak of one step in a process of its own, above the banks and the encoders' outputs.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Step:
         self.number = 0
 
     def bank(self, view: str) -> Any:
-        return self.method.memories[view].bank  # type: ignore[union-attr]
+        return self.method.memories[view].bank
 
     def embed(self) -> BatchOutputs:
         self.number += 1
@@ -77,7 +77,8 @@ class Step:
     def check(self) -> None:
         """Both sides, given the same negatives, have the same loss and gradient; NCE's Z is known from here on."""
         batch = self.embed()
-        drawn = self.method.memories["L"].negatives(self.index, self.index, step=self.number).sources[0].index  # type: ignore[union-attr, operator]
+        memory: Any = self.method.memories["L"]
+        drawn = memory.negatives(self.index, self.index, step=self.number).sources[0].index
         found = self.method.objective(batch).loss
         expected = self.their_loss(batch, drawn)
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
@@ -106,9 +107,9 @@ def main() -> None:
     given = parser.parse_args()
     sizes = (given.rows, given.images, given.drawn)
     if given.memory_of:
-        step = Step(given.losses[0], *sizes)
-        batch = step.embed()
-        print(peak_extra_bytes(lambda: getattr(step, given.memory_of)(batch)))
+        alone = Step(given.losses[0], *sizes)
+        batch = alone.embed()
+        print(peak_extra_bytes(lambda: getattr(alone, given.memory_of)(batch)))
         return
     print("\n".join(machine_facts()) + "\n")
     print("| a step's loss, both directions | time, ours / gather + bmm | | memory, ours / gather + bmm | |")
