@@ -80,8 +80,8 @@ def _embedded(encoders: Mapping[str, Encoder], loader: Loader) -> _Embedded:
             vectors[view].append(forward(encoder, views[view][0], read=embedding).cpu())
             present[view].append(batch.present.get(view, torch.ones(len(batch), dtype=torch.bool)).cpu())
         labels.append(batch.labels.cpu())
-    joined = ({view: torch.cat(each) for view, each in parts.items()} for parts in (vectors, present))
-    return _Embedded(*joined, torch.cat(labels))
+    joined, masks = ({view: torch.cat(each) for view, each in parts.items()} for parts in (vectors, present))
+    return _Embedded(joined, masks, torch.cat(labels))
 
 
 def make_knn(method: Method, data: build.RunData, config: Config, device: torch.device) -> KnnEvaluator | None:
