@@ -7,6 +7,7 @@ import inspect
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def data(config: Config, own: Dataset | None = None) -> RunData:
     if own is None and config.own_data:
         raise UserError("data", "the run was made on a data set of your own; give it: manyview.pretrain(data=...)")
     options, there = config.data_options, config.data["name"] if own is None else own
-    divide = partial(divided, unlabelled=_takes_many(config))
+    divide = partial(divided, unlabelled=takes_many(config))
     found = divide(there, **options)
     derived = NORMALS in (config.views or ()) and NORMALS not in found.train.modalities
     if derived and own is None:
