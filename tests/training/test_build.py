@@ -26,10 +26,12 @@ SCENES = {"data.name": "scenes"}
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("--loss nce", "loss: nce needs a method made for it"),
+        ("--loss nce", "method.memory: nce contrasts with images drawn from a memory bank; give --memory bank"),
+        ("--method npid --memory.decay 2", "memory.decay: expected a share from 0 to 1, got 2"),
         ("--loss attraction", "loss: attraction alone pushes nothing apart"),
         ("--method cacr --loss repulsion", "loss: repulsion alone pulls nothing together"),
-        ("--loss nce --loss.population 5 --loss.partition 3", "loss: nce needs a method made for it"),
+        ("--loss nce --loss.population 5", "loss.population: there is no such setting; loss nce takes name"),
+        ("--method npid --loss nce --temperature 0", "loss.temperature: expected a positive number, got 0"),
         ("--method jcl --method.ramp --loss dcl", "method.ramp: is the growth of jcl's strength"),
         ("--memory queue --memory.size 0", "memory.size: expected at least 1"),
         ("--memory queue --memory.within-batch -1", "memory.within_batch: expected a weight of at least 0"),

@@ -7,6 +7,7 @@ import inspect
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,11 @@ from manyview import encoders
 from manyview.config.config import OWN, Config, component, components, resolve
 from manyview.config.sections import ENCODER
 from manyview.core.errors import UserError, nearest
-from manyview.core.negatives import Negatives
 from manyview.core.parallel import resolve_device
 from manyview.data import NAMED, Dataset
 from manyview.data.dataset import few_samples, fingerprint, usual_shape
 from manyview.data.decoded import some_samples
-from manyview.data.factory import SCENES, divided
+from manyview.data.factory import SCENES, divided, has_classes
 from manyview.data.normals import NORMALS, WithNormals
 from manyview.data.selection import left_out, only_modalities, reference
 from manyview.data.statistics import Statistics
@@ -29,6 +29,7 @@ from manyview.encoders import Encoder
 from manyview.encoders.map_heads import UnknownLayer
 from manyview.methods import METHODS, Method
 from manyview.methods.method import VIEW
+from manyview.methods.terms import try_loss
 from manyview.training import normalisation
 from manyview.views import AUGMENTATIONS, VIEWS, Augmentation, Modality, ViewPipeline
 from manyview.views.augmentation_recipes import usual_augmentation, usual_size
@@ -56,18 +57,24 @@ class RunData:
     held_out: bool = False  # whether the images to score on were held out of the training data, and are no test split
     why: str | None = None  # the test split is not used, where there is one
 
+    @property
+    def labelled(self) -> bool:
+        """Whether there are images to score on, and classes to score them by."""
+        return self.test is not None and has_classes(self.train)
+
 
 def data(config: Config, own: Dataset | None = None) -> RunData:
     """The data of a run, with the modalities that its views are derived from."""
     if own is None and config.own_data:
         raise UserError("data", "the run was made on a data set of your own; give it: manyview.pretrain(data=...)")
     options, there = config.data_options, config.data["name"] if own is None else own
-    found = divided(there, **options)
+    divide = partial(divided, unlabelled=takes_many(config))
+    found = divide(there, **options)
     derived = NORMALS in (config.views or ()) and NORMALS not in found.train.modalities
     if derived and own is None:
-        found = divided(there, **{**options, "modalities": (*found.train.modalities, NORMALS)})
+        found = divide(there, **{**options, "modalities": (*found.train.modalities, NORMALS)})
     elif derived and own is not None:
-        found = divided(WithNormals(own, options.get("camera"), options.get("nodata")), **options)
+        found = divide(WithNormals(own, options.get("camera"), options.get("nodata")), **options)
     normalisation.check(config, found.train.modalities)
     label_maps = left_out(found.train)
     views = views_of(config, found.train.modalities, reference(found.train) if config.views else None, label_maps)
@@ -166,8 +173,7 @@ def check(config: Config) -> None:
         component(config, "optimizer")(declared.towers)
     check_groups(declared, config)
     if (loss := parts.get("loss")) is not None:
-        two, ids = torch.eye(2), torch.arange(2)
-        loss(two, two[:, None], Negatives(two, ids, ids))
+        try_loss(loss)
     if config.augmentation["name"] != "auto":
         component(config, "augmentation")(config.augmentation["size"] or 32, max(declared.views.values()))
 

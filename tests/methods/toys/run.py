@@ -1,10 +1,11 @@
-"""Trains toys. `python -m tests.methods.toys.run FOLDER` trains each, in FOLDER/TOY, until it is killed."""
+"""Trains toys. `python -m tests.methods.toys.run FOLDER TOY ...` trains each, in FOLDER/TOY, until it is killed."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from typing import Any
 from unittest.mock import patch
 
@@ -30,7 +31,16 @@ SETTINGS: dict[str, Any] = {
 OPTIONS: dict[str, dict[str, Any]] = {
     "prediction": {"decoder": {"side": 6, "width": 4}, "distance": {"name": "bins", "classes": 4}},
     "cmc_patch": {"head": {"dim_out": 8}},
-}
+    # each way in which CMC can have its negatives
+    "cmc": {},
+    "cmc_bank": {"method": "cmc", "memory": {"name": "bank", "m": 6}},
+    "cmc_bank_nce": {"method": "cmc", "memory": {"name": "bank", "m": 6}, "loss": "nce"},
+    "cmc_bank_nce_follows": {
+        "method": "cmc", "memory": {"name": "bank", "m": 50, "stored": False, "decay": 0.9}, "loss": "nce"
+    },
+    "cmc_moco": {"memory": {"size": 24}},
+}  # fmt: skip
+CMC = ("cmc", "cmc_bank", "cmc_bank_nce", "cmc_bank_nce_follows", "cmc_moco")
 
 
 class Pairs:
@@ -67,19 +77,19 @@ def train(toy: str, folder: str, **settings: Any) -> None:
         pretrain(Pairs(whole=toy == "no_negatives"), out=folder, **given)
 
 
-def train_in_two(rank: int, folder: str) -> dict[str, Any]:
+def train_in_two(rank: int, folder: str, toys: Sequence[str]) -> dict[str, Any]:
     """Trains each toy in one of two processes, in FOLDER/TOY."""
-    for toy in TRAINED:
+    for toy in toys:
         train(toy, f"{folder}/{toy}")
     return {}
 
 
-def main(folder: str) -> None:
+def main(folder: str, *toys: str) -> None:
     """Trains each toy in a process of its own, which kills itself after some steps."""
     import manyview.training.train  # noqa: F401  once for all of them
 
     torch.set_num_threads(1)
-    for toy in TRAINED:
+    for toy in toys:
         child = os.fork()
         if not child:
             _kill_after(KILLED_AFTER)
@@ -103,4 +113,4 @@ def _kill_after(steps: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
