@@ -199,7 +199,7 @@ def test_results_that_cannot_be_added_to_are_said_before_anything_is_computed(
     (tmp_path / "results.json").write_text('{"accuracy": 1.0}')
     monkeypatch.setattr(Task, "features", None)
     assert evaluate("patchnet", *SCENES, "--out", tmp_path, "--recompute") == 2
-    assert "results.json is damaged (expected a list of results, got dict); remove it" in capsys.readouterr().err
+    assert "results.json is damaged (it: expected a list, got a table); remove it" in capsys.readouterr().err
     assert (tmp_path / "results.json").read_text() == '{"accuracy": 1.0}'
 
 

@@ -8,7 +8,7 @@ import pickle
 import random
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,8 @@ from safetensors.torch import save as to_safetensors
 from manyview import encoders
 from manyview.cli.arguments import parsed
 from manyview.cli.main import COMMANDS
-from manyview.comparison import outcome
+from manyview.comparison import compare, outcome
+from manyview.comparison.plan import MeasuredEpochs, Plan
 from manyview.config.config import resolve, schema
 from manyview.config.keys import flag_name
 from manyview.config.recipes import from_yaml, to_yaml
@@ -277,7 +278,20 @@ def comparisons(home: Path) -> list[Kind]:
         found = outcome.read(folder)
         found.table(), found.scores, found.caveat, found.equal_images
 
-    return [Kind("comparison.json", _json_damage(tree), read)]
+    plan = Plan(
+        [100, "0" * 32, "1" * 32], 2.0, {"simclr": MeasuredEpochs(3.5, "0" * 32), "dcl": MeasuredEpochs(4.0, "1")}
+    )
+
+    def read_plan(content: bytes) -> None:
+        (folder / compare.PLAN).write_bytes(content)
+        found = compare.read_plan(folder, [])
+        json.dumps(asdict(found), allow_nan=False)
+        sum(each.epochs for each in found.epochs.values())
+
+    return [
+        Kind("comparison.json", _json_damage(tree), read),
+        Kind("plan.json", _json_damage(json.loads(json.dumps(asdict(plan)))), read_plan),
+    ]
 
 
 def flags(home: Path) -> list[Kind]:

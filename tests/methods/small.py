@@ -15,13 +15,16 @@ from manyview.encoders import Encoder, heads
 from manyview.encoders.backbone import Backbone, module_outputs
 from manyview.memories import Queue, QueueMemory
 from manyview.memories.queue import Enqueue
-from manyview.methods import BatchOutputs, Contrast, Method
+from manyview.methods import METHODS, BatchOutputs, Contrast, Method
 from manyview.methods.method import VIEW
 from tests.golden import DOUBLE, unit
 from tests.losses import oracle
 
 SIDE, DIM = 4, 8  # of the images, and of the vectors
+INSTANCES = 50  # images that a memory bank has a vector of
 IDS = torch.arange(6)  # of the golden inputs' images
+SEVERAL_VIEWS = ("cmc", "cmc_moco")  # an encoder a view, and tests of their own
+ONE_VIEW = [name for name in METHODS if name not in SEVERAL_VIEWS]
 
 
 class Given(NamedTuple):
@@ -51,7 +54,7 @@ def doubled(make: Any, encoder: Encoder | None = None, **options: Any) -> Method
     """A method of `manyview.methods` in float64, with a head of `DIM` and no batch norm unless it is given."""
     options.setdefault("head", partial(heads.mlp, dim_out=DIM))
     made: Method = make(plain() if encoder is None else encoder, **options)
-    return made.double()
+    return made.start(INSTANCES).double()
 
 
 def of_queue(enqueue: Enqueue, size: int = 18, within_batch: float = 0.0) -> Any:

@@ -133,16 +133,21 @@ def test_with_banks_a_query_meets_the_bank_of_the_other_view(loss: str, stored: 
     same_gradient(method.objective(batch).loss, torch.stack(parts).sum(), raw)
 
 
+def _vectors(method: Method, view: str) -> Tensor:
+    memory = method.memories[view]
+    assert isinstance(memory, BankMemory)
+    return memory.bank.vectors
+
+
 def test_after_the_step_each_bank_moves_towards_its_own_view() -> None:
     method = made(views=("L", "ab"), memory=partial(bank, m=5))
     _, batch = embedded(method)
-    before = {view: each.bank.vectors.clone() for view, each in method.memories.items()}  # type: ignore[union-attr]
+    before = {view: _vectors(method, view).clone() for view in method.memories}
     method.update(batch, 0, 1)
     for slot, vectors in batch.outputs.items():
         expected = before[slot.view].clone()
         expected[INDEX] = F.normalize(0.5 * expected[INDEX] + 0.5 * vectors.detach(), dim=1)
-        found = method.memories[slot.view].bank.vectors  # type: ignore[union-attr]
-        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-7)
+        torch.testing.assert_close(_vectors(method, slot.view), expected, rtol=1e-6, atol=1e-7)
 
 
 def test_with_moco_a_query_meets_the_key_and_the_queue_of_the_other_view() -> None:

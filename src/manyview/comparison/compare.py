@@ -87,7 +87,7 @@ def compare(
     differing = _check_runs(runs, images, minutes, say)
     with _claimed(folder):
         training_images = list(images.fingerprint[:3])  # copies have other times
-        plan = _read_plan(folder, training_images)
+        plan = read_plan(folder, training_images)
         if plan.images != training_images:
             raise UserError("out", f"{folder} holds a comparison on other images; give another --out")
         _write(folder / PLAN, asdict(plan))
@@ -97,6 +97,13 @@ def compare(
         for run in runs:
             _check_folder(run, images)
         return _compared(runs, folder, os.fspath(data), images, jobs, protocols, differing, say)
+
+
+def read_plan(folder: Path, images: list[Any]) -> Plan:
+    """Reads the plan of the comparison in this folder; one of these images where none was begun."""
+    begun = os.path.lexists(folder / PLAN)
+    plan: Plan = read_json(folder / PLAN, Plan, remedy="give another --out") if begun else Plan(images)
+    return plan
 
 
 def _compared(
@@ -178,16 +185,9 @@ def _claimed(folder: Path) -> Iterator[None]:
             if others and PLAN not in others:
                 what = f"is no comparison's folder: it holds {printable(others[0])}, and no {PLAN}"
                 raise UserError("out", f"{printable(str(folder))} {what}; give another --out")
-            _read_plan(folder, [])  # before anything is written
+            read_plan(folder, [])  # before anything is written
             stack.enter_context(locked(folder, busy="compared"))
         yield
-
-
-def _read_plan(folder: Path, images: list[Any]) -> Plan:
-    """Reads the plan of the comparison in this folder; one of these images where none was begun."""
-    begun = os.path.lexists(folder / PLAN)
-    plan: Plan = read_json(folder / PLAN, Plan, remedy="give another --out") if begun else Plan(images)
-    return plan
 
 
 def _scored(run: PlannedRun, say: Say) -> bool:
