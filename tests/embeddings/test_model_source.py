@@ -13,13 +13,15 @@ from torch.utils.data import TensorDataset
 from manyview import encoders
 from manyview.data import Folder, TorchDataset
 from manyview.embeddings import embed
-from manyview.embeddings.model_source import open_model, run_of, weights_checksum
+from manyview.embeddings.checksums import weights_checksum
+from manyview.embeddings.model_source import open_model, run_of
 from manyview.embeddings.search import search
 from manyview.embeddings.view_embeddings import embed_model
 from manyview.encoders import create, save
 from manyview.evaluate import ModelSource, evaluate
 from manyview.training import build
-from manyview.training.run import Run, load
+from manyview.training.load import load
+from manyview.training.run import Run
 from manyview.views import PICTURE, Modality
 from tests.evaluate.pictures import depths, encoder
 from tests.evaluate.runs import made

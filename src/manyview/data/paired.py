@@ -40,8 +40,8 @@ class Form(NamedTuple):
 class Paired:
     """Samples with a modality from each folder, matched by path without extension: `rgb/a/1.jpg`, `depth/a/1.npy`.
 
-    root           a folder with one folder per modality, or {modality: folder}. The first one given is the reference;
-                   of a root it is `rgb`, `image` or `images`, else the first by name
+    root           a folder with one folder per modality, or {modality: folder}, which may be one alone. The first one
+                   given is the reference; of a root it is `rgb`, `image` or `images`, else the first by name
     modalities     which folders of a root to use, the reference first; all that hold images or arrays by default
     complete_only  leave out samples that lack a modality. Without it a sample has those that are there
     split, labels, max_pixels  as in `Folder`; a split folder of a root holds the folders of the modalities
@@ -77,7 +77,7 @@ class Paired:
         if empty is not None:
             where = printable(self._folders[empty])
             raise UserError(None, f"modality {empty!r}: no images or .npy files below {where!r}")
-        if len(self.found) < 2:
+        if len(self.found) < 2 and not isinstance(root, Mapping):
             there = ", ".join(map(printable, self.found)) or "none"
             what = f"expected at least two folders with images, found {there}; for a single folder of images use Folder"
             raise UserError("modalities", what)
@@ -106,7 +106,7 @@ class Paired:
 
     def decode(self, name: str, source: Source) -> Tensor:
         """A file of a modality, or its bytes, with the channels and the type that the modality has."""
-        tensor = _decode(source, self.max_pixels)
+        tensor = decode_file(source, self.max_pixels)
         if name not in self._forms:
             self._forms[name] = _usual_form(self._folders[name], self._files[name], self.max_pixels)
         return _fitted(tensor, self._forms[name])
@@ -151,7 +151,8 @@ def open_if_paired(
     return paired
 
 
-def _decode(source: Source, max_pixels: int) -> Tensor:
+def decode_file(source: Source, max_pixels: int = MAX_PIXELS) -> Tensor:
+    """Decodes a file of any modality into (C, H, W) in its own unit; see `decode_own` and `decode_array`."""
     if isinstance(source, bytes) or not os.fspath(source).lower().endswith(".npy"):
         return decode_own(source, max_pixels)
     return decode_array(source, max_pixels)
@@ -162,7 +163,7 @@ def _usual_form(folder: str, files: Files, max_pixels: int) -> Form | None:
     forms: list[Form] = []
     for file in files:
         with suppress(Unreadable):
-            tensor = _decode(os.path.join(folder, file), max_pixels)
+            tensor = decode_file(os.path.join(folder, file), max_pixels)
             forms.append(Form(len(tensor), tensor.dtype, file))
         if len(forms) == FORM_FILES:
             break
@@ -211,7 +212,7 @@ def _match(
     """The samples' names, and (n, modalities) the place of each sample's file in each list, -1 where it has none."""
     places = [_by_stem(name, listed) for name, listed in files.items()]
     having = Counter(stem for place in places for stem in place)
-    paired = max(having.values()) > 1
+    paired = len(files) == 1 or max(having.values()) > 1
     shared = [stem for stem, count in having.items() if count == len(places) or not complete_only]
     if not paired or not shared:
         examples = ", ".join(f"{name} has {printable(listed[0])!r}" for name, listed in files.items())

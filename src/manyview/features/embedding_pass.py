@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyview.core.errors import UserError
@@ -78,6 +79,12 @@ def embedding(encoder: nn.Module, x: Tensor) -> Tensor:
     """The embeddings (n, dim) of images, float32."""
     embedded: Tensor = encoder(x)
     return embedded.float()
+
+
+def project(head: nn.Module, vectors: Tensor) -> Tensor:
+    """What a head makes of embeddings (n, dim), at unit length (n, p), float32: what views are compared by."""
+    some = next(head.parameters(), vectors)
+    return F.normalize(head(vectors.to(some)).float(), dim=1)
 
 
 def features(

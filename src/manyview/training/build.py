@@ -8,9 +8,10 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
+from torch import nn
 
 from manyview import encoders
 from manyview.config.config import OWN, Config, component, components, resolve
@@ -23,6 +24,7 @@ from manyview.data.dataset import few_samples, fingerprint, usual_shape
 from manyview.data.factory import SCENES, divided
 from manyview.data.selection import only_modalities
 from manyview.encoders import Encoder
+from manyview.features.preprocess import EncoderInput
 from manyview.methods import METHODS, Method
 from manyview.methods.method import VIEW
 from manyview.views import AUGMENTATIONS, Modality, ViewPipeline
@@ -66,7 +68,7 @@ def data(config: Config, own: Dataset | None = None) -> RunData:
 
 def views_of(config: Config, modalities: tuple[str, ...]) -> dict[str, View]:
     """The views that the method sees: one of the data's first modality, or where it takes many all modalities."""
-    many = _takes_many(config)
+    many = takes_many(config)
     names = config.views or (modalities if many else modalities[:1])
     views = {name: view_named(name, modalities[0]) for name in names}
     for name, view in views.items():
@@ -88,7 +90,9 @@ def settled(config: Config, found: RunData) -> Config:
     encoder = {**config.encoder}
     if isinstance(encoder["pretrained"], str):
         encoder["pretrained"] = os.path.abspath(encoder["pretrained"])
-    config = resolve(replace(config, augmentation=augmentation, data=source, encoder=encoder).flat(), {})
+    views = tuple(found.views) if takes_many(config) else config.views
+    config = replace(config, augmentation=augmentation, data=source, encoder=encoder, views=views)
+    config = resolve(config.flat(), {})
     images = source["name"]
     if config.out and os.path.isabs(images) and os.path.realpath(config.out) == os.path.realpath(images):
         raise UserError("out", f"{config.out} is the folder of the images; give another, which is made")
@@ -107,7 +111,7 @@ def check(config: Config) -> None:
         raise error.within("encoder") from None
     with torch.random.fork_rng(devices=[]), torch.device("meta"):
         small = encoders.create(ENCODER, size=8, widths=(4,), blocks=(1,))
-        networks = dict.fromkeys(config.views or ("one", "other"), small) if _takes_many(config) else small
+        networks = dict.fromkeys(config.views or ("one", "other"), small) if takes_many(config) else small
         parts = components(config)
         declared = component(config, "method")(networks, **parts)
         component(config, "optimizer")(declared.towers)
@@ -146,6 +150,24 @@ def picture(config: Config) -> Modality:
     return made.picture
 
 
+def inputs(config: Config, found: RunData) -> dict[str, EncoderInput]:
+    """What the encoder of each view is given: the form of the raw input, its normalisation, and what is seen of it."""
+    pipeline, few = test_pipeline(config, found.views), few_samples(found.train)
+    made = {}
+    for name, view in found.views.items():
+        raw = next(each.modalities[view.modality] for each in few if view.modality in each.modalities)
+        dtype = str(raw.dtype).removeprefix("torch.")
+        made[name] = EncoderInput(len(raw), dtype, pipeline.modality(view.modality, raw), view)
+    return made
+
+
+def head(config: Config, dim: int) -> nn.Module | None:
+    """The head that a method puts on an encoder of so many features; None of a method that contrasts no projections."""
+    if "head" not in config.parts:
+        return None
+    return nn.Identity() if config.parts["head"] is None else cast(nn.Module, component(config, "head")(dim))
+
+
 def encoder(config: Config, channels: int, *, begun: bool = False) -> Encoder:
     """An encoder of views with so many channels.
 
@@ -164,7 +186,7 @@ def method(config: Config, channels: Mapping[str, int], instances: int, *, begun
     """The method with its parts, drawn from the run's seed, for so many training images."""
     torch.manual_seed(config.seed)
     made = {view: encoder(config, count, begun=begun) for view, count in channels.items()}
-    networks = made if _takes_many(config) else next(iter(made.values()))
+    networks = made if takes_many(config) else next(iter(made.values()))
     declared: Method = component(config, "method")(networks, **components(config))
     return declared.start(instances)
 
@@ -178,7 +200,7 @@ def check_groups(method: Method, config: Config, world: int = 1) -> None:
             raise UserError("method.bn_splits", f"{said}; give a divisor")
 
 
-def _takes_many(config: Config) -> bool:
+def takes_many(config: Config) -> bool:
     """Whether a method takes an encoder for each view, as its signature says."""
     return next(iter(inspect.signature(METHODS[config.method["name"]]).parameters)) == MANY
 
