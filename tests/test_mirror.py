@@ -21,6 +21,7 @@ OF_MANY_FILES = {  # tests that are about no single file, and what they are abou
     "methods/test_fake_cuda.py": "the whole floor on fake CUDA tensors",
     "methods/test_toys.py": "methods that no paper has, as whole runs",
     "report/test_browser.py": "style.css and script.js, in a browser",
+    "training/test_many_views.py": "whole runs of several views: banks, queues, missing views",
     "training/test_kills.py": "whole runs that are killed, and go on",
     "training/test_train_distributed.py": "whole runs in several processes",
 }

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from manyview.core.errors import UserError
 from manyview.data.dataset import Dataset
-from manyview.data.factory import MAX_HELD_OUT, divided, open_data, some
+from manyview.data.factory import MAX_HELD_OUT, divided, has_classes, open_data, some
 from manyview.data.files import scan
 from manyview.data.folder import Folder
 from manyview.data.named import Named
@@ -189,6 +189,32 @@ def test_without_labels_to_tell_apart_nothing_is_held_out(data: Memory) -> None:
     found = divided(data)
     assert found.test is None
     assert found.train is data
+
+
+@pytest.mark.parametrize("data", [Memory(50, 3, labelled=False), Memory(50, 1)], ids=["none", "one"])
+def test_who_needs_no_labels_has_a_tenth_held_out_without_them(data: Memory) -> None:
+    found = divided(data, unlabelled=True)
+    assert found.held_out
+    assert found.test is not None
+    assert (len(found.train), len(found.test)) == (45, 5)
+    assert not ids(found.train) & ids(found.test)
+    assert not has_classes(found.train)
+    assert divided(Memory(9, 3, labelled=False), unlabelled=True).test is None
+
+
+def test_who_needs_no_labels_takes_a_test_split_without_them(tmp_path: Path) -> None:
+    draw(tmp_path, *(f"{split}/{i}" for split in ("train", "test") for i in range(4)))
+    found = divided(str(tmp_path), unlabelled=True)
+    assert found.test is not None
+    assert (len(found.train), len(found.test), found.held_out, found.test_unused) == (4, 4, False, None)
+    assert divided(str(tmp_path)).test is None
+    same = divided(str(tmp_path), unlabelled=True, split="test")
+    assert same.test_unused == "some of its images are training images"
+
+
+def test_labels_that_are_there_count_whoever_needs_them() -> None:
+    one, other = (divided(Partly(100, 5), unlabelled=unlabelled) for unlabelled in (True, False))
+    assert ids(one.test) == ids(other.test)
 
 
 class Partly(Memory):

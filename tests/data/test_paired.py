@@ -188,3 +188,9 @@ def test_the_first_files_that_can_be_read_decide_whichever_is_asked_for_first(ro
     put(rooms / "thermal" / "c.png")
     with pytest.raises(Unreadable, match=r"thermal: 3 channels of uint8, but others, such as 'b\.png', have 1"):
         Paired(rooms)[2]
+
+
+def test_one_named_folder_is_a_modality_read_in_its_own_unit(rooms: Path) -> None:
+    alone = Paired({"depth": rooms / "depth"})
+    assert alone.modalities == ("depth",)
+    assert alone[0].modalities["depth"].dtype == torch.float32

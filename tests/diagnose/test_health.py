@@ -328,3 +328,61 @@ def test_a_state_of_something_else_is_refused() -> None:
 def test_every_sentence_is_one_line() -> None:
     for run in (Run(), Run(batch=4, noise=0.1, lr=0.02)):
         assert all("\n" not in verdict.text and len(verdict.text) < 250 for _, verdict in run.reports())
+
+
+def fed_views(health: Health, steps: range, **views: dict[str, float]) -> Health:
+    """Numbers of healthy views, and what is to be changed in them; the plain ones are the first view's."""
+    usual = {"query_similarity": 0.4, "positive_similarity": 0.8, "rank": 30.0, "rank_limit": 128.0}
+    usual |= {"coupling": 0.9, "negatives": 126.0}
+    found = {view: usual | more for view, more in views.items()}
+    flat = {f"{name}/{view}": value for view, each in found.items() for name, value in each.items()}
+    for step in steps:
+        health.update(step, {**next(iter(found.values())), **flat}, loss=4.0, gradient=1.0)
+    return health
+
+
+def test_each_of_several_views_is_judged_by_itself() -> None:
+    health = fed_views(Health(coupled=True), range(0, 200, 20), rgb={}, thermal={})
+    verdict = health.verdict()
+    assert (verdict.word, verdict.short) == ("healthy", "healthy")
+    assert verdict.views == {"rgb": "healthy", "thermal": "healthy"}
+    each = "similarity 0.80 of positives and 0.40 of different images, 30 of 128 dimensions in use"
+    assert verdict.text == f"healthy: rgb {each}; thermal {each}"
+    fed_views(health, range(200, 320, 20), rgb={}, thermal={"query_similarity": 0.999, "rank": 1.1})
+    verdict = health.verdict()
+    assert (verdict.level, verdict.word, verdict.short) == ("bad", "collapsing", "thermal collapsing")
+    assert verdict.views == {"thermal": "collapsing", "rgb": "healthy"}
+    told = "thermal has collapsed, rgb is healthy: since step 280, in thermal, all images are becoming the same vector"
+    assert verdict.text.startswith(told)
+    assert ": start again (another --out) with a lower --lr" in verdict.text
+
+
+def test_the_gravest_view_is_told_first_and_the_others_have_words_of_their_own() -> None:
+    health = fed_views(Health(coupled=True), range(0, 100, 20), a={}, b={}, c={})
+    fed_views(health, range(100, 300, 20), a={"coupling": 0.01}, b={}, c={"rank": 1.5})
+    verdict = health.verdict()
+    assert verdict.views == {"c": "collapsed dimensions", "a": "saturated", "b": "healthy"}
+    assert verdict.text.startswith("c has collapsed dimensions, a is saturated, b is healthy: since step ")
+    assert verdict.short == "c collapsed dimensions"
+
+
+def test_what_is_wrong_with_the_whole_run_names_no_view() -> None:
+    health = fed_views(Health(coupled=True), range(0, 200, 20), rgb={}, thermal={"coupling": 0.01})
+    health.update(200, {}, loss=math.nan, gradient=1.0)
+    assert health.verdict().text.startswith("diverging since step 200: the loss is nan")
+    assert health.verdict().short == "diverging"
+
+
+def test_of_several_views_one_may_learn_nothing() -> None:
+    health = fed_views(Health(coupled=True), range(1, 2), rgb={"positive_similarity": 0.5}, thermal={})
+    fed_views(health, range(21, 1200, 20), rgb={}, thermal={})
+    verdict = health.verdict()
+    assert verdict.views == {"thermal": "not learning", "rgb": "healthy"}
+    assert "tells nothing apart" not in verdict.text
+
+
+def test_a_resumed_run_of_several_views_says_the_same() -> None:
+    whole = fed_views(Health(coupled=True), range(0, 300, 20), rgb={}, thermal={"rank": 1.5})
+    again = Health(coupled=True)
+    again.load_state_dict(json.loads(json.dumps(whole.state_dict())))
+    assert again.verdict() == whole.verdict()

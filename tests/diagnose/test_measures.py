@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,15 +12,16 @@ import pytest
 import torch
 from torch import Tensor
 
+from manyview import memories
 from manyview.core.negatives import Negatives, Triple
 from manyview.core.sample import Batch
 from manyview.data import Scenes
 from manyview.diagnose import entropies, flat_share, measure, validation
-from manyview.diagnose.measures import KEYS, PER_QUERY, PREFIX, QUERIES, batch_measures, measured_of
+from manyview.diagnose.measures import KEYS, PER_QUERY, PREFIX, QUERIES, batch_measures, measure_step, measured_of
 from manyview.encoders import heads
-from manyview.losses import LOSSES, alignment, info_nce, uniformity
+from manyview.losses import LOSSES, alignment, info_nce, nce, uniformity
 from manyview.memories import Memory
-from manyview.methods import METHODS, BatchOutputs, Method
+from manyview.methods import METHODS, BatchOutputs, Contrast, Method, cmc
 from manyview.methods.embeddings import Embeddings
 from manyview.methods.method import VIEW, Objective
 from manyview.methods.terms import TermOutput
@@ -289,3 +291,61 @@ def test_a_contrast_without_queries_measures_nothing(monkeypatch: pytest.MonkeyP
     empty = TermOutput(loss, [triple._replace(query=triple.query[:0], positives=triple.positives[:0])])
     monkeypatch.setattr(method, "objective", lambda batch: Objective(loss, {"contrast": empty}))
     assert list(batch_measures(method, given)) == ["loss"]
+
+
+def many_views(**options: Any) -> tuple[Method, BatchOutputs]:
+    """CMC of two views, one of which says the same of all images, with what its towers answered."""
+    encoders = {view: plain(seed=number) for number, view in enumerate(("rgb", "thermal"))}
+    method = cmc(encoders, head=partial(heads.linear, dim_out=DIM), **options).start(INSTANCES)
+    first, same = drawn(6, DIM), drawn(1, DIM).expand(6, DIM) + 1e-3 * drawn(6, DIM, seed=2)
+    outputs = {slot: first if slot.view == "rgb" else unit(same) for slot in method.slots}
+    return method, BatchOutputs(outputs, torch.arange(6), torch.arange(6))
+
+
+def test_each_view_is_measured_by_its_own_queries() -> None:
+    method, given = many_views()
+    found = measure_step(method, objective := method.objective(given)).values
+    (rgb, thermal) = (measured_of(term, objective.terms[term.name].triples[0]) for term in contrasts(method))
+    assert {name: found[name] for name in rgb} == rgb  # the plain names are the first contrast's
+    for name in ("query_similarity", "positive_similarity", "rank", "rank_limit", "negatives", "coupling"):
+        assert (found[f"{name}/rgb"], found[f"{name}/thermal"]) == (rgb[name], thermal[name])
+    assert found["query_similarity/thermal"] > 0.99 > 0.5 > found["query_similarity/rgb"]
+
+
+def test_one_view_is_measured_as_it_always_was() -> None:
+    method = cmc({"image": plain()}, copies=3, head=partial(heads.linear, dim_out=DIM))
+    outputs = {slot: drawn(6, DIM, seed=number) for number, slot in enumerate(method.slots)}
+    objective = method.objective(BatchOutputs(outputs, torch.arange(6), torch.arange(6)))
+    first = contrasts(method)[0]
+    assert measure_step(method, objective).values == measured_of(first, objective.terms[first.name].triples[0])
+
+
+@pytest.mark.parametrize(
+    ("options", "negatives"),
+    [
+        ({}, 5),  # the batch's other images
+        ({"memory": partial(memories.bank, m=7)}, 7),
+        ({"memory": partial(memories.bank, m=7), "loss": nce}, None),
+        ({"loss": partial(LOSSES["dcl"], temperature=0.1)}, None),
+    ],
+    ids=["batch", "bank", "nce", "dcl"],
+)
+def test_the_bound_counts_the_negatives_of_each_edge_where_it_holds(options: Any, negatives: int | None) -> None:
+    """CMC Eq. 6: k is the number of negatives, the positive not among them."""
+    method, given = many_views(**options)
+    found = measure_step(method, method.objective(given)).log_negatives
+    edges = ("rgb to thermal", "thermal to rgb")
+    assert found == ({} if negatives is None else {edge: pytest.approx(math.log(negatives)) for edge in edges})
+
+
+def test_images_without_a_view_are_no_negatives_of_the_bound() -> None:
+    method, given = many_views()
+    present = {"rgb": torch.ones(6) > 0, "thermal": torch.arange(6) > 1}
+    found = measure_step(method, method.objective(replace(given, present=present))).log_negatives
+    assert found["rgb to thermal"] == pytest.approx(math.log(3))  # four have thermal, one of them is the positive
+    nobody = {"rgb": torch.ones(6) > 0, "thermal": torch.zeros(6) > 0}
+    assert measure_step(method, method.objective(replace(given, present=nobody))) == ({}, {})
+
+
+def contrasts(method: Method) -> list[Contrast]:
+    return [term for term in method.terms if isinstance(term, Contrast)]

@@ -19,7 +19,7 @@ from manyview.losses import is_pooled
 from manyview.memories import BankMemory, Memory
 from manyview.methods import METHODS, Alignment, BatchOutputs, Contrast, Method, Prediction, Term
 from manyview.methods.contrast import total
-from manyview.methods.terms import TermOutput, keys, queries
+from manyview.methods.terms import TermOutput, keys, queries, try_loss
 from manyview.methods.topologies import every_copy, query_against_keys, view_pairs
 from tests.core.test_distributed import Counted
 from tests.losses import oracle
@@ -176,10 +176,15 @@ def test_a_missing_query_counts_nothing_in_the_partition() -> None:
 
 
 def test_nce_without_a_bank_is_refused() -> None:
-    raw, _ = golden_views(1)
-    term = Contrast(query_against_keys, losses.nce, [QUERY], [KEY], memory=of_queue("each")(DIM).double())
-    with pytest.raises(ValueError, match="memory: nce contrasts with images drawn from a memory bank; choose bank"):
-        term(batch(of_two(raw)))
+    with pytest.raises(ValueError, match="memory: nce contrasts with images drawn from a memory bank; give --memory"):
+        Contrast(query_against_keys, losses.nce, [QUERY], [KEY], memory=of_queue("each")(DIM).double())
+
+
+def test_a_loss_is_tried_before_anyone_waits() -> None:
+    for loss in (losses.info_nce, losses.nce):
+        try_loss(loss)
+        with pytest.raises(ValueError, match="temperature: expected a positive number"):
+            try_loss(partial(loss, temperature=-1.0))
 
 
 DECODED, PICTURE = Slot("query", "a", 0, "decoded"), Slot("input", "b", 0, "view")

@@ -6,34 +6,19 @@ A toy is one file of under 60 lines in tests/methods/toys, and nothing else in t
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
 
+from tests.methods.toys.outcome import assert_same, end, losses, run_killed
 from tests.methods.toys.run import TOYS, train, train_in_two
-from tests.patience import PATIENCE
 from tests.two_processes import in_two_processes
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-
-
-def end(folder: Path) -> dict[str, Tensor]:
-    """Networks and memories after the last step."""
-    state = torch.load(max((folder / "checkpoints").glob("step-*.pt")), weights_only=True)
-    found: dict[str, Tensor] = state["method"]
-    return found
-
-
-def losses(folder: Path) -> list[float]:
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(line)["loss"] for line in lines]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -56,7 +41,7 @@ def toy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the run of each toy in two processes."""
     folder = tmp_path_factory.mktemp("two")
-    in_two_processes(partial(train_in_two, folder=str(folder)), folder)
+    in_two_processes(partial(train_in_two, folder=str(folder), toys=list(TOYS)), folder)
     return folder
 
 
@@ -64,20 +49,8 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the run of each toy, killed in the middle."""
     folder = tmp_path_factory.mktemp("killed")
-    command = [sys.executable, "-m", "tests.methods.toys.run", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, timeout=PATIENCE, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    run_killed(folder, TOYS)
     return folder
-
-
-def assert_same(folder: Path, expected: Path, *, exactly: bool = False) -> None:
-    found, other = end(folder), end(expected)
-    assert list(found) == list(other)
-    for name, value in other.items():
-        close = torch.equal if exactly else torch.allclose
-        options = {} if exactly else {"rtol": 1e-9, "atol": 1e-9}
-        assert close(found[name], value, **options), name
-    assert losses(folder) == pytest.approx(losses(expected), rel=1e-9, abs=1e-9)
 
 
 def test_a_toy_trains_and_all_its_encoders_move(toy: tuple[str, Path]) -> None:

@@ -12,12 +12,14 @@ from manyview.config.config import Config
 from manyview.core.errors import UserError
 from manyview.core.sample import Sample
 from manyview.data import Dataset, Loader, TorchDataset
-from manyview.encoders import Encoder, create
+from manyview.encoders import Encoder, Towers, create
 from manyview.evaluate import knn
 from manyview.features.embedding_pass import embed, features
+from manyview.methods import cmc, simclr
 from manyview.training import build
 from manyview.training.build import RunData
 from manyview.training.evaluators import KnnEvaluator, evaluators
+from manyview.training.retrieval import RetrievalEvaluator
 from manyview.views import View, ViewPipeline
 from tests.config.small import flags
 
@@ -40,7 +42,8 @@ class WithHeight:
     modalities = ("image", "height")
 
     def __init__(self, pictures: TorchDataset) -> None:
-        self.pictures, self.ids, self.labels, self.classes = pictures, pictures.ids, pictures.labels, pictures.classes
+        self.pictures, self.ids, self.classes = pictures, pictures.ids, pictures.classes
+        self.labels: torch.Tensor | None = pictures.labels
 
     def __len__(self) -> int:
         return len(self.pictures)
@@ -73,10 +76,14 @@ def encoder(channels: int = 3) -> Encoder:
     return create("patchnet", size=16, widths=(8, 16), blocks=(1, 1), channels=channels)
 
 
+def towers(network: Encoder | dict[str, Encoder]) -> Towers:
+    return Towers(network, None)
+
+
 def test_it_is_the_knn_of_the_held_out_images() -> None:
     network, views = encoder(), build.test_pipeline(settings(), IMAGE)
     expected = knn(*features(network, colours(60, 0), views), *features(network, colours(30, 1), views), k=20)
-    assert evaluator()({"shared": network}) == {"knn": expected}
+    assert evaluator()(towers(network)) == {"knn": expected}
     assert expected > 0.9
 
 
@@ -89,14 +96,14 @@ def test_at_most_so_many_images_are_scored_and_always_the_same() -> None:
 
 
 def test_a_bank_smaller_than_the_neighbours_is_enough() -> None:
-    assert 0 <= evaluator(bank=4)({"shared": encoder()})["knn"] <= 1
+    assert 0 <= evaluator(bank=4)(towers(encoder()))["knn"] <= 1
 
 
 def test_the_encoder_stays_in_training_mode_and_unchanged() -> None:
     network = encoder().train()
     before = {name: value.clone() for name, value in network.state_dict().items()}
     randomness = torch.get_rng_state()
-    evaluator()({"shared": network})
+    evaluator()(towers(network))
     assert network.training
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
     assert torch.equal(torch.get_rng_state(), randomness)  # else a run would depend on how often it is scored
@@ -106,9 +113,9 @@ def test_an_encoder_a_view_is_scored_by_itself_and_all_of_them_side_by_side() ->
     views = {**IMAGE, "height": View("height")}
     train, test = WithHeight(colours(60, 0)), WithHeight(colours(30, 1))
     networks = {"image": encoder(), "height": encoder(1)}
-    scores = KnnEvaluator(data(train, test, views), settings(), CPU)(networks)
+    scores = KnnEvaluator(data(train, test, views), settings(), CPU)(towers(networks))
     assert list(scores) == ["knn", "knn/image", "knn/height"]
-    assert scores["knn/image"] == evaluator()({"shared": networks["image"]})["knn"]
+    assert scores["knn/image"] == evaluator()(towers(networks["image"]))["knn"]
     assert scores["knn/height"] < 0.8 < scores["knn/image"]
     pipeline, sides = build.test_pipeline(settings(), views), []
     for images in (train, test):
@@ -126,18 +133,32 @@ def features_of(network: Encoder, images: Dataset, view: str, pipeline: ViewPipe
 def test_of_several_views_only_those_with_an_encoder_are_scored() -> None:
     views = {**IMAGE, "height": View("height")}
     of_both = data(WithHeight(colours(60, 0)), WithHeight(colours(30, 1)), views)
-    assert KnnEvaluator(of_both, settings(), CPU)({"image": encoder()}) == evaluator()({"shared": encoder()})
+    assert KnnEvaluator(of_both, settings(), CPU)(towers({"image": encoder()})) == evaluator()(towers(encoder()))
+
+
+ONE = simclr(encoder())
 
 
 def test_a_run_has_the_evaluators_that_its_settings_name_where_there_are_labels() -> None:
     labelled, unlabelled = data(colours(8, 0), colours(8, 1)), data(colours(8, 0), None)
-    assert [type(each) for each in evaluators(labelled, settings(), CPU)] == [KnnEvaluator]
-    assert evaluators(labelled, settings(more="--evaluators []"), CPU) == []
-    assert evaluators(labelled, settings(more="--evaluate-every 0"), CPU) == []
-    assert evaluators(unlabelled, settings(), CPU) == []
+    assert [type(each) for each in evaluators(ONE, labelled, settings(), CPU)] == [KnnEvaluator]
+    assert evaluators(ONE, labelled, settings(more="--evaluators []"), CPU) == []
+    assert evaluators(ONE, labelled, settings(more="--evaluate-every 0"), CPU) == []
+    assert evaluators(ONE, unlabelled, settings(), CPU) == []
+
+
+def test_retrieval_is_for_methods_that_contrast_several_views_and_needs_no_labels() -> None:
+    views = {**IMAGE, "height": View("height")}
+    train, test = WithHeight(colours(8, 0)), WithHeight(colours(8, 1))
+    both = cmc({"image": encoder(), "height": encoder(1)})
+    of_two = data(train, test, views)
+    assert [type(each) for each in evaluators(both, of_two, settings(), CPU)] == [KnnEvaluator, RetrievalEvaluator]
+    assert len(evaluators(both, of_two, settings(more="--evaluators retrieval"), CPU)) == 1
+    train.labels = None
+    assert [type(each) for each in evaluators(both, of_two, settings(), CPU)] == [RetrievalEvaluator]
 
 
 @pytest.mark.parametrize("more", ["", "--evaluate-every 0"])
 def test_an_unknown_evaluator_is_refused_even_where_nothing_is_scored(more: str) -> None:
     with pytest.raises(UserError, match=r"^evaluators: there is none named 'nkn'; did you mean 'knn'\?$"):
-        evaluators(data(colours(8, 0), None), settings(more=f"--evaluators nkn {more}"), CPU)
+        evaluators(ONE, data(colours(8, 0), None), settings(more=f"--evaluators nkn {more}"), CPU)

@@ -43,7 +43,7 @@ def search(
             raise UserError("root", f"there is no folder {printable(root)}; give where the images are now")
         found = replace(found, about=replace(found.about, root=os.path.abspath(root)))
     near = nearest(encoder, image, found, top, view=view, size=size, weights=weights, pretrained=pretrained, stem=stem)
-    print(f"nearest to {printable(image)} among {len(found):,} images of {printable(found.about.data)}:")
+    print(f"nearest to {printable(image)} among {found.described}:")
     for number, each in enumerate(near, 1):
         print(f"{number:>4}  {each.similarity:.4f}  {each.name}  {each.label}{each.mark}".rstrip())
     if not no_picture:

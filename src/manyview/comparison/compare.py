@@ -152,7 +152,7 @@ def _check(given: Flat, jobs: int, minutes: float | None, seeds: int | Sequence[
 def _check_runs(runs: Sequence[PlannedRun], images: build.RunData, minutes: float | None, say: Say) -> SettingsByMethod:
     """Refuses before any training what a run would be refused for, and says in what the methods differ also."""
     config, count = runs[0].config, len(images.train)
-    if images.test is None or not (config.evaluators and config.evaluate_every):
+    if not images.labelled or not (config.evaluators and config.evaluate_every):
         raise UserError("data", f"{config.data['name']} has no labels, or no kNN, so nothing says which is better")
     first = [replace(run, config=build.settled(run.config, images)) for run in runs if run.seed == runs[0].seed]
     for run in first:

@@ -45,10 +45,11 @@ class Config:
     checkpoint_minutes  a checkpoint after so many minutes, besides one an epoch
     checkpoint_steps    and after so many steps
     health_every        steps between two reports on the run's health
-    evaluators          what scores the encoder during training, where labels exist: knn, or [] for nothing
+    evaluators          what scores during training: knn where labels exist, retrieval where a method contrasts several
+                        views; [] for nothing
     evaluate_every      epochs between two scores; 0 for none
     knn_bank            at most so many training images are the neighbours of kNN,
-    knn_queries         and so many held-out images are scored
+    knn_queries         and so many held-out images are scored, by retrieval too
     max_unreadable      the share of unreadable images that is too much
     report              whether a page about the run is written at its end
     """
@@ -76,7 +77,7 @@ class Config:
     checkpoint_minutes: NotNegative = 5.0
     checkpoint_steps: Annotated[int | None, AtLeast(1), AtMost(MOST)] = None
     health_every: Count = 20
-    evaluators: tuple[str, ...] = ("knn",)
+    evaluators: tuple[str, ...] = ("knn", "retrieval")
     evaluate_every: Annotated[int, AtLeast(0), AtMost(MOST)] = 1
     knn_bank: Count = 5000
     knn_queries: Count = 1000

@@ -53,9 +53,8 @@ SECTIONS = {  # that every run has, besides data and encoder
 PARTS = {  # what a method's parameter of this name can be
     "loss": Section(
         LOSSES,
-        hidden=("reduction",),
+        hidden=("reduction", "population", "partition"),
         refused={
-            "nce": "needs a method made for it, with a memory bank that keeps its partition; none is there yet",
             "attraction": "alone pushes nothing apart: all images would end as one point; cacr has both halves",
             "repulsion": "alone pulls nothing together: views of an image would mean nothing; cacr has both halves",
         },

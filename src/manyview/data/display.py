@@ -29,5 +29,5 @@ def _stretched(values: Tensor) -> Tensor:
     if not len(some):
         return torch.zeros_like(values, dtype=torch.uint8)
     low, high = torch.quantile(some, torch.tensor(SHARES))
-    scaled = (values - low) / (high - low).clamp_min(torch.finfo(torch.float32).tiny)
-    return (255 * scaled.nan_to_num(0.0, 0.0, 0.0).clamp(0, 1)).round().to(torch.uint8)
+    scaled: Tensor = (values - low) / (high - low).clamp_min(torch.finfo(torch.float32).tiny)
+    return scaled.nan_to_num(0.0, 0.0, 0.0).clamp(0, 1).mul(255).round().to(torch.uint8)

@@ -70,9 +70,9 @@ def _unknown(text: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Divided:
-    """Training images, and labelled images to score on.
+    """Training images, and images to score on.
 
-    test         None where there are no labels
+    test         labelled, or without labels where these are not needed; None where there are none
     held_out     whether those were held out of the training images, and are no test split
     test_unused  why the test split is not used, where there is one
     """
@@ -83,15 +83,17 @@ class Divided:
     test_unused: str | None = None
 
 
-def divided(data: Dataset | str, *, imbalance: Any = None, **options: Any) -> Divided:
+def divided(data: Dataset | str, *, imbalance: Any = None, unlabelled: bool = False, **options: Any) -> Divided:
     """Divides data into training images and its test split; without one, a tenth of the labelled images is held out.
 
     So it is where the test split is of no use, which `test_unused` then says. At most `MAX_HELD_OUT` are held out.
     `options` are those of `open_data`. Which images are held out depends on their ids alone.
+
+    unlabelled  where there are no labels, unlabelled images are scored on: retrieval across views needs none
     """
     train = open_data(data, **options) if isinstance(data, str) else data
     train = train if imbalance is None else imbalanced(train, imbalance)
-    if not _labelled(train):
+    if not has_classes(train) and not unlabelled:
         return Divided(train, None)
     if not isinstance(data, str):
         return _hold_out(train, None)
@@ -104,45 +106,55 @@ def divided(data: Dataset | str, *, imbalance: Any = None, **options: Any) -> Di
     return _hold_out(train, next(filter(None, reasons), None))
 
 
-def some(dataset: Dataset, count: int) -> Dataset:
-    """Chooses at most `count` labelled samples by their ids alone."""
-    assert dataset.labels is not None
-    labelled = (dataset.labels >= 0).nonzero()[:, 0]
-    chosen = labelled[order(key(HOLDOUT, dataset.ids[labelled]))[:count]]
+def some(dataset: Dataset, count: int, *, labelled: bool = True) -> Dataset:
+    """Chooses at most `count` samples by their ids alone: labelled ones, or any."""
+    rows = _labelled_rows(dataset) if labelled else torch.arange(len(dataset))
+    chosen = rows[order(key(HOLDOUT, dataset.ids[rows]))[:count]]
     return dataset if len(chosen) == len(dataset) else subset(dataset, chosen.sort().values)
 
 
 def _split(data: str, split: str, options: dict[str, Any], train: Dataset) -> tuple[Dataset | None, str | None]:
     """Opens a split to score on, or says why it cannot be; neither where there is none.
 
-    It needs labels that training has too, and none of its images, as where a person trains on the test split itself.
+    It needs none of training's images, as where a person trains on the test split itself, and where training has
+    labels the same ones.
     """
     try:
         test = open_data(data, **{**options, "split": split})
     except (ValueError, OSError) as error:
         there_is_none = isinstance(error, UserError) and error.setting == "split"  # as in most folders
         return None, None if there_is_none else f"it cannot be opened: {error}"
-    assert train.labels is not None
-    if test.labels is None or not _labelled(test):
+    if has_classes(train) and not has_classes(test):
         return None, "it has no labels, or one only"
-    known = torch.isin(test.labels[test.labels >= 0], train.labels)
-    if test.classes != train.classes or not bool(known.any()):
+    if has_classes(train) and not _same_classes(train, test):
         return None, "it has other classes than the training images"
     if bool(torch.isin(train.ids, test.ids).any()):
         return None, "some of its images are training images"
     return test, None
 
 
-def _labelled(dataset: Dataset) -> bool:
+def has_classes(dataset: Dataset) -> bool:
     """Tells whether there are at least two classes to tell apart."""
     return dataset.labels is not None and len(dataset.labels[dataset.labels >= 0].unique()) > 1
 
 
-def _hold_out(dataset: Dataset, test_unused: str | None) -> Divided:
+def _same_classes(train: Dataset, test: Dataset) -> bool:
+    assert train.labels is not None
+    assert test.labels is not None
+    known = torch.isin(test.labels[test.labels >= 0], train.labels)
+    return test.classes == train.classes and bool(known.any())
+
+
+def _labelled_rows(dataset: Dataset) -> torch.Tensor:
     assert dataset.labels is not None
-    count = min(MAX_HELD_OUT, int(HELD_OUT_SHARE * int((dataset.labels >= 0).sum())))
+    return (dataset.labels >= 0).nonzero()[:, 0]
+
+
+def _hold_out(dataset: Dataset, test_unused: str | None) -> Divided:
+    labelled = has_classes(dataset)
+    count = min(MAX_HELD_OUT, int(HELD_OUT_SHARE * len(_labelled_rows(dataset) if labelled else dataset)))
     if not count:
         return Divided(dataset, None, test_unused=test_unused)
-    test = some(dataset, count)
+    test = some(dataset, count, labelled=labelled)
     rest = ~torch.isin(dataset.ids, test.ids)
     return Divided(subset(dataset, rest), test, held_out=True, test_unused=test_unused)

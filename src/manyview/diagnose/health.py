@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from manyview.core.errors import UserError
@@ -50,22 +50,47 @@ STILL_LOSS, STILL_GAP = 0.06, 0.03
 LATE = 1000  # steps by which neighbours should be better than before training; reasoned: after 200 they were not yet
 
 
+OF_VIEW = "query_similarity/"  # what the names of a measure of one of several views begin with
+IN_WORDS: dict[Word, str] = {  # of a view
+    "collapsing": "has collapsed",
+    "collapsed dimensions": "has collapsed dimensions",
+    "saturated": "is saturated",
+    "not learning": "is not learning",
+    "starting": "is starting",
+    "healthy": "is healthy",
+}
+
+
 @dataclass(frozen=True)
 class Verdict:
-    """How a run is doing: a colour, a word, and a sentence with the number that led to it and what to do."""
+    """How a run is doing: a colour, a word, and a sentence with the number that led to it and what to do.
+
+    views  a word for each view, where there are several
+    short  the word, with the name of a view that it is about
+    """
 
     level: Level
     word: Word
     text: str
+    views: Mapping[str, Word] = field(default_factory=dict)
+    short: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "short", self.short or self.word)
 
 
 class Sign(NamedTuple):
-    """Something wrong: what was seen, with its number, and what to do about it."""
+    """Something wrong: what was seen, with its number, and what to do about it; in which view, if it is about one."""
 
     level: Level
     word: Word
     seen: str
     advice: str
+    view: str = ""
+
+    @property
+    def name(self) -> str:
+        return _of(self.word, self.view)
 
 
 class Health:
@@ -100,7 +125,8 @@ class Health:
     ) -> None:
         """One measurement.
 
-        measures          of `manyview.diagnose.measure`; none where nothing is contrasted
+        measures          of `manyview.diagnose.measure`; none where nothing is contrasted. With several views those of
+                          each are named "rank/VIEW" and so on, and each is judged by itself
         gradient          its norm over all parameters
         unreadable        share of the data's files
         flat              `flat_share` of the pictures
@@ -116,16 +142,21 @@ class Health:
             self.knn["untrained"] = untrained_knn
         if knn is not None:
             self.knn |= {"step": float(step), "last": knn, "best": max(knn, self.knn.get("best", knn))}
-        self.since = {sign.word: self.since.get(sign.word, step) for sign in self._signs()}
+        self.since = {sign.name: self.since.get(sign.name, step) for sign in self._signs()}
 
     def verdict(self) -> Verdict:
-        sign = next(self._signs(), None)
-        if sign is not None:
-            text = f"{sign.word} since step {self.since[sign.word]}: {sign.seen}: {sign.advice}"
-            return Verdict(sign.level, sign.word, text)
+        signs = list(self._signs())
+        views = self._words(signs)
+        if signs:
+            sign, since = signs[0], f"since step {self.since[signs[0].name]}"
+            text = f"{sign.word} {since}: {sign.seen}: {sign.advice}"
+            if sign.view:
+                states = [f"{view} {IN_WORDS[word]}" for view, word in views.items()]
+                text = f"{', '.join(states)}: {since}, in {sign.view}, {sign.seen}: {sign.advice}"
+            return Verdict(sign.level, sign.word, text, views, f"{sign.view} {sign.word}".strip())
         if self.measured < STARTING:
-            return Verdict("healthy", "starting", f"starting: {self.measured} of {STARTING} measurements made")
-        return Verdict("healthy", "healthy", f"healthy: {self._praise()}")
+            return Verdict("healthy", "starting", f"starting: {self.measured} of {STARTING} measurements made", views)
+        return Verdict("healthy", "healthy", f"healthy: {self._praise()}", views)
 
     def state_dict(self) -> dict[str, Any]:
         """Plain numbers, lists and dicts."""
@@ -146,13 +177,29 @@ class Health:
         if self.measured >= WINDOW // 2 + 1:
             yield from self._broken_data()
         if self.measured >= STARTING:
-            yield from self._collapsing()
-            yield from self._collapsed_dimensions()
-            yield from self._saturated()
+            views = self._views()
+            for signs in (self._collapsing, self._collapsed_dimensions, self._saturated):
+                yield from (sign for view in views for sign in signs(view))
             yield from self._worse_neighbours()
-            yield from self._nothing_moves()
+            yield from (sign for view in views for sign in self._nothing_moves(view))
 
-    def _mean(self, name: str) -> float:
+    def _views(self) -> list[str]:
+        """The views that were measured one by one; one without a name where there is one only."""
+        named = [name for record in (self.first, *self.recent) for name in record if name.startswith(OF_VIEW)]
+        return list(dict.fromkeys(name.removeprefix(OF_VIEW) for name in named)) or [""]
+
+    def _words(self, signs: Sequence[Sign]) -> dict[str, Word]:
+        """The gravest word about each of several views: bad ones first, as they are told."""
+        views = [view for view in self._views() if view]
+        gravest: dict[str, Word] = {}
+        for sign in signs:
+            if sign.view:
+                gravest.setdefault(sign.view, sign.word)
+        otherwise: Word = "starting" if self.measured < STARTING else "healthy"
+        return gravest | {view: otherwise for view in views if view not in gravest}
+
+    def _mean(self, name: str, view: str = "") -> float:
+        name = _of(name, view)
         values = [record[name] for record in self.recent if name in record]
         return sum(values) / len(values) if values else math.nan
 
@@ -176,43 +223,46 @@ class Health:
             if share > limit:
                 yield Sign("bad" if share > MOST else "warning", "broken data", f"{share:.0%} {seen}", advice)
 
-    def _collapsing(self) -> Iterator[Sign]:
-        alike, at_first = self._mean("query_similarity"), self.first.get("query_similarity", math.nan)
+    def _collapsing(self, view: str) -> Iterator[Sign]:
+        name = "query_similarity"
+        alike, at_first = self._mean(name, view), self.first.get(_of(name, view), math.nan)
         narrowed = alike > ALIKE and 1 - alike < NARROWED * (1 - at_first)
         if narrowed or (alike > THE_SAME and self._late()):
             seen = f"all images are becoming the same vector (similarity of different images {alike:.3f})"
             advice = f"{AGAIN} with a lower --lr, a higher temperature or more negatives"
-            yield Sign("bad", "collapsing", seen, advice)
+            yield Sign("bad", "collapsing", seen, advice, view)
 
-    def _collapsed_dimensions(self) -> Iterator[Sign]:
-        rank, limit = self._mean("rank"), self._mean("rank_limit")
-        if limit >= ENOUGH and rank < DIMENSIONS and self._mean("query_similarity") <= ALIKE:
+    def _collapsed_dimensions(self, view: str) -> Iterator[Sign]:
+        rank, limit = self._mean("rank", view), self._mean("rank_limit", view)
+        if limit >= ENOUGH and rank < DIMENSIONS and self._mean("query_similarity", view) <= ALIKE:
             seen = f"the vectors use about {rank:.1f} of {limit:.0f} possible dimensions"
             advice = f"{AGAIN} with a lower --lr, a lower temperature or a higher t_neg"
-            yield Sign("warning", "collapsed dimensions", seen, advice)
+            yield Sign("warning", "collapsed dimensions", seen, advice, view)
 
-    def _saturated(self) -> Iterator[Sign]:
-        factor, negatives = self._mean("coupling"), self._mean("negatives")
+    def _saturated(self, view: str) -> Iterator[Sign]:
+        factor, negatives = self._mean("coupling", view), self._mean("negatives", view)
         if self.coupled and factor < SATURATED:
             seen = f"the positive is already told apart from its {negatives:.0f} negatives (q_B {factor:.2g})"
             advice = f"{AGAIN} with dcl, more negatives (a larger batch, a queue) or a higher temperature"
-            yield Sign("warning", "saturated", seen, advice)
+            yield Sign("warning", "saturated", seen, advice, view)
 
     def _late(self) -> bool:
         return self.recent[-1]["step"] >= self.first["step"] + LATE
 
-    def _nothing_moves(self) -> Iterator[Sign]:
+    def _nothing_moves(self, view: str) -> Iterator[Sign]:
         """Whether loss and similarities are what they were at first."""
-        loss, gap = self._mean("loss"), self._mean("positive_similarity") - self._mean("query_similarity")
+        positive, alike = "positive_similarity", "query_similarity"
+        loss, gap = self._mean("loss"), self._mean(positive, view) - self._mean(alike, view)
         before, first = self.first["loss"], self.first
-        gap_before = first.get("positive_similarity", math.nan) - first.get("query_similarity", math.nan)
+        gap_before = first.get(_of(positive, view), math.nan) - first.get(_of(alike, view), math.nan)
         still = abs(loss - before) < STILL_LOSS * max(1.0, abs(before)) and abs(gap - gap_before) < STILL_GAP
         learns = self.knn.get("best", 0.0) > self.knn.get("untrained", 1.0)
         if still and self._late() and not learns:
-            chance = f", {math.log1p(self._mean('negatives')):.3g} tells nothing apart" if self.coupled else ""
+            one_loss = self.coupled and not view  # with several views it is a sum over their edges
+            chance = f", {math.log1p(self._mean('negatives')):.3g} tells nothing apart" if one_loss else ""
             seen = f"the loss is {loss:.3g}{chance}, and {before:.3g} at first; positives are no nearer than then"
             advice = f"{AGAIN} with a higher --lr, or another temperature"
-            yield Sign("warning", "not learning", seen, advice)
+            yield Sign("warning", "not learning", seen, advice, view)
 
     def _worse_neighbours(self) -> Iterator[Sign]:
         untrained, best = self.knn.get("untrained", math.nan), self.knn.get("best", math.nan)
@@ -224,11 +274,19 @@ class Health:
     def _praise(self) -> str:
         if "rank" not in self.recent[-1]:  # nothing is contrasted
             return f"the loss is {self._mean('loss'):.3g}, and {self.first['loss']:.3g} at first"
-        text = (
-            f"similarity {self._mean('positive_similarity'):.2f} of positives and "
-            f"{self._mean('query_similarity'):.2f} of different images, "
-            f"{self._mean('rank'):.0f} of {self._mean('rank_limit'):.0f} dimensions in use"
-        )
+        text = "; ".join(f"{view} {self._praise_of(view)}".strip() for view in self._views())
         if {"last", "untrained"} <= set(self.knn):
             text += f", neighbours {self.knn['last']:.1%}, untrained {self.knn['untrained']:.1%}"
         return text
+
+    def _praise_of(self, view: str) -> str:
+        return (
+            f"similarity {self._mean('positive_similarity', view):.2f} of positives and "
+            f"{self._mean('query_similarity', view):.2f} of different images, "
+            f"{self._mean('rank', view):.0f} of {self._mean('rank_limit', view):.0f} dimensions in use"
+        )
+
+
+def _of(name: str, view: str) -> str:
+    """The name of something that is about a view; the name itself where there is one only."""
+    return f"{name}/{view}" if view else name

@@ -8,8 +8,10 @@ estimates, and exact below that.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import reduce
 from operator import add
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,10 +25,12 @@ from manyview.features.embedding_pass import forward
 from manyview.losses.checks import average, check_inputs
 from manyview.losses.streaming import Stream
 from manyview.methods import BatchOutputs, Contrast, Method
+from manyview.methods.method import Objective
 
 PREFIX = "validation_"  # of the measures of held-out images
 QUERIES = 512
 KEYS = 1024  # of keys that all queries share
+PER_VIEW = ("positive_similarity", "query_similarity", "rank", "rank_limit", "negatives", "coupling")  # health's
 PER_QUERY = 32  # of keys that each query has for itself, which have to be gathered
 
 
@@ -162,6 +166,43 @@ def batch_measures(method: Method, batch: BatchOutputs) -> dict[str, float]:
             entropy = {"batch_entropy": within.mean, "batch_entropy_limit": within.limit}
             return {**found, **measured_of(term, triples[0]), **entropy}
     return found
+
+
+class StepMeasures(NamedTuple):
+    """What is told of a step.
+
+    values         of the first contrast, by the names of `measure`; with queries of several views also "rank/rgb" and
+                   the others of `PER_VIEW`, of each view's first contrast
+    log_negatives  log k by term, k negatives a query, where log k - L is a bound on mutual information (CMC Eq. 6: k
+                   leaves the positive out). Only where there are several terms: one has no loss of its own in the log
+    """
+
+    values: Mapping[str, float]
+    log_negatives: Mapping[str, float]
+
+
+def measure_step(method: Method, objective: Objective) -> StepMeasures:
+    """Measures a step's contrasts, each against the negatives that its loss has met."""
+    by_view: dict[str, dict[str, float]] = {}
+    limits: dict[str, float] = {}
+    for term in method.terms:
+        triples = [triple for triple in objective.terms[term.name].triples if len(triple.query)]
+        if not isinstance(term, Contrast) or not triples:
+            continue
+        view = term.queries[0].view
+        if view not in by_view:
+            by_view[view] = measured_of(term, triples[0])
+        if term.bounds_information and len(method.terms) > 1 and sum(triple.weight for triple in triples) == 1:
+            limits[term.name] = sum(triple.weight * _log_negatives(triple) for triple in triples)
+    first = next(iter(by_view.values()), {})
+    several = by_view if len(by_view) > 1 else {}
+    each = {f"{name}/{view}": found[name] for view, found in several.items() for name in PER_VIEW if name in found}
+    return StepMeasures({**first, **each}, limits)
+
+
+@torch.no_grad()
+def _log_negatives(triple: Triple) -> float:
+    return float(Stream(triple.query, triple.negatives).count.double().log().mean())
 
 
 def measured_of(term: Contrast, triple: Triple) -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import re
 from collections.abc import Iterator
@@ -83,7 +82,13 @@ def embed(
     check_bounds("batch_size", batch_size, [AtLeast(1), AtMost(MOST)])
     check_bounds("workers", workers, [AtLeast(0), AtMost(MOST_WORKERS)])
     place = resolve_device(device)
-    opened = {"split": split, "root": root, "labels": labels, "download": download, "max_pixels": max_pixels}
+    opened: dict[str, Any] = {
+        "split": split,
+        "root": root,
+        "labels": labels,
+        "download": download,
+        "max_pixels": max_pixels,
+    }
     run = run_of(model)
     known = None if run is None else open_model(model, **encoder)  # which says what its data is like
     if data is None:
@@ -159,23 +164,25 @@ def _fill(
     batches = read_images(reader, [rows for piece in pieces for rows in piece.split(about.batch_size)], workers)
     progress = progress_bar(len(dataset), "embedding", start=done, shown=shown, lines=True)
     with closing(batches), on_device(encoder, device), progress as advance:
-        made = embed_pieces(encoder, batches, pieces, read=_read(source, device), advance=advance)
+        read_, width = _read(source)
+        made = embed_pieces(encoder, batches, pieces, read=read_, width=width, advance=advance)
         for number, piece in zip(missing, made, strict=True):
             partial.save(number, replace(piece, vectors=_rounded(piece.vectors, about.dtype, encoder.name)))
 
 
-def _read(source: ModelSource, device: torch.device) -> Read:
-    """What is taken of the encoder: embeddings, and with a head what it makes of them beside those, at unit length."""
-    head = next(iter(source.heads.values()), None)
+def _read(source: ModelSource) -> tuple[Read, int]:
+    """What is taken of the encoder, and how long it is: embeddings, and with a head what it makes of them beside those,
+    at unit length."""
+    head, dim = next(iter(source.heads.values()), None), source.encoder.dim
     if head is None:
-        return embedding
-    head = copy.deepcopy(head).to(device)
+        return embedding, dim
 
     def both(encoder: nn.Module, x: Tensor) -> Tensor:
         vectors = embedding(encoder, x)
-        return torch.cat([vectors, project(head, vectors)], 1)
+        return torch.cat([vectors, project(head, vectors).to(vectors)], 1)
 
-    return both
+    with torch.no_grad():
+        return both, dim + project(head, torch.zeros(1, dim)).shape[1]
 
 
 def _rounded(vectors: Tensor, dtype: str, encoder: str) -> Tensor:

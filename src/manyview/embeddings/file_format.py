@@ -60,6 +60,12 @@ class Embeddings:
         return len(self.ids)
 
     @property
+    def described(self) -> str:
+        """How many images of what these are, with the view where there are others to compare with."""
+        view = "" if self.projections is None else f"{self.about.view} "
+        return printable(f"{len(self):,} {view}images of {self.about.data}")
+
+    @property
     def names(self) -> list[str]:
         return [self.name(row) for row in range(len(self))]
 

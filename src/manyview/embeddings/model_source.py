@@ -27,7 +27,7 @@ from manyview.training import build
 from manyview.training.load import INPUT, load, load_projector, run_views
 from manyview.training.run import CONFIG, ENCODER, Run
 from manyview.views import AUGMENTATIONS, PICTURE, Modality, ViewPipeline
-from manyview.views.view import view_named
+from manyview.views.view import View, view_named
 
 REFERENCE = ""  # stands for the data's reference view, whatever that is called
 ALL = "all"  # the encoders of several views together
@@ -80,16 +80,17 @@ class ModelSource:
         if view is None and len(self.encoders) == 1:
             return self
         if view is not None and list(self.encoders) == [REFERENCE]:  # of data that has several modalities
-            inputs = dict.fromkeys([view], self.inputs[REFERENCE]) if self.inputs else {}
-            return replace(self, encoders={view: self.encoder}, inputs=inputs)
+            known = self.inputs.get(REFERENCE)
+            return replace(self, encoders={view: self.encoder}, inputs={} if known is None else {view: known})
         if view is None or view not in self.encoders:
             there = f"{self.name} has an encoder for {', '.join(self.encoders)}"
             raise UserError("view", f"{there}; give one of them{'' if view is None else f', got {view!r}'}")
-        encoders, inputs, heads = (
-            {key: each for key, each in table.items() if key == view}
-            for table in (self.encoders, self.inputs, self.heads)
+        return replace(
+            self.by_view.get(view, self),
+            encoders={view: self.encoders[view]},
+            inputs={name: each for name, each in self.inputs.items() if name == view},
+            heads={name: each for name, each in self.heads.items() if name == view},
         )
-        return replace(self.by_view.get(view, self), encoders=encoders, inputs=inputs, heads=heads)
 
     @property
     def checksum(self) -> str:
@@ -107,7 +108,8 @@ class ModelSource:
         view  that of one encoder alone
         of    the modality that it is made of, in data that has another name for it
         """
-        views, modalities = {}, {}
+        views: dict[str, View] = {}
+        modalities: dict[str, Modality] = {}
         for each in self.encoders if view is None else [view]:
             name, given = each or reference, self.inputs.get(each)
             usual = view_named(name, reference)

@@ -136,8 +136,8 @@ def picture(image: Picture, found: Sequence[Neighbour], embeddings: Embeddings) 
     """A contact sheet: the query, and its neighbours with their names, similarities and labels."""
     rgb = _shown(image) if isinstance(image, str | Path) else _rgb(image) if isinstance(image, Tensor) else image
     name = printable(str(image)) if isinstance(image, str | Path) else "a picture"
-    count, encoder = f"{len(embeddings):,} images of {embeddings.about.data}", embeddings.about.encoder
-    first = Tile(rgb, (f"nearest to {name}", f"among {printable(count)}", f"as {printable(encoder)} sees them"))
+    seen_by = printable(embeddings.about.encoder)
+    first = Tile(rgb, (f"nearest to {name}", f"among {embeddings.described}", f"as {seen_by} sees them"))
     others = []
     for number, (each, seen) in enumerate(zip(found, _pictures(found, embeddings), strict=True), 1):
         lines = f"{number}   {each.similarity:.4f}{each.mark}", each.name

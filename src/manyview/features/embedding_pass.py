@@ -152,11 +152,13 @@ def embed_pieces(
     pieces: Iterable[Tensor],
     *,
     read: Read = embedding,
+    width: int | None = None,
     advance: Callable[[int], object] = lambda count: None,
 ) -> Iterator[Piece]:
     """Each piece's vectors, (m, d) float32 on the CPU, from batches that end where a piece ends.
 
     pieces   the rows of each
+    width    of what is read, where that is not the length of an embedding
     advance  is called with how many rows are done
     """
     waiting = iter(batches)
@@ -164,7 +166,7 @@ def embed_pieces(
         done, parts = 0, []
         while done < len(piece):
             batch = next(waiting)
-            there, vectors = batch.rows >= 0, torch.empty(0, encoder.dim)
+            there, vectors = batch.rows >= 0, torch.empty(0, width or encoder.dim)
             if len(batch.images):
                 vectors = forward(encoder, batch.images, read=read).cpu()
             parts.append(Piece(batch.rows[there], vectors[there], batch.unreadable))

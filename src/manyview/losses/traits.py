@@ -34,6 +34,20 @@ def is_coupled(loss: Loss) -> bool:
     return _function(loss) in (info_nce, jcl, hard_negative)
 
 
+def needs_partition(loss: Loss) -> bool:
+    """Whether the loss wants NCE's `partition` and `population`, which only a memory bank keeps."""
+    return "partition" in inspect.signature(loss).parameters
+
+
+def bounds_information(loss: Loss) -> bool:
+    """Whether log k - L is a lower bound on the mutual information of query and key (CMC Eq. 6), k negatives a query.
+
+    It is for the softmax that picks a positive out of k negatives and itself. NCE decides pair by pair, decoupled and
+    reweighted losses are no likelihood of that choice: of them nothing follows.
+    """
+    return _function(loss) is info_nce
+
+
 def is_pooled(loss: Loss) -> bool:
     """Whether the loss is no mean over queries, so that it has no reduction="none".
 

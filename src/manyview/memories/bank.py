@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from manyview.core.bounds import Between, Count
 from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives
 from manyview.core.rng import key, uniform
@@ -188,11 +189,19 @@ class BankMemory(Memory):
 def bank(
     dim: int,
     *,
-    m: int = 4096,
-    momentum: float = 0.5,
+    m: Count = 4096,
+    momentum: Annotated[float, Between(0, 1, "a share")] = 0.5,
     stored: bool = True,
-    decay: float | None = None,
+    decay: Annotated[float | None, Between(0, 1, "a share")] = None,
     generator: torch.Generator | None = None,
 ) -> Memory:
-    """One vector for each image of the data, as in instance discrimination and CMC; `m` of them are drawn a query."""
+    """One vector for each image of the data, as in instance discrimination and CMC; `m` of them are drawn a query.
+
+    m         negatives a query, drawn with replacement, so that there may be more than images: 16384 in CMC section
+              4.1, 4096 for its AlexNets
+    momentum  of a vector towards what the encoder says of its image
+    stored    true: positives are the bank's own vectors, as in CMC's code, which is steadier; false: they are the
+              step's embeddings of the other view, as Eq. 2 prints, with gradient to both encoders
+    decay     of NCE's Z: null keeps the first batch's estimate, as published; 0.99 follows it (CMC issue 23)
+    """
     return BankMemory(dim, m=m, momentum=momentum, stored=stored, decay=decay, generator=generator)

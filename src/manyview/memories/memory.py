@@ -51,7 +51,7 @@ class Memory(nn.Module):
 
         estimate  NCE's Z by this batch, given the population
         """
-        raise UserError("memory", "nce contrasts with images drawn from a memory bank; choose bank")
+        raise NotImplementedError("only a memory bank keeps NCE's partition")
 
     def update(self, keys: Sequence[Tensor], ids: Tensor, index: Tensor) -> None:
         """Takes in the step's keys, K copies of (N, d), of all processes."""

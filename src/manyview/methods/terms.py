@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,10 +12,11 @@ import torch
 from torch import Tensor
 
 from manyview.core.distributed import gather, gather_all
-from manyview.core.negatives import Triple
+from manyview.core.errors import UserError
+from manyview.core.negatives import Negatives, Triple
 from manyview.encoders.towers import Outputs, Slot
 from manyview.losses import Loss, nce_partition
-from manyview.losses.traits import is_coupled, is_pooled, option
+from manyview.losses.traits import bounds_information, is_coupled, is_pooled, needs_partition, option
 from manyview.memories import Memory
 from manyview.methods.embeddings import Embeddings
 from manyview.methods.topologies import Topology
@@ -129,6 +129,8 @@ class Contrast(Term):
         self.topology, self.loss, self.ramp = topology, loss, ramp
         self.queries, self.keys = tuple(queries), tuple(keys)
         self.memory = Memory() if memory is None else memory
+        if needs_partition(loss) and not self.memory.per_image:
+            raise UserError("memory", "nce contrasts with images drawn from a memory bank; give --memory bank")
 
     def __call__(self, batch: BatchOutputs) -> TermOutput:
         triples = self.topology(batch.embeddings(self.queries, self.keys), self.memory)
@@ -141,6 +143,11 @@ class Contrast(Term):
     def coupled(self) -> bool:
         """Whether the loss's gradient is scaled by q_B, the positive in its denominator (DCL, Eq. 3)."""
         return is_coupled(self.loss)
+
+    @property
+    def bounds_information(self) -> bool:
+        """Whether log k - L bounds the mutual information of query and key from below (CMC Eq. 6)."""
+        return bounds_information(self.loss)
 
     def option(self, name: str) -> Any:
         """The value that the loss will use for an argument; None if it has no such argument."""
@@ -165,7 +172,7 @@ class Contrast(Term):
 
     def _kept_options(self, batch: BatchOutputs, triple: Triple) -> dict[str, Any]:
         """Arguments that the loss needs and the memory keeps: NCE's partition."""
-        if "partition" not in inspect.signature(self.loss).parameters:
+        if not needs_partition(self.loss):
             return {}
 
         def estimate(population: int) -> Tensor:
@@ -173,6 +180,13 @@ class Contrast(Term):
             return triple.loss(nce_partition, **known)
 
         return self.memory.partition(estimate)
+
+
+def try_loss(loss: Loss) -> None:
+    """Calls a loss with two vectors, so that it says at once what it refuses of its arguments."""
+    two, ids = torch.eye(2), torch.arange(2)
+    noise = {"population": 2, "partition": 1.0} if needs_partition(loss) else {}
+    loss(two, two[:, None], Negatives(two, ids, ids), **noise)
 
 
 class Prediction(Term):

@@ -15,7 +15,8 @@ from manyview.diagnose.health import Health, Verdict
 from manyview.losses import is_coupled
 from manyview.report.charts import Point
 from manyview.report.frame import colour_class
-from manyview.training.run import CONFIG, ENCODER, METRICS, Run, read_metrics
+from manyview.training.load import has_ended
+from manyview.training.run import CONFIG, METRICS, Run, read_metrics
 
 TERM = "loss/"  # before the name of a term, where a method has several
 NO_MEASURES = ("gradient_norm", "lr", "loss", "health", "knn", "not_finite", "step", "epoch", "seconds")
@@ -54,7 +55,7 @@ class RunRecord:
 
     @property
     def finished(self) -> bool:
-        return (self.folder / ENCODER).is_file()
+        return has_ended(self.folder)
 
     @property
     def method(self) -> str:

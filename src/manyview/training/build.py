@@ -17,16 +17,16 @@ from manyview import encoders
 from manyview.config.config import OWN, Config, component, components, resolve
 from manyview.config.sections import ENCODER
 from manyview.core.errors import UserError
-from manyview.core.negatives import Negatives
 from manyview.core.parallel import resolve_device
 from manyview.data import NAMED, Dataset
 from manyview.data.dataset import few_samples, fingerprint, usual_shape
-from manyview.data.factory import SCENES, divided
+from manyview.data.factory import SCENES, divided, has_classes
 from manyview.data.selection import only_modalities
 from manyview.encoders import Encoder
 from manyview.features.preprocess import EncoderInput
 from manyview.methods import METHODS, Method
 from manyview.methods.method import VIEW
+from manyview.methods.terms import try_loss
 from manyview.views import AUGMENTATIONS, Modality, ViewPipeline
 from manyview.views.augmentation_recipes import usual_augmentation, usual_size
 from manyview.views.view import View, view_named
@@ -48,13 +48,18 @@ class RunData:
     held_out: bool = False  # whether the images to score on were held out of the training data, and are no test split
     why: str | None = None  # the test split is not used, where there is one
 
+    @property
+    def labelled(self) -> bool:
+        """Whether there are images to score on, and classes to score them by."""
+        return self.test is not None and has_classes(self.train)
+
 
 def data(config: Config, own: Dataset | None = None) -> RunData:
     """The data of a run, with the modalities that its views are derived from."""
     options = {key: value for key, value in config.data.items() if key != "name"}
     if own is None and config.own_data:
         raise UserError("data", "the run was made on a data set of your own; give it: manyview.pretrain(data=...)")
-    found = divided(config.data["name"] if own is None else own, **options)
+    found = divided(config.data["name"] if own is None else own, unlabelled=takes_many(config), **options)
     views = views_of(config, found.train.modalities)
     used = tuple(dict.fromkeys(view.modality for view in views.values()))
     train = only_modalities(found.train, used)
@@ -117,8 +122,7 @@ def check(config: Config) -> None:
         component(config, "optimizer")(declared.towers)
     check_groups(declared, config)
     if (loss := parts.get("loss")) is not None:
-        two, ids = torch.eye(2), torch.arange(2)
-        loss(two, two[:, None], Negatives(two, ids, ids))
+        try_loss(loss)
     if config.augmentation["name"] != "auto":
         component(config, "augmentation")(config.augmentation["size"] or 32, max(declared.views.values()))
 

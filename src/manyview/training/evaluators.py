@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,17 +11,18 @@ from manyview.config.config import Config
 from manyview.core.errors import UserError, hint
 from manyview.data import Loader
 from manyview.data.factory import some
-from manyview.encoders import Encoder
+from manyview.encoders import Towers
 from manyview.encoders.towers import SHARED
 from manyview.features.embedding_pass import embed
 from manyview.features.knn import knn
+from manyview.methods import Method
 from manyview.training import build
+from manyview.training.retrieval import Scores, make_retrieval
 
 NEIGHBOURS = 20
 
-Scores = dict[str, float]
-Evaluator = Callable[[Mapping[str, Encoder]], Scores]
-"""The encoders by view, as they stand, to named scores."""
+Evaluator = Callable[[Towers], Scores]
+"""The towers as they stand to named scores."""
 
 
 class KnnEvaluator:
@@ -42,8 +43,8 @@ class KnnEvaluator:
             for images, most in ((data.train, config.knn_bank), (data.test, config.knn_queries))
         ]  # fmt: skip
 
-    def __call__(self, encoders: Mapping[str, Encoder]) -> Scores:
-        shared = encoders.get(SHARED)
+    def __call__(self, towers: Towers) -> Scores:
+        encoders, shared = towers.encoders, towers.encoders.get(SHARED)
         found = {view: each for view in self.views if (each := encoders.get(view, shared)) is not None}
         bank, queries = ({view: embed(each, loader, view) for view, each in found.items()} for loader in self.loaders)
         scores = {f"knn/{view}": _accuracy([bank[view]], [queries[view]]) for view in found if len(found) > 1}
@@ -58,14 +59,23 @@ def _accuracy(bank: list[Any], queries: list[Any]) -> float:
     return knn(vectors, labels, asked, right, k=min(NEIGHBOURS, len(vectors)))
 
 
-EVALUATORS: dict[str, Callable[[build.RunData, Config, torch.device], Evaluator]] = {"knn": KnnEvaluator}
+def make_knn(method: Method, data: build.RunData, config: Config, device: torch.device) -> KnnEvaluator | None:
+    """The evaluator of data with classes; None for other data."""
+    return KnnEvaluator(data, config, device) if data.labelled else None
 
 
-def evaluators(data: build.RunData, config: Config, device: torch.device) -> list[Evaluator]:
-    """Those that the settings name; none where there are no labels to score with, or nobody wants to know."""
+EVALUATORS: dict[str, Callable[[Method, build.RunData, Config, torch.device], Evaluator | None]] = {
+    "knn": make_knn,
+    "retrieval": make_retrieval,
+}
+
+
+def evaluators(method: Method, data: build.RunData, config: Config, device: torch.device) -> list[Evaluator]:
+    """Those that the settings name and that apply; none where nothing is held out, or nobody wants to know."""
     unknown = [name for name in config.evaluators if name not in EVALUATORS]
     if unknown:
         raise UserError("evaluators", f"there is none named {unknown[0]!r}; {hint(unknown[0], EVALUATORS)}")
     if data.test is None or not config.evaluate_every:
         return []
-    return [EVALUATORS[name](data, config, device) for name in config.evaluators]
+    made = [EVALUATORS[name](method, data, config, device) for name in config.evaluators]
+    return [each for each in made if each is not None]

@@ -98,6 +98,13 @@ def run_views(run: Run | str | Path) -> tuple[str, ...]:
     return tuple(stored if found is None else found[0]["channels"])
 
 
+def has_ended(folder: Path) -> bool:
+    """Whether a run has written its encoders, which it does last of all."""
+    if not (folder / CONFIG).is_file():
+        return False
+    return all((folder / encoder_file(view)).is_file() for view in run_views(folder) or (SHARED,))
+
+
 def _opened(run: Run | str | Path) -> tuple[Path, Config]:
     folder = run.folder if isinstance(run, Run) else Path(run)
     if not (folder / CONFIG).is_file():

@@ -13,10 +13,12 @@ from manyview.data import Loader
 from manyview.memories import Memory
 from manyview.methods import Method
 from manyview.training.build import RunData
+from manyview.training.retrieval import Scores, contrasted_views, live_recall, recall_table, untrained_recall
 from manyview.training.run import encoder_files
 from manyview.training.state import RunState
 
 Say = Callable[[str], object]
+KNN = "knn"  # what the names of its scores begin with
 FEW_IMAGES = 8  # in a batch; reasoned
 
 
@@ -25,7 +27,7 @@ def introduction(config: Config, data: RunData, method: Method, state: RunState)
     source = "your own data" if config.own_data else config.data["name"]
     views = "" if len(data.views) == 1 else f", views {', '.join(data.views)}"
     return [
-        f"{config.method['name']} on {len(data.train):,} images of {source}{views}, {_scored_on(data, config)}",
+        f"{config.method['name']} on {len(data.train):,} images of {source}{views}, {_scored_on(data, config, method)}",
         f"encoder {config.encoder['name']} ({_parameters(method)} parameters), augmentation "
         f"{config.augmentation['name']} of {config.augmentation['size']} px, batch {config.batch_size}, "
         f"{state.total:,} steps",
@@ -61,11 +63,26 @@ def conclusion(config: Config, data: RunData, state: RunState, folder: Path) -> 
     """What has come of it."""
     found = []
     for name, before in state.untrained_scores.items():
-        if name in state.scores and data.test is not None:
+        if name.startswith(KNN) and name in state.scores and data.test is not None:
             found += _gain(name, state.scores[name], before, min(len(data.test), config.knn_queries))
+    found += recall_table(state.scores, state.untrained_scores)
     verdict = state.health.verdict()
     found.append("too few steps to tell whether it is healthy" if verdict.word == "starting" else verdict.text)
     return [*found, encoders(folder)]
+
+
+def untrained(scores: Scores) -> list[str]:
+    """What the evaluators say before the first step."""
+    neighbours = [(name.replace("knn", "kNN", 1), value) for name, value in scores.items() if name.startswith(KNN)]
+    return [*(f"{name} of the untrained encoder {value:.1%}" for name, value in neighbours), *untrained_recall(scores)]
+
+
+def scores(found: Scores, before: Scores) -> list[str]:
+    """The scores in the line of progress."""
+    said = [f"kNN {found[KNN]:.1%}"] if KNN in found else []
+    if recall := live_recall(found, before):
+        said.append(recall)
+    return said
 
 
 def unreadable(loader: Loader) -> list[str]:
@@ -102,15 +119,16 @@ def _leaks(config: Config, method: Method, device: str, world: int) -> bool:
     return (parts or kept) and normed and method.towers.key is not None and not shuffled
 
 
-def _scored_on(data: RunData, config: Config) -> str:
+def _scored_on(data: RunData, config: Config, method: Method) -> str:
+    across = len(contrasted_views(method)) > 1
     if data.test is None:
-        return "no labels to score with: no kNN"
+        return "too few to hold out some: no score" if across else "no labels to score with: no kNN"
     if not (config.evaluators and config.evaluate_every):
         return "no kNN" + (f", {len(data.test):,} held out" if data.held_out else "")
     scored = f"scored on {min(len(data.test), config.knn_queries):,}"
     if not data.held_out:
         return f"{scored} images of its test split"
-    by_folder = "labels" in config.data and not config.own_data
+    by_folder = data.labelled and "labels" in config.data and not config.own_data
     folders = "; its folders are the classes, --data.labels false trains on all" if by_folder else ""
     return f"{scored} held-out images{folders}"
 

@@ -14,10 +14,9 @@ from manyview.config.config import Config, plain
 from manyview.core import distributed
 from manyview.core.sample import Batch
 from manyview.data import Loader
-from manyview.diagnose.measures import flat_share, measured_of, validation
+from manyview.diagnose.measures import StepMeasures, flat_share, validation
 from manyview.features.preprocess import EncoderInput
-from manyview.methods import Contrast, Method
-from manyview.methods.method import Objective
+from manyview.methods import Method
 from manyview.training import build, messages
 from manyview.training.evaluators import evaluators
 from manyview.training.run import FORMAT, RunFolder, encoder_file
@@ -37,7 +36,7 @@ class Monitor:
     ) -> None:
         self.folder, self.config, self.data, self.log = folder, folder.config, data, log
         self.method, self.loader, self.state = method, loader, state
-        self.evaluators = evaluators(data, self.config, loader.device)
+        self.evaluators = evaluators(method, data, self.config, loader.device)
         self._validate = _validation(data, self.config, method, loader) if self.evaluators else None
         self._lap = self._saved = time.monotonic()
         self._shown = -math.inf
@@ -53,24 +52,13 @@ class Monitor:
             self.log.say(f"going on after step {self.state.step:,} of {self.state.total:,}")
         elif self.evaluators:
             self.score()
-            for name, value in self.state.scores.items():
-                self.log.say(f"{name.replace('knn', 'kNN', 1)} of the untrained encoder {value:.1%}")
+            for line in messages.untrained(self.state.scores):
+                self.log.say(line)
         self.log.begin()
         self.lap()
         self._saved = time.monotonic()
 
-    def measures(self, objective: Objective) -> dict[str, float]:
-        """What the first contrast of the step tells, against the negatives that its loss has met."""
-        for term in self.method.terms:
-            if isinstance(term, Contrast):
-                for triple in objective.terms[term.name].triples:
-                    if len(triple.query):
-                        return measured_of(term, triple)
-        return {}
-
-    def report(
-        self, losses: list[float], measured: dict[str, float], batch: Batch, norm: Tensor | None, lr: float
-    ) -> None:
+    def report(self, losses: list[float], step: StepMeasures, batch: Batch, norm: Tensor | None, lr: float) -> None:
         """Asks whether the run is well, and writes a line of metrics.
 
         losses  total and terms, as means since the last line
@@ -81,26 +69,29 @@ class Monitor:
         view, (pictures, *_) = next(iter(batch.views(FLAT).items()))
         if batch.present:
             pictures = pictures[batch.present[view][FLAT]]  # what is missing is made of zeros
-        before = health.verdict().word
+        before = health.verdict().short
         health.update(
-            state.step, measured, loss=loss, gradient=gradient,
+            state.step, step.values, loss=loss, gradient=gradient,
             unreadable=len(self.loader.unreadable) / len(self.loader.dataset),
             flat=flat_share(pictures) if len(pictures) else 0.0,
             knn=state.fresh_scores.get("knn"), untrained_knn=state.untrained_scores.get("knn"),
         )  # fmt: skip
         state.fresh_scores = {}
         verdict = health.verdict()
-        named = {f"loss/{term.name}": value for term, value in zip(self.method.terms, terms, strict=False)}
-        self._write({"loss": loss, **named, "lr": lr, "gradient_norm": gradient, **measured, "health": verdict.word})
-        if verdict.word != before:
+        by_term = {term.name: value for term, value in zip(self.method.terms, terms, strict=False)}
+        named = {f"loss/{name}": value for name, value in by_term.items()}
+        bounds = {f"bound/{name}": limit - by_term[name] for name, limit in step.log_negatives.items()}
+        judged = {"health": verdict.word, **{f"health/{view}": word for view, word in verdict.views.items()}}
+        self._write({"loss": loss, **named, **bounds, "lr": lr, "gradient_norm": gradient, **step.values, **judged})
+        if verdict.short != before:
             speak = self.log.say if verdict.level == "healthy" else self.log.warn
             speak(f"step {state.step}: {verdict.text}")
 
     def score(self) -> None:
         """Scores the encoders as they stand, and asks the loss about held-out images. For who has evaluators."""
         assert self._validate is not None
-        encoders = self.method.towers.encoders
-        self.state.scored({name: value for each in self.evaluators for name, value in each(encoders).items()})
+        towers = self.method.towers
+        self.state.scored({name: value for each in self.evaluators for name, value in each(towers).items()})
         self._write({**self.state.scores, **self._validate(progress=self.state.progress)})
 
     def show(self) -> None:
@@ -111,8 +102,8 @@ class Monitor:
         facts = [f"epoch {state.epoch}"]
         facts += [] if state.loss is None else [f"loss {state.loss:.4g}"]
         facts += [f"{self.config.batch_size * state.step / state.seconds:,.0f} images/s"] if state.seconds else []
-        facts += [f"kNN {state.scores['knn']:.1%}"] if "knn" in state.scores else []
-        facts += [state.health.verdict().word] if state.health.measured else []
+        facts += messages.scores(state.scores, state.untrained_scores)
+        facts += [state.health.verdict().short] if state.health.measured else []
         self.log.show(state.step, "  ".join(facts), now=over or self._shown < 0)
         self._shown = time.monotonic()
 

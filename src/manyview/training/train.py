@@ -19,6 +19,7 @@ from manyview.core.distributed import Agreed, Agreement, fail_together
 from manyview.core.rng import key
 from manyview.core.sample import Batch, Views
 from manyview.data import Dataset, Loader
+from manyview.diagnose.measures import measure_step
 from manyview.methods import BatchOutputs
 from manyview.methods.method import Objective
 from manyview.training import build, messages, signals
@@ -99,7 +100,7 @@ class Session:
 
     def _step(self, batch: Batch, agreed: Agreed, agreement: Agreement) -> None:
         """One step: gradient, optimiser, memories and momentum towers; then what is due beside it."""
-        state, monitor = self.state, self.monitor
+        state, monitor, method = self.state, self.monitor, self.trainer.method
         torch.manual_seed(int(key(self.config.seed, state.step, distributed.rank())))  # for encoders that draw: dropout
         report, lr = state.report_due, state.lr(self.schedule)
         try:
@@ -107,8 +108,8 @@ class Session:
         except NotFinite as error:
             raise self._diverged(str(error), batch) from None
         norm = self.trainer.step(lr, measure=report)
-        measured = monitor.measures(output.objective) if monitor is not None and report else {}
-        self.trainer.method.update(output.batch, state.step, state.planned)  # from here on keys are no more the step's
+        measured = measure_step(method, output.objective) if monitor is not None and report else None
+        method.update(output.batch, state.step, state.planned)  # from here on keys are no more the step's
         state.stepped(_losses(output.objective))
         if monitor is not None:
             state.seconds += monitor.lap()
@@ -122,7 +123,7 @@ class Session:
                     self._check(batch, weights=True)
                     monitor.score()
                     monitor.lap()  # scoring and saving are no part of the training's time
-                if report:
+                if measured is not None:
                     monitor.report(losses, measured, batch, norm, lr)
                 monitor.show()
             if state.save_due:

@@ -1,10 +1,11 @@
-"""Trains toys. `python -m tests.methods.toys.run FOLDER` trains each, in FOLDER/TOY, until it is killed."""
+"""Trains toys. `python -m tests.methods.toys.run FOLDER TOY ...` trains each, in FOLDER/TOY, until it is killed."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -27,9 +28,19 @@ SETTINGS: dict[str, Any] = {
     "optimizer": {"name": "sgd", "lr": 0.05}, "workers": 0, "loggers": (), "quiet": True, "report": False,
     "device": "cpu", "precision": "fp64", "seed": 3,
 }  # fmt: skip
-OPTIONS: dict[str, dict[str, Any]] = {  # the vision transformer's last block, as wide as the embeddings
-    "against_maps": {"method": {"name": "against_maps", "layer": "blocks.0"}, "head": {"dim_out": 64}}
-}
+OPTIONS: dict[str, dict[str, Any]] = {
+    # the vision transformer's last block, as wide as the embeddings
+    "against_maps": {"method": {"name": "against_maps", "layer": "blocks.0"}, "head": {"dim_out": 64}},
+    # and what is no toy: each way in which CMC can have its negatives
+    "cmc": {},
+    "cmc_bank": {"method": "cmc", "memory": {"name": "bank", "m": 6}},
+    "cmc_bank_nce": {"method": "cmc", "memory": {"name": "bank", "m": 6}, "loss": "nce"},
+    "cmc_bank_nce_follows": {
+        "method": "cmc", "memory": {"name": "bank", "m": 50, "stored": False, "decay": 0.9}, "loss": "nce"
+    },
+    "cmc_moco": {"memory": {"size": 24}},
+}  # fmt: skip
+CMC = [name for name in OPTIONS if name.startswith("cmc")]
 
 
 class Pairs:
@@ -61,27 +72,29 @@ class Pairs:
 
 
 def train(toy: str, folder: str, **settings: Any) -> None:
-    METHODS[toy] = TOYS[toy]
+    given = {"method": toy, **SETTINGS, **OPTIONS.get(toy, {}), **settings}
+    lacking = toy == "two_banks" or toy in CMC
+    METHODS.update(TOYS)
     try:
-        given = {"method": toy, **SETTINGS, **OPTIONS.get(toy, {}), **settings}
-        pretrain(Pairs(whole=toy != "two_banks"), out=folder, **given)
+        pretrain(Pairs(whole=not lacking), out=folder, **given)
     finally:
-        del METHODS[toy]
+        for name in TOYS:
+            del METHODS[name]
 
 
-def train_in_two(rank: int, folder: str) -> dict[str, Any]:
+def train_in_two(rank: int, folder: str, toys: Sequence[str]) -> dict[str, Any]:
     """Trains each toy in one of two processes, in FOLDER/TOY."""
-    for toy in TOYS:
+    for toy in toys:
         train(toy, f"{folder}/{toy}")
     return {}
 
 
-def main(folder: str) -> None:
+def main(folder: str, *toys: str) -> None:
     """Trains each toy in a process of its own, which kills itself after some steps."""
     import manyview.training.train  # noqa: F401  once for all of them
 
     torch.set_num_threads(1)
-    for toy in TOYS:
+    for toy in toys:
         child = os.fork()
         if not child:
             _kill_after(KILLED_AFTER)
@@ -105,4 +118,4 @@ def _kill_after(steps: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -1,0 +1,140 @@
+"""Cross-view retrieval: does the embedding of one view find its own sample among those of another view?
+
+Held-out samples alone are asked about, and no labels are needed. The metrics are "recall@1/rgb to thermal" (queries of
+rgb, searched among thermal; also @5 and @10), "recall@1", which is their mean, and "pairs/rgb to thermal", how many
+samples have both views, so that chance is k / pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from manyview.config.config import Config
+from manyview.core.sample import Views
+from manyview.data import Loader
+from manyview.data.factory import some
+from manyview.encoders import Slot, Towers
+from manyview.features.embedding_pass import forward
+from manyview.features.retrieval import KS, recalls
+from manyview.methods import Contrast, Method
+from manyview.training import build
+
+Scores = dict[str, float]
+MEAN = "recall@1"  # over all ordered pairs
+
+
+class RetrievalEvaluator:
+    """Recall of every ordered pair of views, on at most `knn_queries` held-out samples.
+
+    Embeddings are what the towers' heads say of a view, as the loss compares them, and not the encoders' features. A
+    sample that lacks one of two views takes no part in their pairs; one that cannot be read takes part in none.
+    """
+
+    def __init__(self, views: Sequence[str], data: build.RunData, config: Config, device: torch.device) -> None:
+        assert data.test is not None
+        samples = some(data.test, config.knn_queries, labelled=False)
+        self.views = tuple(views)
+        self.loader = Loader(
+            samples, build.test_pipeline(config, data.views), min(256, len(samples)), shuffle=False, drop_last=False,
+            device=device, workers=config.workers, max_unreadable=1.0,
+        )  # fmt: skip
+
+    def __call__(self, towers: Towers) -> Scores:
+        slots = [Slot("query", view, 0, "projection") for view in self.views]
+        parts: dict[str, list[Tensor]] = {view: [] for view in self.views}
+        masks: dict[str, list[Tensor]] = {view: [] for view in self.views}
+        start = 0
+        for batch in self.loader.epoch(0):
+            read = batch.index.cpu() == torch.arange(start, start + len(batch))  # else another stands in for it
+            start += len(batch)
+            outputs = forward(towers, batch.views(), read=lambda network, views: _projections(network, views, slots))
+            for view, embedded in zip(self.views, outputs, strict=True):
+                parts[view].append(embedded.float().cpu())
+                masks[view].append(read & batch.present[view].cpu() if batch.present else read)
+        return named_recalls(*({view: torch.cat(each[view]) for view in self.views} for each in (parts, masks)))
+
+
+def make_retrieval(
+    method: Method, data: build.RunData, config: Config, device: torch.device
+) -> RetrievalEvaluator | None:
+    """The evaluator of a method that contrasts embeddings of several views; None for others."""
+    views = contrasted_views(method)
+    return RetrievalEvaluator(views, data, config, device) if len(views) > 1 else None
+
+
+def contrasted_views(method: Method) -> list[str]:
+    """The views whose embeddings some term contrasts with those of another view."""
+    found: dict[str, None] = {}
+    for term in method.terms:
+        if isinstance(term, Contrast) and all(slot.name == "embedding" for slot in term.asks):
+            views = dict.fromkeys(slot.view for slot in term.asks)
+            found |= views if len(views) > 1 else {}
+    return [view for view in method.views if view in found]
+
+
+def named_recalls(projections: Mapping[str, Tensor], present: Mapping[str, Tensor]) -> Scores:
+    """`recalls` under the names of the metrics, with how many samples each pair was measured on."""
+    scores: Scores = {}
+    for (query, searched), found in recalls(projections, present).items():
+        name = f"{query} to {searched}"
+        scores |= {f"recall@{k}/{name}": value for k, value in found.items()}
+        scores[f"pairs/{name}"] = float((present[query] & present[searched]).sum())
+    first = [value for name, value in scores.items() if name.startswith("recall@1/")]
+    return {MEAN: sum(first) / len(first), **scores} if first else {}
+
+
+def untrained_recall(scores: Scores) -> list[str]:
+    """A line about untrained towers, where they were scored."""
+    counts = sorted(_pairs(scores).values())
+    if not counts:
+        return []
+    samples = " to ".join(f"{count:,.0f}" for count in dict.fromkeys([counts[0], counts[-1]]))
+    said = f"recall@1 across views of the untrained towers {scores[MEAN]:.1%}, by chance {_chance(counts):.1%}"
+    return [f"{said}, on {samples} held-out samples that have both"]
+
+
+def live_recall(scores: Scores, untrained: Scores) -> str:
+    """The mean over all pairs, beside the untrained value and chance; empty where there is none."""
+    if MEAN not in scores:
+        return ""
+    before = f"untrained {untrained[MEAN]:.1%}, " if MEAN in untrained else ""
+    return f"{MEAN} {scores[MEAN]:.1%} ({before}chance {_chance(_pairs(scores).values()):.1%})"
+
+
+def recall_table(scores: Scores, untrained: Scores) -> list[str]:
+    """A line for each ordered pair of views: recalls after and, in brackets, before training, and what chance gives."""
+    pairs = _pairs(scores)
+    if not pairs:
+        return []
+    rows = [["from", "to", *(f"recall@{k}" for k in KS), "chance", "samples"]]
+    for name, count in pairs.items():
+        query, _, searched = name.partition(" to ")
+        after, before = ([each.get(f"recall@{k}/{name}") for k in KS] for each in (scores, untrained))
+        cells = [_cell(one, other) for one, other in zip(after, before, strict=True)]
+        chance = " / ".join(f"{100 * min(1.0, k / count):.1f}" for k in KS)
+        rows.append([query, searched, *cells, chance, f"{count:,.0f}"])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return ["retrieval across views on held-out samples, in % (untrained in brackets):", *lines]
+
+
+def _projections(towers: Towers, views: Views, slots: Sequence[Slot]) -> list[Tensor]:
+    outputs = towers(views, slots)
+    return [outputs[slot] for slot in slots]
+
+
+def _pairs(scores: Scores) -> dict[str, float]:
+    return {name.removeprefix("pairs/"): value for name, value in scores.items() if name.startswith("pairs/")}
+
+
+def _chance(counts: Collection[float]) -> float:
+    """The mean recall@1 of a random order."""
+    return sum(1 / count for count in counts) / len(counts)
+
+
+def _cell(after: float | None, before: float | None) -> str:
+    assert after is not None
+    return f"{100 * after:.1f}" + ("" if before is None else f" ({100 * before:.1f})")
