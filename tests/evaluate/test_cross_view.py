@@ -72,7 +72,7 @@ def test_labels_bring_each_views_score_and_that_of_all_side_by_side(tmp_path: Pa
 
 
 def test_one_encoder_and_impossible_numbers_are_refused_in_one_line(many: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"^protocols: cross-view is for a run with an encoder a view"):
+    with pytest.raises(UserError, match=r"^protocols: cross-view compares views behind the heads of a run"):
         cross_view(prepare(made(tmp_path / "one"), workers=0))
     with pytest.raises(UserError, match="ks: expected numbers from 1 to the 12 test samples"):
         cross_view(prepare(many, workers=0), ks=(13,))

@@ -17,8 +17,8 @@ def cross_view(task: Task, *, ks: tuple[int, ...] = KS) -> Scores:
     """
     views = list(task.model.heads)
     if len(views) < 2:
-        what = f"{task.model.name} has {', '.join(map(repr, task.model.encoders))}"
-        raise UserError("protocols", f"cross-view is for a run with an encoder a view and their heads; {what}")
+        what = f"{task.model.name} has {len(views) or 'none'}"
+        raise UserError("protocols", f"cross-view compares views behind the heads of a run with one a view; {what}")
     if not ks or not 1 <= min(ks) <= max(ks) <= len(task.test):
         raise UserError("ks", f"expected numbers from 1 to the {len(task.test)} test samples, got {ks or 'none'}")
     return _scores(task, ks)
