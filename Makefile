@@ -29,6 +29,7 @@ pictures: $(READY)
 bench: $(READY)
 	$(BIN)/pip install --quiet -c constraints.txt -e ".[dev,bench]"
 	$(BIN)/python benchmarks/losses.py
+	$(BIN)/python benchmarks/bank_step.py
 	$(BIN)/python benchmarks/data.py
 	$(BIN)/python benchmarks/encoders.py
 	$(BIN)/python benchmarks/training.py

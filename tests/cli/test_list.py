@@ -13,6 +13,7 @@ from tests.cli.said import one_line
     [
         ("methods", "cacr_moco"), ("losses", "info_nce"), ("augmentations", "moco-v2"), ("encoders", "timm/resnet18"),
         ("data", "cifar10"), ("recipes", "demo"), ("heads", "mlp"), ("memories", "queue"), ("momentum", "cosine"),
+        ("views", "DbDr"),
     ],
 )  # fmt: skip
 def test_lists_name_what_there_is(what: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:

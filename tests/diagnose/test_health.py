@@ -366,6 +366,14 @@ def test_the_gravest_view_is_told_first_and_the_others_have_words_of_their_own()
     assert verdict.short == "c collapsed dimensions"
 
 
+def test_views_that_are_alike_are_told_together() -> None:
+    health = fed_views(Health(coupled=True), range(0, 100, 20), a={}, b={}, c={})
+    fed_views(health, range(100, 300, 20), a={"coupling": 0.01}, b={"coupling": 0.01}, c={})
+    verdict = health.verdict()
+    assert verdict.text.startswith("a and b are saturated, c is healthy: since step ")
+    assert verdict.short == "a, b saturated"
+
+
 def test_what_is_wrong_with_the_whole_run_names_no_view() -> None:
     health = fed_views(Health(coupled=True), range(0, 200, 20), rgb={}, thermal={"coupling": 0.01})
     health.update(200, {}, loss=math.nan, gradient=1.0)

@@ -20,6 +20,7 @@ CASES = [
     # name, channels, size, dim
     ("patchnet", 3, 32, 256),
     ("patchnet", 2, 96, 256),
+    ("resnet", 2, 64, 2048),
     ("timm/resnet18", 1, 32, 512),
     ("timm/resnet18.a1_in1k", 4, 64, 512),
     ("timm/resnet50", 2, 64, 2048),

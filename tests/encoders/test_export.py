@@ -174,6 +174,12 @@ def test_what_is_not_possible_is_told_with_what_is(name: str, to: Any, line: str
         export(encoder, to, tmp_path / "net")
 
 
+def test_strided_crops_are_written_as_onnx_or_safetensors_alone(tmp_path: Path) -> None:
+    assert_onnx_agrees(trained("patchnet", {**PATCHNET, "crop": 8}), tmp_path / "net.onnx")
+    with pytest.raises(ValueError, match="to: timm knows no strided crops; write the encoder as safetensors or onnx"):
+        export(create("timm/test_vit", size=64, crop=32), "timm", tmp_path / "net")
+
+
 @pytest.mark.parametrize("to", ["timm", "safetensors", "onnx"])
 def test_a_place_that_cannot_be_written_is_one_line(to: Any, tmp_path: Path) -> None:
     encoder = create("timm/test_vit", size=32)

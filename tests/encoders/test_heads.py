@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
 
 from manyview.encoders import HEADS
+from manyview.encoders.heads import Jigsaw
 
 
 def parameters(module: nn.Module) -> int:
@@ -79,3 +82,16 @@ def test_mocov3_ends_in_a_plain_batch_norm_but_the_predictor_of_a_resnet_does_no
 def test_a_number_of_layers_that_no_source_has_is_refused() -> None:
     with pytest.raises(ValueError, match="layers: SimCLR's head has 2 or 3, got 4"):
         HEADS["simclr"](8, 4, layers=4)
+
+
+@pytest.mark.parametrize("kind", ["linear", "mlp"])
+def test_a_jigsaw_head_joins_nine_patches_in_their_order(kind: str) -> None:
+    head = Jigsaw(6, partial(HEADS[kind], dim_out=4)).double()
+    features = torch.randn(5, 9, 6, dtype=torch.float64)
+    found = head(features)
+    assert found.shape == (5, 4)
+    for row in range(5):
+        joined = head.joined(torch.cat([head.patch(features[row, k]) for k in range(9)]))
+        torch.testing.assert_close(found[row], joined / joined.norm())
+    assert not torch.allclose(head(features.flip(1)), found)
+    assert all(part.training for part in head.modules())

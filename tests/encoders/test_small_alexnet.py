@@ -66,3 +66,31 @@ def test_images_of_another_size_are_refused() -> None:
         encoder = create("small_alexnet", size=32)
         with pytest.raises(ValueError, match="made for 32 x 32 images, got 64 x 64"):
             encoder(torch.zeros(2, 3, 64, 64))
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+def test_half_of_it_is_table_10_of_cmc(channels: int) -> None:
+    """Layer by layer: kernels, then batch norm's scale and shift; fc8 has a bias."""
+    convolutions = [48 * channels * 9, 96 * 48 * 9, 192 * 96 * 9, 192 * 192 * 9, 96 * 192 * 9]
+    norms = 2 * (48 + 96 + 192 + 192 + 96 + 2048 + 2048)
+    connected = [2048 * 96 * 7 * 7, 2048 * 2048, 64 * 2048 + 64]
+    with torch.device("meta"):
+        encoder = create("small_alexnet", channels=channels, size=64, width=0.5, out_dim=64).eval()
+        maps = encoder.layers(torch.zeros(1, channels, 64, 64))
+    assert parameters(encoder) == sum(convolutions) + sum(connected) + norms
+    assert {name: tuple(each.shape[1:]) for name, each in maps.items()} == {
+        "conv1": (48, 31, 31),
+        "conv2": (96, 15, 15),
+        "conv3": (192, 15, 15),
+        "conv4": (192, 15, 15),
+        "conv5": (96, 7, 7),
+        "fc6": (2048,),
+        "fc7": (2048,),
+        "fc8": (64,),
+    }
+
+
+@pytest.mark.parametrize("width", [0.0, -1.0])
+def test_a_width_of_nothing_is_refused(width: float) -> None:
+    with pytest.raises(ValueError, match="width: expected a number above 0"):
+        create("small_alexnet", size=32, width=width)

@@ -134,6 +134,24 @@ def test_two_views_of_different_channels_have_a_tower_each() -> None:
     assert each.encoder() is each.encoders["rgb"]
 
 
+def test_further_heads_may_be_those_of_some_views_alone() -> None:
+    heads: dict[str, Any] = {
+        "all": HEAD,
+        "of a": {"a": HEAD},
+        "of both": {"a": HEAD, "b": partial(HEADS["linear"], dim_out=3)},
+    }
+    each = Towers({"a": small(1), "b": small(2)}, None, heads=heads)
+    assert {view: list(tower.heads) for view, tower in each.query.items()} == {  # type: ignore[arg-type]
+        "a": ["all", "of a", "of both"],
+        "b": ["all", "of both"],
+    }
+    views = {"a": [images(1)], "b": [images(2)]}
+    slots = [Slot("query", view, 0, "of both") for view in "ab"]
+    assert [tuple(found.shape) for found in each(views, slots).values()] == [(8, 6), (8, 3)]
+    with pytest.raises(ValueError, match="no output is called 'of a'"):
+        each(views, [Slot("query", "b", 0, "of a")])
+
+
 def test_a_view_without_a_tower_is_refused() -> None:
     each = Towers({"l": small(1), "ab": small(2)}, HEAD)
     assert each.queries(images(2), "ab").shape == (8, 6)
@@ -333,3 +351,18 @@ def test_an_output_that_nobody_makes_is_named() -> None:
         ValueError, match="name: no output is called 'decoded'; there are embedding, projection, features"
     ):
         towers()({"image": copies(1)}, [Slot("query", "image", 0, "decoded")])
+
+
+def test_patches_go_through_the_encoder_one_by_one_and_a_head_takes_all_of_them() -> None:
+    each = towers(heads={"sum": lambda dim: Sum()}).eval()
+    patches = torch.randn(4, 9, 3, 16, 16)
+    plain, summed = Slot("query", "image", 0), Slot("query", "image", -1, "sum")
+    found = each({"image": [images(count=4), patches]}, [plain, summed])
+    assert torch.equal(found[plain], each.queries(images(count=4)))
+    alone = [each.encoder()(patch) for patch in patches]
+    torch.testing.assert_close(found[summed], torch.stack([rows.sum(0) for rows in alone]), rtol=1e-5, atol=1e-5)
+
+
+class Sum(nn.Module):
+    def forward(self, features: Tensor) -> Tensor:
+        return features.sum(1)

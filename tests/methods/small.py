@@ -23,8 +23,8 @@ from tests.losses import oracle
 SIDE, DIM = 4, 8  # of the images, and of the vectors
 INSTANCES = 50  # images that a memory bank has a vector of
 IDS = torch.arange(6)  # of the golden inputs' images
-SEVERAL_VIEWS = ("cmc", "cmc_moco")  # an encoder a view, and tests of their own
-ONE_VIEW = [name for name in METHODS if name not in SEVERAL_VIEWS]
+TESTED_APART = ("cmc", "cmc_moco", "cmc_patch", "deep_infomax", "prediction", "split_brain")  # several views, or maps
+ONE_VIEW = [name for name in METHODS if name not in TESTED_APART]
 
 
 class Given(NamedTuple):
@@ -43,6 +43,14 @@ def plain(*, norm: bool = False, dropout: float = 0.0, seed: int = 0, channels: 
     layers += [nn.Dropout(dropout)] if dropout else []
     network = nn.Sequential(*layers, nn.Tanh(), nn.Linear(10, 9))
     return Encoder("plain", {"channels": channels, "size": SIDE}, Backbone(network, module_outputs([])))
+
+
+def mapped(*, seed: int = 0, channels: int = 3) -> Encoder:
+    """An encoder for images (channels, 4, 4), whose layer "0" is a feature map (5, 3, 3)."""
+    torch.manual_seed(seed)
+    layers = [nn.Conv2d(channels, 5, 2), nn.Tanh(), nn.Flatten(), nn.Linear(45, 9)]
+    options = {"channels": channels, "size": SIDE}
+    return Encoder("mapped", options, Backbone(nn.Sequential(*layers), module_outputs(["0"])))
 
 
 def images(copies: int, count: int = 6, seed: int = 1, channels: int = 3) -> list[Tensor]:

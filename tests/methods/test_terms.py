@@ -17,7 +17,7 @@ from manyview.core.distributed import world_size
 from manyview.encoders import Slot, Towers, heads
 from manyview.losses import is_pooled
 from manyview.memories import BankMemory, Memory
-from manyview.methods import METHODS, Alignment, BatchOutputs, Contrast, Method, Prediction, Term
+from manyview.methods import METHODS, Alignment, BatchOutputs, Contrast, Method, Prediction, Term, cmc_patch
 from manyview.methods.contrast import total
 from manyview.methods.terms import TermOutput, keys, queries, try_loss
 from manyview.methods.topologies import every_copy, query_against_keys, view_pairs
@@ -31,6 +31,7 @@ from tests.methods.small import (
     golden_keys,
     golden_views,
     images,
+    mapped,
     met,
     of_queue,
     plain,
@@ -300,6 +301,11 @@ def aligned() -> Method:
     return Method(views={"a": 1, "b": 1}, towers=made, terms=terms)
 
 
+def patches() -> Method:
+    head = partial(heads.linear, dim_out=DIM)
+    return cmc_patch({view: mapped(seed=ord(view)) for view in "ab"}, head=head).double()
+
+
 def features() -> Method:
     made = Towers({view: plain(seed=ord(view)) for view in "ab"}, partial(heads.mlp, dim_out=9)).double()
     term = FeatureContrast(*queries("a", 0), *keys("b", 0, "features"))
@@ -330,6 +336,7 @@ CASES: dict[str, Callable[[], Method]] = {
     "prediction": predicted,
     "alignment": aligned,
     "features": features,
+    "patches": patches,
 }
 WITH_MISSING = (
     "a bank",
@@ -340,6 +347,7 @@ WITH_MISSING = (
     "prediction",
     "alignment",
     "features",
+    "patches",
 )
 SHARES = {"uneven": (4, 2), "one empty": (6, 0)}
 

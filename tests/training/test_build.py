@@ -25,14 +25,18 @@ SCENES = {"data.name": "scenes"}
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("--loss nce", "loss: nce needs a method made for it"),
+        ("--loss nce", "method.memory: nce contrasts with images drawn from a memory bank; give --memory bank"),
+        ("--method npid --memory.decay 2", "memory.decay: expected a share from 0 to 1, got 2"),
         ("--loss attraction", "loss: attraction alone pushes nothing apart"),
         ("--method cacr --loss repulsion", "loss: repulsion alone pulls nothing together"),
-        ("--loss nce --loss.population 5 --loss.partition 3", "loss: nce needs a method made for it"),
+        ("--loss nce --loss.population 5", "loss.population: there is no such setting; loss nce takes name"),
+        ("--method npid --loss nce --temperature 0", "loss.temperature: expected a positive number, got 0"),
         ("--method jcl --method.ramp --loss dcl", "method.ramp: is the growth of jcl's strength"),
         ("--memory queue --memory.size 0", "memory.size: expected at least 1"),
         ("--memory queue --memory.within-batch -1", "memory.within_batch: expected a weight of at least 0"),
         ("--method.copies 1", "method.copies: expected 2 or more, since a query needs a positive, got 1"),
+        ("--method prediction --distance bins --distance.low 2", "distance.low: 2.0 is not below high, 1.0"),
+        ("--method prediction --distance labels --distance.classes 0", "distance.classes: expected at least 1"),
         ("--method jcl --method.keys 0", "method.keys: expected at least 1"),
         ("--method cacr --method.positives 0", "method.positives: expected at least 1"),
         ("--method jcl --momentum.start 2", "momentum.start: expected a number from 0 to 1, got 2"),
@@ -115,7 +119,17 @@ def test_the_method_is_built_from_its_parts_and_the_seed_alone() -> None:
     assert [tuple(value.shape) for key, value in first.items() if key.endswith("queue.keys")] == [(32, 16)]
 
 
-@pytest.mark.parametrize("option", ["channels", "size", "stem", "pretrained", "checkpoint_path"])
+def test_a_layer_is_looked_for_in_the_encoder_itself() -> None:
+    config = flags("--method deep_infomax --method.layer stage3 --augmentation.size 32")
+    build.check(config)
+    config.encoder["options"].update({"widths": [4, 6, 8], "blocks": [1, 1, 1]})
+    assert build.method(config, {"image": 3}, 40).state_dict()
+    config.encoder["options"].update({"widths": [4, 6], "blocks": [1, 1]})
+    with pytest.raises(UserError, match=r"^method\.layer: patchnet has no feature map 'stage3'; did you mean 'stage2'"):
+        build.method(config, {"image": 3}, 40)
+
+
+@pytest.mark.parametrize("option", ["channels", "size", "stem", "crop", "pretrained", "checkpoint_path"])
 def test_options_of_the_encoder_neither_repeat_a_setting_nor_load_a_file(option: str) -> None:
     config = flags("--method simclr")
     config.encoder["options"][option] = 3
@@ -143,12 +157,23 @@ def test_a_method_of_many_views_sees_all_modalities_or_the_views_that_are_named(
     ("views", "reason"),
     [
         ("L,ab", "views: simclr sees one view, got L, ab; give one of them"),
-        ("thermal", "views: the data has no 'thermal'; it has rgb, depth"),
+        (
+            "thermal",
+            "views: the data has no 'thermal'; it has rgb, depth; "
+            "`manyview list views` has what is derived of pictures",
+        ),
+        ("CbCrr", "views: the data has no 'CbCrr'; it has rgb, depth; did you mean 'CbCr'?"),
+        ("dept", "views: the data has no 'dept'; it has rgb, depth; did you mean 'depth'?"),
     ],
 )
 def test_views_that_the_method_or_the_data_cannot_have_are_refused(views: str, reason: str) -> None:
     with pytest.raises(UserError, match=f"^{re.escape(reason)}$"):
         build.views_of(flags(f"--method simclr --views {views}"), ("rgb", "depth"))
+
+
+def test_a_modality_that_is_called_like_a_derived_view_is_refused() -> None:
+    with pytest.raises(UserError, match="'R' is a view derived of pictures: give the modality 'R' another name"):
+        build.views_of(flags("--method simclr"), ("R", "G"))
 
 
 def test_the_data_of_a_run_keeps_only_the_modalities_of_its_views() -> None:
@@ -203,3 +228,9 @@ def test_the_folder_of_a_run_has_a_name_in_utf_8_whatever_the_data_is_called(tmp
     out = build.settled(config, build.data(config)).out
     assert out is not None
     assert out.encode().startswith("runs/simclr-caf\ufffd-".encode())
+
+
+def test_a_network_of_one_size_cannot_see_the_patches_of_a_jigsaw() -> None:
+    with pytest.raises(ValueError, match=r"^encoder: a jigsaw has patches: small_alexnet cannot take 9 x 9 images"):
+        build.method(flags("--method pirl --augmentation.size 32 --encoder small_alexnet"), {"image": 3}, 100)
+    assert build.method(flags("--method pirl --augmentation.size 32"), {"image": 3}, 100).jigsaw

@@ -12,6 +12,7 @@ from manyview.config.config import Config
 from manyview.core.errors import UserError
 from manyview.core.sample import Sample
 from manyview.data import Dataset, Loader, TorchDataset
+from manyview.data.selection import subset
 from manyview.encoders import Encoder, Towers, create
 from manyview.evaluate import knn
 from manyview.features.embedding_pass import embed, features
@@ -128,6 +129,38 @@ def test_an_encoder_a_view_is_scored_by_itself_and_all_of_them_side_by_side() ->
 def features_of(network: Encoder, images: Dataset, view: str, pipeline: ViewPipeline) -> torch.Tensor:
     loader = Loader(images, pipeline, 10, shuffle=False, drop_last=False, workers=0)
     return embed(network, loader, view)[0]
+
+
+class WithoutHeight(WithHeight):
+    """Every third has no height."""
+
+    def __getitem__(self, index: int) -> Sample:
+        found = super().__getitem__(index)
+        return found if index % 3 else replace(found, modalities={"image": found.modalities["image"]})
+
+
+def test_images_that_lack_a_view_take_no_part_in_its_score() -> None:
+    views = {**IMAGE, "height": View("height")}
+    networks = {"image": encoder(), "height": encoder(1)}
+    of_all = data(WithHeight(colours(60, 0)), WithHeight(colours(30, 1)), views)
+    gaps = data(WithoutHeight(colours(60, 0)), WithoutHeight(colours(30, 1)), views)
+    fewer = [subset(each, torch.arange(len(each)) % 3 > 0) for each in (of_all.train, WithHeight(colours(30, 1)))]
+    found, whole, expected = (
+        KnnEvaluator(each, settings(), CPU)(towers(networks))
+        for each in (gaps, of_all, data(fewer[0], fewer[1], views))
+    )
+    assert found["knn/image"] == whole["knn/image"]
+    assert (found["knn/height"], found["knn"]) == (expected["knn/height"], expected["knn"])
+    nobody = data(of_all.train, EitherOne(colours(30, 1)), views)
+    assert list(KnnEvaluator(nobody, settings(), CPU)(towers(networks))) == ["knn/image", "knn/height"]
+
+
+class EitherOne(WithHeight):
+    """All lack one of the two."""
+
+    def __getitem__(self, index: int) -> Sample:
+        found, only = super().__getitem__(index), self.modalities[index % 2]
+        return replace(found, modalities={only: found.modalities[only]})
 
 
 def test_of_several_views_only_those_with_an_encoder_are_scored() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 import signal
 from pathlib import Path
 from types import SimpleNamespace
@@ -44,6 +46,26 @@ def test_without_labels_there_is_no_knn_and_it_says_so(tmp_path: Path, capsys: p
     assert "32 images of" in (said := capsys.readouterr().out)
     assert "no labels to score with: no kNN" in said
     assert all("knn" not in line for line in metrics(tmp_path / "run"))
+
+
+def test_several_views_are_scored_by_retrieval_without_labels_and_it_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = {"method": "cmc", "views": "L,ab", "data": pictures(tmp_path / "data", 40), "health_every": 2}
+    assert pretrain(tmp_path / "run", **given) == 0
+    said = capsys.readouterr().out
+    assert "views L, ab, scored on 4 held-out images\n" in said
+    assert "recall@1 across views of the untrained towers" in said
+    assert ", by chance 25.0%, on 4 held-out samples that have both" in said
+    assert re.search(r"^step 8/8 .* recall@1 [0-9.]+% \(untrained [0-9.]+%, chance 25.0%\)  ", said, re.MULTILINE)
+    assert re.search(r"^L +ab +[0-9.]+ \([0-9.]+\).* 25.0 / 100.0 / 100.0 +4$", said, re.MULTILINE)
+    lines = metrics(tmp_path / "run")
+    scored = [line for line in lines if "recall@1" in line]
+    assert [line["step"] for line in scored] == [0, 4, 8]
+    assert {"recall@5/L to ab", "recall@10/ab to L", "pairs/ab to L"} <= scored[0].keys()
+    told = [line for line in lines if "health" in line]
+    assert all(line["bound/L to ab"] == pytest.approx(math.log(7) - line["loss/L to ab"]) for line in told)
+    assert all({"health/L", "health/ab", "rank/L", "rank/ab"} <= line.keys() for line in told)
 
 
 def test_plain_lines_are_one_an_epoch_and_none_twice(

@@ -15,10 +15,12 @@ from torch import Tensor, nn
 
 from manyview import losses
 from manyview.encoders import Encoder
-from manyview.methods import BatchOutputs, Method, cacr, cacr_moco, dcl, dclw, jcl, moco_v2, multikey, simclr
+from manyview.memories import bank
+from manyview.methods import BatchOutputs, Method, cacr, cacr_moco, dcl, dclw, jcl, moco_v2, multikey, pirl, simclr
 from manyview.training.step import Engine, MakeViews, NotFinite, StepOutput, micro_batches, whole_batch
 from tests.methods import test_terms as terms
 from tests.methods.small import doubled, images, of_queue, plain
+from tests.methods.test_pirl import patches
 
 COUNT = 7  # images: no multiple of a micro-batch
 IDS = torch.tensor([0, 1, 2, 3, 4, 5, 1])  # one of them twice
@@ -33,6 +35,7 @@ KINDS: dict[str, Callable[..., Method]] = {
     "jcl": partial(doubled, jcl, keys=3, memory=of_queue("mean")),
     "cacr": partial(doubled, cacr, positives=2),
     "cacr_moco": partial(doubled, cacr_moco, positives=2, memory=of_queue("last", within_batch=1.0)),
+    "pirl": lambda **given: doubled(pirl, memory=partial(bank, m=5), **given).start(10).double(),
     "keys with gradient": partial(doubled, multikey, keys=2, momentum=None, memory=of_queue("mean")),
     "keys that are not read": partial(
         doubled, multikey, keys=2, momentum=None, memory=of_queue("mean"), loss=partial(losses.repulsion, t_neg=1.0)
@@ -47,6 +50,8 @@ def made(kind: str, encoder: Encoder | None = None) -> Method:
 
 def given(method: Method) -> MakeViews:
     whole = {view: images(copies, COUNT, seed=ord(view[-1])) for view, copies in method.views.items()}
+    if method.jigsaw:
+        whole = {view: [*copies, patches(COUNT)] for view, copies in whole.items()}
     return lambda rows: {view: [copy[rows] for copy in copies] for view, copies in whole.items()}
 
 
@@ -234,7 +239,17 @@ def test_gradients_add_to_those_that_are_there() -> None:
     assert_same(gradients(other), gradients(one))
 
 
-MANY_VIEWS = ("a bank", "nce", "keys in the batch", "view pairs", "tower pairs", "prediction", "alignment", "features")
+MANY_VIEWS = (
+    "a bank",
+    "nce",
+    "keys in the batch",
+    "view pairs",
+    "tower pairs",
+    "prediction",
+    "alignment",
+    "features",
+    "patches",
+)
 PRESENT = {view: torch.cat([mask, mask[:1]]) for view, mask in terms.PRESENT.items()}
 
 

@@ -48,6 +48,7 @@ ALL = {
     "device": "cpu",
     "workers": 0,
 }
+PATCHES = {"encoder.name": "timm/test_efficientnet_ln"}  # takes images of any size; layer norm
 QUEUE = {"memory.size": 40}  # no multiple of the batch
 CASES: dict[str, dict[str, Any]] = {
     "simclr": {"method.name": "simclr"},
@@ -65,6 +66,16 @@ SLOW: dict[str, dict[str, Any]] = {
         "momentum": None,
         "memory.name": "batch",
         "micro_batch": 4,
+    },
+    "pirl": {"method.name": "pirl", "memory.m": 20, **PATCHES},
+    "pirl in micro-batches": {"method.name": "pirl", "memory.m": 20, "micro_batch": 4, **PATCHES},
+    "cmc_moco with pirl": {
+        "method.name": "cmc_moco",
+        "method.jigsaw": 0.5,
+        "views": ("L", "ab"),
+        "momentum.start": 0.9,
+        **PATCHES,
+        **QUEUE,
     },
     "align_uniform_moco": {"method.name": "align_uniform_moco", "momentum.start": 0.9, **QUEUE},
 }

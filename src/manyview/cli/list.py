@@ -10,8 +10,8 @@ from manyview.core.errors import UserError, hint
 
 
 def list_(
-    what: Annotated[str, "methods, losses, memories, heads, momentum, augmentations, optimizers, schedules, encoders, "
-                         "data or recipes"],
+    what: Annotated[str, "methods, losses, memories, heads, momentum, views, augmentations, optimizers, schedules, "
+                         "encoders, data or recipes"],
     text: Annotated[str, "only names with this in them"] = "",
 ) -> int:  # fmt: skip
     """What there is, by name."""
@@ -52,6 +52,16 @@ def _data() -> dict[str, str]:
     return generated | dict.fromkeys(NAMED, "")
 
 
+def _views() -> dict[str, str]:
+    from manyview.views import VIEWS
+
+    derived = {}
+    for name, view in VIEWS.items():
+        channels = " and ".join(str(channel) for channel in view.channels or ())
+        derived[name] = f"channel{'s' if ' and ' in channels else ''} {channels} of {view.space or 'rgb'}"
+    return {"MODALITY": "any that the data has, such as rgb, depth or thermal"} | derived
+
+
 def _recipes() -> dict[str, str]:
     return {name: str(read(path).about.get("title", "")) for name, path in recipes().items()}
 
@@ -62,6 +72,7 @@ LISTS: dict[str, Callable[[], dict[str, str]]] = {
     "memories": lambda: _first_sentences(PARTS["memory"].table),
     "heads": lambda: _first_sentences(PARTS["head"].table),
     "momentum": lambda: _first_sentences(PARTS["momentum"].table),
+    "views": _views,
     "augmentations": lambda: _first_sentences(SECTIONS["augmentation"].table),
     "optimizers": lambda: _first_sentences(SECTIONS["optimizer"].table),
     "schedules": lambda: _first_sentences(SECTIONS["schedule"].table),

@@ -21,7 +21,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "search": ("manyview.cli.search:search", "the images most like one, by their vectors"),
     "export": ("manyview.cli.export:export", "a run's encoder for timm, torchvision, ONNX"),
     "check": ("manyview.cli.check:check", "say what a data set holds: counts, sizes, labels, unreadable files"),
-    "list": ("manyview.cli.list:list_", "what there is: methods, encoders, data, augmentations, recipes, losses"),
+    "list": (
+        "manyview.cli.list:list_",
+        "what there is: methods, encoders, data, views, augmentations, recipes, ...",
+    ),
     "show": ("manyview.cli.show:show", "a recipe with all its settings"),
 }
 """name -> (where its function is, one line of help). The function's signature is what it can be given."""

@@ -34,7 +34,8 @@ MAY_CHANGE = ", ".join(f"--{flag_name(key)}" for key in RUNTIME_KEYS if key != "
 class Config:
     """All settings of a run. The sections hold their part's name and its arguments.
 
-    views               the views that the method sees, by name; by default what the method takes
+    views               the views that the method sees: modalities, or names of `manyview list views`; by default what
+                        the method takes
     out                 the run's folder; None: runs/ and a name made of method, data and settings
     epochs, max_steps   how long; the schedule spans the epochs (2.5 is allowed), and max_steps only ends a run early
     batch_size          images a step, of all processes together

@@ -21,6 +21,7 @@ from manyview.data import NAMED, open_data
 from manyview.data.factory import SCENES
 from manyview.data.selection import Rule
 from manyview.losses import LOSSES
+from manyview.losses.prediction import DISTANCES
 from manyview.memories import MEMORIES
 from manyview.methods import METHODS
 from manyview.training.optimizers import OPTIMIZERS, SCHEDULES
@@ -59,6 +60,7 @@ PARTS = {  # what a method's parameter of this name can be
             "repulsion": "alone pulls nothing together: views of an image would mean nothing; cacr has both halves",
         },
     ),
+    "distance": Section(DISTANCES, hidden=("reduction",)),
     "head": Section(encoders.HEADS),
     "predictor": Section(encoders.HEADS),
     "memory": Section(MEMORIES),

@@ -17,6 +17,7 @@ import torch.multiprocessing as mp
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from manyview.core.bounds import MOST_WORKERS, AtLeast, AtMost, check_bounds
 from manyview.core.errors import UserError
 from manyview.core.parallel import available
 from manyview.core.sample import Sample, Views
@@ -79,18 +80,23 @@ def usual_workers() -> int:
 def fitting_workers(workers: int | None, batch: int) -> int:
     """So many workers, one a core if nobody says, but no more than can put batches of so many bytes into shared memory.
 
-    Docker gives a container 64 MB of it, and a batch that finds no room would be waited for in vain.
+    Docker gives a container 64 MB of it, and a batch that finds no room would be waited for in vain. A run that goes on
+    where there are fewer cores starts fewer.
     """
-    most = max(16, 4 * available())
-    if workers is not None and not 0 <= workers <= most:
-        raise UserError("workers", f"expected 0 to {most}, as this process has {available()} cores, got {workers}")
+    check_bounds("workers", workers, [AtLeast(0), AtMost(MOST_WORKERS)])
     workers = usual_workers() if workers is None else workers
+    first = os.environ.get("LOCAL_RANK", "0") == "0"
+    if workers > (most := max(16, 4 * available())):
+        if first:
+            said = f"{workers} workers are many for {available()} cores: {most} are started"
+            warnings.warn(f"{said}; --workers N sets how many", stacklevel=2)
+        workers = most
     try:
         free = shutil.disk_usage(SHARED_MEMORY).free // local_processes()
     except OSError:  # a system that has it elsewhere
         return workers
     fitting = min(workers, max(0, free // max(1, batch) - IN_USE) // PREFETCH)
-    if fitting < workers and os.environ.get("LOCAL_RANK", "0") == "0":
+    if fitting < workers and first:
         room = f"{SHARED_MEMORY} has {free / 1e6:,.0f} MB free, and a batch takes {batch / 1e6:,.0f} MB"
         warnings.warn(f"{room}: {fitting} of {workers} workers are started; {MORE_ROOM} gives more", stacklevel=2)
     return fitting

@@ -51,14 +51,15 @@ LATE = 1000  # steps by which neighbours should be better than before training; 
 
 
 OF_VIEW = "query_similarity/"  # what the names of a measure of one of several views begin with
-IN_WORDS: dict[Word, str] = {  # of a view
-    "collapsing": "has collapsed",
-    "collapsed dimensions": "has collapsed dimensions",
-    "saturated": "is saturated",
-    "not learning": "is not learning",
-    "starting": "is starting",
-    "healthy": "is healthy",
+IN_WORDS: dict[Word, tuple[str, str]] = {  # of a view
+    "collapsing": ("has", "collapsed"),
+    "collapsed dimensions": ("has", "collapsed dimensions"),
+    "saturated": ("is", "saturated"),
+    "not learning": ("is", "not learning"),
+    "starting": ("is", "starting"),
+    "healthy": ("is", "healthy"),
 }
+PLURAL = {"has": "have", "is": "are"}
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Verdict:
     """How a run is doing: a colour, a word, and a sentence with the number that led to it and what to do.
 
     views  a word for each view, where there are several
-    short  the word, with the name of a view that it is about
+    short  the word, with the names of the views that it is about
     """
 
     level: Level
@@ -150,10 +151,10 @@ class Health:
         if signs:
             sign, since = signs[0], f"since step {self.since[signs[0].name]}"
             text = f"{sign.word} {since}: {sign.seen}: {sign.advice}"
+            alike = ", ".join(view for view, word in views.items() if sign.view and word == sign.word)
             if sign.view:
-                states = [f"{view} {IN_WORDS[word]}" for view, word in views.items()]
-                text = f"{', '.join(states)}: {since}, in {sign.view}, {sign.seen}: {sign.advice}"
-            return Verdict(sign.level, sign.word, text, views, f"{sign.view} {sign.word}".strip())
+                text = f"{_states(views)}: {since}, in {sign.view}, {sign.seen}: {sign.advice}"
+            return Verdict(sign.level, sign.word, text, views, f"{alike} {sign.word}".strip())
         if self.measured < STARTING:
             return Verdict("healthy", "starting", f"starting: {self.measured} of {STARTING} measurements made", views)
         return Verdict("healthy", "healthy", f"healthy: {self._praise()}", views)
@@ -190,13 +191,10 @@ class Health:
 
     def _words(self, signs: Sequence[Sign]) -> dict[str, Word]:
         """The gravest word about each of several views: bad ones first, as they are told."""
-        views = [view for view in self._views() if view]
-        gravest: dict[str, Word] = {}
-        for sign in signs:
-            if sign.view:
-                gravest.setdefault(sign.view, sign.word)
+        gravest = {sign.view: sign.word for sign in reversed(signs) if sign.view}
+        told = dict.fromkeys(sign.view for sign in signs if sign.view)
         otherwise: Word = "starting" if self.measured < STARTING else "healthy"
-        return gravest | {view: otherwise for view in views if view not in gravest}
+        return {view: gravest.get(view, otherwise) for view in (*told, *self._views()) if view}
 
     def _mean(self, name: str, view: str = "") -> float:
         name = _of(name, view)
@@ -285,6 +283,15 @@ class Health:
             f"{self._mean('query_similarity', view):.2f} of different images, "
             f"{self._mean('rank', view):.0f} of {self._mean('rank_limit', view):.0f} dimensions in use"
         )
+
+
+def _states(views: Mapping[str, Word]) -> str:
+    """In one phrase how each view is, those that are alike together."""
+    told = []
+    for word in dict.fromkeys(views.values()):
+        alike, (verb, state) = [view for view, its in views.items() if its == word], IN_WORDS[word]
+        told.append(f"{' and '.join(alike)} {verb if len(alike) == 1 else PLURAL[verb]} {state}")
+    return ", ".join(told)
 
 
 def _of(name: str, view: str) -> str:

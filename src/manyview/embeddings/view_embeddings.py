@@ -108,7 +108,7 @@ def embed_run(
     view = next(iter(method.views))
     loader = _run_loader(run.config, data, method, {view: copies}, images, seed, device, workers)
     queries = method.towers.queries
-    vectors, index, _ = _embed(loader, method, lambda _, views: [queries(copy, view) for copy in views[view]])
+    vectors, index, _ = _embed(loader, method, lambda _, views: [queries(copy, view) for copy in views[view][:copies]])
     return _view_embeddings(loader, vectors, index, data.test is not None)
 
 
@@ -227,10 +227,12 @@ def _run_loader(
     device: str | torch.device,
     workers: int | None,
 ) -> Loader:
-    """Held-out images of a run, with so many copies of some views: training's augmentations over and over."""
+    """Held-out images of a run, with so many copies of some views, training's over and over; then their jigsaw."""
     training = build.pipeline(config, data.views, method)
-    repeated = [training.augmentations[number % len(training)] for number in range(max(copies.values()))]
-    pipeline = replace(training, augmentations=repeated, copies={}).of(copies, views=data.views)
+    whole = [each for each in training.augmentations if each.patch is None]
+    repeated = [whole[number % len(whole)] for number in range(max(copies.values()))]
+    pipeline = replace(training, augmentations=repeated, copies={})
+    pipeline = pipeline.of(copies, views=data.views, jigsaw=method.jigsaw)
     return _loader(data.train if data.test is None else data.test, pipeline, images, seed, device, workers)
 
 

@@ -11,9 +11,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from manyview.core.bounds import OptionalCount
 from manyview.core.errors import UserError
 from manyview.core.text import reason
 from manyview.encoders.backbone import Backbone, Maps
+from manyview.encoders.strided_crops import check_crop, strided_crops
 
 Stem = Literal["cifar"] | None
 
@@ -24,7 +26,8 @@ FAMILIES = {  # imported when asked for: timm and torchvision take seconds
 LOADING = ("checkpoint", "pretrained", "weights", "cache_dir", "file", "url", "hf_hub", "scriptable", "exportable")
 REPEATED = {"in_chans": "channels", "img_size": "size", "image_size": "size"}  # what libraries call our arguments
 LIMITS = {"channels": 1024, "size": 4096}
-NETWORKS = {"patchnet": "manyview.encoders.patchnet", "small_alexnet": "manyview.encoders.small_alexnet"}
+OWN = ("patchnet", "small_alexnet", "alexnet", "caffenet", "nyu", "resnet")
+NETWORKS = {name: f"manyview.encoders.{name}" for name in OWN}
 
 
 class Encoder(nn.Module):
@@ -32,6 +35,7 @@ class Encoder(nn.Module):
 
     dim         length of an embedding
     network     the network itself, with the parameter names of its library
+    crop        the side of the strided crops that the network sees one by one; None: it sees the image
     removed     prefixes of the classifier's weights, which the library's own state dict has and this has not
     preprocess  the preprocessing of pictures that the encoder was trained with; `manyview.load` sets it
     """
@@ -42,23 +46,30 @@ class Encoder(nn.Module):
         super().__init__()
         self.name, self.options = name, options
         self.network, self._read, self.removed = backbone
-        self.dim = self._dry_run(options["channels"], options["size"])
+        self.crop: int | None = options.get("crop")
+        self.dim = self.dim_for(self.crop or options["size"])
 
     def extra_repr(self) -> str:
         return f"{self.name!r}, {self.options}, dim={self.dim}"
 
     def forward(self, x: Tensor) -> Tensor:
-        """Embeds images (B, C, H, W) as (B, dim)."""
-        embedded: Tensor = self.network(self._checked(x))
+        """Embeds images (B, C, H, W) as (B, dim): of strided crops it is the mean."""
+        x = self._checked(x)
+        embedded: Tensor = self.network(x) if self.crop is None else self._crops(x, self.crop).mean((2, 3))
         return embedded
 
     def embed_with_maps(self, x: Tensor, names: Collection[str] | None = None) -> tuple[Tensor, Maps]:
         """The embedding (B, dim) and the feature maps of the named stages, from one pass through the network.
 
         Without names, the maps of all stages, in order; the last is the one before pooling. A map is (B, C, H, W), but
-        (B, features) after a fully connected layer.
+        (B, features) after a fully connected layer. With strided crops there is one map, "crops", of their embeddings.
         """
-        embedded, maps = self._read(self.network, self._checked(x), names)
+        x = self._checked(x)
+        if self.crop is None:
+            embedded, maps = self._read(self.network, x, names)
+        else:
+            maps = {"crops": self._crops(x, self.crop)}
+            embedded = maps["crops"].mean((2, 3))
         missing = [] if names is None else [name for name in names if name not in maps]
         if missing:
             stages = ", ".join(self.layers(x))
@@ -69,6 +80,27 @@ class Encoder(nn.Module):
         """The feature map of every stage by its name, in order; see `embed_with_maps`."""
         return self.embed_with_maps(x)[1]
 
+    @torch.no_grad()
+    def layer_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of every stage's feature map for one image: (C, H, W), or (features,) after a fully connected one.
+
+        From a pass of one image, which leaves the network as it was.
+        """
+        some, modes = next(self.network.parameters()), {each: each.training for each in self.modules()}
+        channels, size = self.options["channels"], self.options["size"]
+        try:
+            maps = self.eval().layers(torch.zeros(1, channels, size, size, device=some.device, dtype=some.dtype))
+        finally:
+            for module, training in modes.items():
+                module.training = training
+        return {name: tuple(each.shape[1:]) for name, each in maps.items()}
+
+    def _crops(self, x: Tensor, side: int) -> Tensor:
+        """The embeddings (B, dim, h, w) of the strided crops of images, each of which the network sees alone."""
+        crops = strided_crops(x, side)  # (B, h, w, C, side, side)
+        embedded: Tensor = self.network(crops.flatten(0, 2)).unflatten(0, crops.shape[:3])
+        return embedded.permute(0, 3, 1, 2)
+
     def _checked(self, x: Tensor) -> Tensor:
         channels = self.options["channels"]
         if x.dim() != 4 or x.shape[1] != channels:
@@ -78,10 +110,10 @@ class Encoder(nn.Module):
         return x
 
     @torch.no_grad()
-    def _dry_run(self, channels: int, size: int) -> int:
+    def dim_for(self, size: int) -> int:
         """The length of an embedding, from a pass of one image, which also shows that its size is possible."""
         some = next(self.network.parameters())
-        image = torch.zeros(1, channels, size, size, device=some.device, dtype=some.dtype)
+        image = torch.zeros(1, self.options["channels"], size, size, device=some.device, dtype=some.dtype)
         self.network.eval()
         try:
             output = self.network(image)
@@ -103,14 +135,17 @@ def create(
     channels: int = 3,
     size: int = 224,
     stem: Stem = None,
+    crop: OptionalCount = None,
     pretrained: bool | str | Path = False,
     **options: Any,
 ) -> Encoder:
-    """Creates an encoder by name: `timm/<model>`, `torchvision/<model>`, `patchnet` or `small_alexnet`.
+    """Creates an encoder by name: `timm/<model>`, `torchvision/<model>` or one of our own, which `NETWORKS` names.
 
     channels    of the images
     size        of the images, for networks that must know it; others take any size later
     stem        "cifar" for ResNets: first convolution 3x3 of stride 1 and no max-pool, for images of about 32 px
+    crop        the network sees crops of so many pixels, half of which overlap, one by one, as CPC does: 16 of 64-px
+                images. The embedding is their mean, and "crops" the feature map that they make together
     pretrained  True for the library's weights, or a safetensors file to `load_into` it
     options     go to the network; none may make its library read or fetch a file
 
@@ -128,9 +163,12 @@ def create(
         raise UserError("pretrained", f"expected True, False or a safetensors file, got {pretrained!r}")
     check_options(options)
     common, build = {"channels": channels, "size": size, "stem": stem}, _builder(name)
+    if crop is not None:
+        check_crop(crop, size)
     try:
-        backbone = build(**common, pretrained=pretrained is True, options=options)
-        encoder = Encoder(name, {**common, **options}, backbone)
+        backbone = build(**{**common, "size": crop or size}, pretrained=pretrained is True, options=options)
+        cropped = {} if crop is None else {"crop": crop}
+        encoder = Encoder(name, {**common, **cropped, **options}, backbone)
     except UserError:
         raise
     except Exception as error:  # options that make no sense raise almost anything inside a library
@@ -151,7 +189,7 @@ def check_options(options: Iterable[Any]) -> None:
     """
     for option in options:
         argument = REPEATED.get(option, option)
-        if argument in ("name", "channels", "size", "stem", "pretrained"):
+        if argument in ("name", "channels", "size", "stem", "crop", "pretrained"):
             raise UserError("options", f"{option!r} is given by the setting {argument} already; leave it out of them")
         if str(option).startswith(LOADING):
             raise UserError(
@@ -178,7 +216,7 @@ def _builder(name: str) -> Callable[..., Backbone]:
 def _own(name: str, *, channels: int, size: int, stem: Stem, pretrained: bool, options: dict[str, Any]) -> Backbone:
     """Builds one of our own networks, which has no other stem, no published weights, and few options."""
     if stem is not None:
-        raise UserError("stem", f"{stem!r} is for ResNets; {name} is made for small images as it is")
+        raise UserError("stem", f"{stem!r} is for ResNets of timm and torchvision; {name} is as it is")
     if pretrained:
         raise UserError("pretrained", f"there are no pretrained weights of {name}; give a file that `save` wrote")
     build: Callable[..., Backbone] = import_module(NETWORKS[name]).build

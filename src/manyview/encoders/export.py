@@ -57,6 +57,8 @@ def _check(encoder: Encoder, to: str, path: Path) -> None:
         possible = [each for each in FORMATS if each not in LIBRARIES or each == family]
         instead = f"it can be written as {', '.join(possible)}; for {to} train with --encoder {to}/NAME"
         raise UserError("to", f"{to} has no network {encoder.name!r}; {instead}")
+    if to in LIBRARIES and encoder.crop is not None:
+        raise UserError("to", f"{to} knows no strided crops; write the encoder as safetensors or onnx")
     if not path.parent.is_dir():
         raise UserError("path", f"there is no folder {path.parent}; make it first")
     if path.is_dir():
@@ -131,7 +133,7 @@ FORMATS: dict[str, Callable[[Encoder, Path], str]] = dict(
 
 
 def _trace(encoder: Encoder, images: Tensor, path: Path) -> None:
-    network = copy.deepcopy(encoder.network).cpu().float().eval()
+    network = copy.deepcopy(encoder.network if encoder.crop is None else encoder).cpu().float().eval()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about torch's own insides

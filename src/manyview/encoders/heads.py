@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import Annotated
 
-from torch import nn
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from manyview.core.bounds import MOST, AtLeast, AtMost, Count
 from manyview.core.errors import UserError
@@ -69,6 +71,26 @@ def predictor(dim_in: int, dim_out: Count = 256, *, hidden: Count = 4096, last_n
     With hidden=512 and dim_out=128 it has the form of HN-CL's only head (Robinson et al., ICLR 2021).
     """
     return _mocov3(dim_in, dim_out, hidden, 2, last_norm)
+
+
+class Jigsaw(nn.Module):
+    """PIRL's second head (Misra & van der Maaten, CVPR 2020): features (B, 9, dim_in) to unit vectors (B, dim_out).
+
+    `head` makes the head that brings each of the nine patches to dim_out; a linear layer takes them, side by side, to
+    dim_out. The paper's is `linear`; in HobbitLong/PyContrast it is of the kind of the plain head, as it is here.
+    """
+
+    def __init__(self, dim_in: int, head: Callable[[int], nn.Module], *, patches: int = 9) -> None:
+        super().__init__()
+        self.patch = head(dim_in).eval()
+        with torch.no_grad():
+            dim_out = self.patch(torch.zeros(1, dim_in, device=next(self.patch.parameters()).device)).shape[1]
+        self.joined = nn.Linear(patches * dim_out, dim_out)
+        self.train()
+
+    def forward(self, features: Tensor) -> Tensor:
+        joined: Tensor = self.joined(self.patch(features.flatten(0, 1)).view(len(features), -1))
+        return F.normalize(joined.to(torch.promote_types(joined.dtype, torch.float32)), dim=1)
 
 
 def _mocov3(dim_in: int, dim_out: int, hidden: int, layers: int, last_norm: bool) -> nn.Module:

@@ -14,13 +14,16 @@ from manyview.core.errors import UserError
 from manyview.core.sample import Views
 from manyview.encoders.encoder import Encoder
 from manyview.encoders.layers import split_batch_norm
+from manyview.encoders.map_heads import MapHead, Positions
 from manyview.encoders.momentum import SHARE, Schedule, average_, constant, shuffled
 
 SHARED = "shared"  # the name of a tower that all views go through
 MAPS = "maps."  # what the names of feature maps begin with
+JIGSAW = -1  # the number of the copy that is a jigsaw: it comes last
 NAMES = ("embedding", "projection", "features")  # the outputs of every tower
 Branch = Literal["query", "key", "input"]
 Head = Callable[[int], nn.Module]
+AnyHead = Head | MapHead
 
 
 class Slot(NamedTuple):
@@ -29,6 +32,7 @@ class Slot(NamedTuple):
     name  "embedding": through head and, for queries, predictor, at unit length; "projection": through the head alone;
           "features": as the encoder gives them; "maps.LAYER": a feature map; or the name of another head. The branch
           "input" gives the view itself, under the name "view"
+    copy  its number, or JIGSAW
     """
 
     branch: Branch
@@ -44,7 +48,7 @@ Outputs = dict[Slot, Tensor]
 class Tower(nn.Module):
     """An encoder with its heads."""
 
-    def __init__(self, encoder: Encoder, head: Head | None, heads: Mapping[str, Head]) -> None:
+    def __init__(self, encoder: Encoder, head: Head | None, heads: Mapping[str, AnyHead]) -> None:
         super().__init__()
         taken = [name for name in heads if name in NAMES or name.startswith(MAPS)]
         if taken:
@@ -54,7 +58,12 @@ class Tower(nn.Module):
                 "head", "give what makes it from the encoder's dim, such as partial(heads.mlp, dim_out=128)"
             )
         self.encoder, self.head = encoder, nn.Identity() if head is None else head(encoder.dim)
-        self.heads = nn.ModuleDict({name: make(encoder.dim) for name, make in heads.items()})
+        self.heads = nn.ModuleDict(
+            {
+                name: each.build(encoder) if isinstance(each, MapHead) else each(encoder.dim)
+                for name, each in heads.items()
+            }
+        )
 
     @torch.no_grad()
     def length(self) -> int:
@@ -66,15 +75,23 @@ class Tower(nn.Module):
         return int(output.shape[1])
 
     def forward(self, x: Tensor, names: tuple[str, ...] = ("projection",)) -> dict[str, Tensor]:
-        """(B, C, H, W) to what is asked for, by name, in one pass through the encoder."""
+        """(B, C, H, W) to what is asked for, by name, in one pass through the encoder.
+
+        Of patches (B, P, C, h, w) heads are given the features (B, P, dim).
+        """
+        heads = {name: head for name, head in self.heads.items() if name in names}
         layers = [name.removeprefix(MAPS) for name in names if name.startswith(MAPS)]
-        features, maps = self.encoder.embed_with_maps(x, layers) if layers else (self.encoder(x), {})
+        read = {*layers, *(head.layer for head in heads.values() if isinstance(head, Positions))}
+        images = x.flatten(0, 1) if x.dim() == 5 else x
+        features, maps = self.encoder.embed_with_maps(images, read) if read else (self.encoder(images), {})
+        features = features.unflatten(0, x.shape[:2]) if x.dim() == 5 else features
         found = {MAPS + layer: maps[layer] for layer in layers}
         if "features" in names:
             found["features"] = features
         if "projection" in names:
             found["projection"] = self.head(features)
-        found |= {name: head(features) for name, head in self.heads.items() if name in names}
+        for name, head in heads.items():
+            found[name] = head(maps[head.layer] if isinstance(head, Positions) else features)
         missing = [name for name in names if name not in found]
         if missing:
             known = ", ".join([*NAMES, *self.heads, f"{MAPS}LAYER"])
@@ -87,7 +104,8 @@ class Towers(nn.Module):
 
     encoder    one for all views, or one for each by the view's name
     head       makes a head for an encoder's dim, such as partial(heads.mlp, dim_out=128); None for none
-    heads      makes further heads by name, such as a decoder or a second projection
+    heads      makes further heads by name, such as a decoder or a second projection; a `MapHead` for feature maps.
+               {name: {view: make}} is for the towers of those views alone
     predictor  makes a second head, for queries alone, from the embeddings' length; it has no momentum copy
     momentum   a number, or a function of (step, total) such as partial(cosine, start=0.99). With it, keys come from a
                copy without gradient; without, from the query tower, with gradient
@@ -111,7 +129,7 @@ class Towers(nn.Module):
         encoder: Encoder | Mapping[str, Encoder],
         head: Head | None,
         *,
-        heads: Mapping[str, Head] | None = None,
+        heads: Mapping[str, AnyHead | Mapping[str, AnyHead]] | None = None,
         predictor: Head | None = None,
         momentum: float | Schedule | None = None,
         shuffle: int | None = None,
@@ -121,7 +139,7 @@ class Towers(nn.Module):
     ) -> None:
         super().__init__()
         encoders = _by_view(encoder)
-        towers = {view: Tower(each, head, heads or {}) for view, each in encoders.items()}
+        towers = {view: Tower(each, head, _heads_of(view, heads or {})) for view, each in encoders.items()}
         self.query = nn.ModuleDict(towers)
         self.dims = {view: tower.length() for view, tower in towers.items()}
         self.predictor = nn.ModuleDict({} if predictor is None else {v: predictor(dim) for v, dim in self.dims.items()})
@@ -161,7 +179,8 @@ class Towers(nn.Module):
             assert isinstance(tower, Tower)
             names = {name for each, name in asked if each == view}
             headless = not names & {"embedding", "projection"} and next(tower.head.parameters(), None) is not None
-            only_maps = all(name.startswith(MAPS) for name in names)  # layers after them have no part
+            on_maps = {name for name, each in tower.heads.items() if isinstance(each, Positions)}
+            only_maps = all(name.startswith(MAPS) or name in on_maps for name in names)  # layers after have no part
             without_predictor = bool(len(self.predictor)) and "embedding" not in names
             if headless or only_maps or without_predictor or not names.issuperset(tower.heads):
                 return True
@@ -200,15 +219,15 @@ class Towers(nn.Module):
         return (each for each in self.parameters() if each.requires_grad)
 
     def _through(self, slots: list[Slot], copies: list[Tensor], step: int) -> Outputs:
-        """All copies that the slots of one branch and view ask for: those of one size in one batch, if `joint`."""
+        """All copies that the slots of one branch and view ask for: those of one shape in one batch, if `joint`."""
         numbers = sorted({slot.copy for slot in slots})
         alike = [[number] for number in numbers]
         if self.joint:
             shapes = dict.fromkeys(copies[number].shape for number in numbers)
             alike = [[number for number in numbers if copies[number].shape == shape] for shape in shapes]
-        names = tuple(dict.fromkeys(slot.name for slot in slots))
         found: Outputs = {}
         for group in alike:
+            names = tuple(dict.fromkeys(slot.name for slot in slots if slot.copy in group))
             x = torch.cat([copies[number] for number in group]) if len(group) > 1 else copies[group[0]]
             made = self._outputs(slots[0], x, names, step)
             for name, rows in made.items():
@@ -246,6 +265,11 @@ class Towers(nn.Module):
         if view is None or view not in self.query:
             raise UserError("view", f"expected one of {', '.join(self.query)}, got {view!r}")
         return view
+
+
+def _heads_of(view: str, heads: Mapping[str, AnyHead | Mapping[str, AnyHead]]) -> dict[str, AnyHead]:
+    of_view = {name: each.get(view) if isinstance(each, Mapping) else each for name, each in heads.items()}
+    return {name: each for name, each in of_view.items() if each is not None}
 
 
 def _by_view(encoder: Encoder | Mapping[str, Encoder]) -> dict[str, Encoder]:

@@ -49,7 +49,15 @@ def forward(network: nn.Module, images: Tensor | Views, *, read: Callable[..., T
 def as_input(x: Tensor, network: nn.Module) -> Tensor:
     """Moves images to the device and dtype of the weights; on a CPU also to channels_last, which is faster there."""
     x = x.to(next(network.parameters(), x))
-    return x.contiguous(memory_format=torch.channels_last) if x.device.type == "cpu" else x
+    return channels_last(x) if x.device.type == "cpu" else x
+
+
+def channels_last(x: Tensor) -> Tensor:
+    """The memory format in which networks are fastest, of images (N, C, H, W) or patches (N, P, C, h, w)."""
+    if x.dim() == 5:
+        patches: Tensor = channels_last(x.flatten(0, 1)).unflatten(0, x.shape[:2])
+        return patches
+    return x.contiguous(memory_format=torch.channels_last)
 
 
 @contextmanager

@@ -9,9 +9,12 @@ from collections.abc import Callable
 from manyview.methods.align_uniform import align_uniform, align_uniform_moco
 from manyview.methods.cacr import cacr, cacr_moco, uaur
 from manyview.methods.cmc import cmc, cmc_moco, npid
+from manyview.methods.cmc_patch import cmc_patch, deep_infomax
 from manyview.methods.jcl import jcl, multikey
 from manyview.methods.method import Method
 from manyview.methods.moco import moco_v1, moco_v2
+from manyview.methods.pirl import pirl
+from manyview.methods.prediction import prediction, split_brain
 from manyview.methods.simclr import dcl, dclw, hard_negative, simclr
 from manyview.methods.terms import Alignment, BatchOutputs, Contrast, Prediction, Term
 
@@ -28,7 +31,12 @@ METHODS: dict[str, Callable[..., Method]] = {
     "uaur": uaur,
     "cmc": cmc,
     "cmc_moco": cmc_moco,
+    "cmc_patch": cmc_patch,
+    "deep_infomax": deep_infomax,
     "npid": npid,
+    "pirl": pirl,
+    "prediction": prediction,
+    "split_brain": split_brain,
     "align_uniform": align_uniform,
     "align_uniform_moco": align_uniform_moco,
     "hard_negative": hard_negative,
@@ -48,14 +56,19 @@ __all__ = [
     "cacr_moco",
     "cmc",
     "cmc_moco",
+    "cmc_patch",
     "dcl",
     "dclw",
+    "deep_infomax",
     "hard_negative",
     "jcl",
     "moco_v1",
     "moco_v2",
     "multikey",
     "npid",
+    "pirl",
+    "prediction",
     "simclr",
+    "split_brain",
     "uaur",
 ]

@@ -15,6 +15,7 @@ from manyview.encoders.momentum import constant
 from manyview.memories import Memory
 from manyview.methods.method import VIEW, Head, Loss, MakeMemory, Method, Momentum
 from manyview.methods.moco import momentum_towers
+from manyview.methods.pirl import Share, jigsaw_heads, jigsaw_terms
 from manyview.methods.terms import Contrast, keys, queries
 from manyview.methods.topologies import query_against_keys
 
@@ -31,6 +32,7 @@ def cmc(
     core: str | None = None,
     copies: Count = 1,
     geometry: Literal["shared", "own"] = "shared",
+    jigsaw: Share = 0.0,
     head: Head = partial(heads.linear, dim_out=128),
     loss: Loss = partial(losses.info_nce, temperature=0.07),
     memory: MakeMemory = partial(memories.batch),
@@ -42,14 +44,16 @@ def cmc(
     copies    augmented copies of each view, which are then the nodes of the graph: with one view and K + 1 copies it is
               the "CMC (K)" that the CACR paper compares with
     geometry  "shared": all views of a copy have one crop and flip, as in CMC; "own": each view draws its own
+    jigsaw    + PIRL (Table 9): weight of a jigsaw of each view, of the other terms 1 - jigsaw; PyContrast's is 0.5
     memory    one a view. `batch`: positives and negatives are the step's embeddings, with gradient on both sides, as
               Eq. 2 prints. `bank`: both come from a memory bank of the other view, as in section 3.4 and the authors'
               code, where gradient reaches the query alone, which is steadier; it needs more epochs than images are few
     """
-    towers = Towers(encoders, head)
+    towers = Towers(encoders, head, heads=jigsaw_heads(head, jigsaw))
     kept = {view: memory(towers.dim) for view in encoders}
-    made = _contrasts(loss, kept, queries, _edges(list(encoders), graph, core, copies))
-    return Method(views=dict.fromkeys(encoders, copies), towers=towers, terms=made, memories=kept, geometry=geometry)
+    terms = _contrasts(loss, kept, queries, edges_of(list(encoders), graph, core, copies), weight=1 - jigsaw)
+    terms += jigsaw_terms(encoders, jigsaw, loss, kept, queries, copies)
+    return Method(views=dict.fromkeys(encoders, copies), towers=towers, terms=terms, memories=kept, geometry=geometry)
 
 
 def cmc_moco(
@@ -59,6 +63,7 @@ def cmc_moco(
     core: str | None = None,
     bn_splits: Count = 1,
     geometry: Literal["shared", "own"] = "shared",
+    jigsaw: Share = 0.0,
     momentum: Momentum = partial(constant, start=0.999),
     head: Head = partial(heads.mlp, dim_out=128),
     loss: Loss = partial(losses.info_nce, temperature=0.2),
@@ -67,11 +72,15 @@ def cmc_moco(
     """CMC with MoCo (Table 9; CMCv2 of HobbitLong/PyContrast): a momentum tower and a queue a view.
 
     A query of view 1 meets the key of view 2 and queue 2, a query of view 2 the key of view 1 and queue 1; summed.
+
+    jigsaw  + PIRL (Table 9): weight of a jigsaw of each view, of the other terms 1 - jigsaw; PyContrast's is 0.5
     """
-    towers = momentum_towers(encoders, head, momentum, bn_splits, joint=False)
+    further = jigsaw_heads(head, jigsaw)
+    towers = momentum_towers(encoders, head, momentum, bn_splits, joint=False, heads=further)
     kept = {view: memory(towers.dim) for view in encoders}
-    made = _contrasts(loss, kept, keys, _edges(list(encoders), graph, core, copies=1))
-    return Method(views=dict.fromkeys(encoders, 1), towers=towers, terms=made, memories=kept, geometry=geometry)
+    terms = _contrasts(loss, kept, keys, edges_of(list(encoders), graph, core, copies=1), weight=1 - jigsaw)
+    terms += jigsaw_terms(encoders, jigsaw, loss, kept, keys)
+    return Method(views=dict.fromkeys(encoders, 1), towers=towers, terms=terms, memories=kept, geometry=geometry)
 
 
 def npid(
@@ -91,21 +100,26 @@ def npid(
 
 
 def _contrasts(
-    loss: Loss, kept: Mapping[str, Memory], keys: Callable[[str, int], Sequence[Slot]], edges: Sequence[Edge]
+    loss: Loss,
+    kept: Mapping[str, Memory],
+    keys: Callable[[str, int], Sequence[Slot]],
+    edges: Sequence[Edge],
+    *,
+    weight: float,
 ) -> list[Contrast]:
     """Both directions of every edge; a query meets the memory of the key's view."""
     several = len({copy for edge in edges for _, copy in edge}) > 1
     return [
         Contrast(
             query_against_keys, loss, queries(*query), keys(*key), memory=kept[key[0]],
-            name=f"{_name(query, several)} to {_name(key, several)}",
+            name=f"{_name(query, several)} to {_name(key, several)}", weight=weight,
         )
         for edge in edges
         for query, key in (edge, edge[::-1])
     ]  # fmt: skip
 
 
-def _edges(views: Sequence[str], graph: Graph, core: str | None, copies: int) -> list[Edge]:
+def edges_of(views: Sequence[str], graph: Graph, core: str | None, copies: int) -> list[Edge]:
     """Each two nodes (Eq. 8), or those of which one is of the core view and the other not (Eq. 7)."""
     if core is not None and core not in views:
         raise UserError("core", f"there is no view {core!r}; {hint(core, views)}")

@@ -18,8 +18,8 @@ class Embeddings:
 
     queries        V tensors (N, d), or one (V, N, d)
     ids            (N,) name the images; without them each row is an image of its own
-    keys           K tensors (N, d) of other copies or another tower, or maps (N, C, H, W), for a topology that takes
-                   these; none: the queries are each other's keys
+    keys           K tensors (N, d) of other copies or another tower, or (N, P, d) at the positions of feature maps, for
+                   a topology that takes these; none: the queries are each other's keys
     index          (N,) the images' rows in the data, for a bank; without it the ids
     present        V masks (N,): which queries exist; what stands in the place of a missing one is never read
     keys_present   K masks (N,): which keys exist; with either of the two, the other is all of them if not given

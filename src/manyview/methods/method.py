@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from manyview.core.errors import UserError
 from manyview.core.sample import Views
 from manyview.encoders.momentum import Schedule as Momentum
-from manyview.encoders.towers import Head, Outputs, Slot, Towers
+from manyview.encoders.towers import JIGSAW, Head, Outputs, Slot, Towers
 from manyview.losses import Loss
 from manyview.memories import Memory
 from manyview.methods.terms import BatchOutputs, Contrast, Term, TermOutput
@@ -57,6 +57,11 @@ class Method(nn.Module):
         self.slots = tuple(dict.fromkeys(slot for term in self.terms for slot in term.asks))
         self.gathers = tuple(dict.fromkeys(slot for term in self.terms for slot in term.gathers))
 
+    @property
+    def jigsaw(self) -> bool:
+        """Whether a step takes one more copy of each view, the last, that is cut into nine patches."""
+        return any(slot.copy == JIGSAW for slot in self.slots)
+
     def start(self, instances: int) -> Method:
         """Makes room in the memories for the images of the data; once, before the first step."""
         for memory in self.memories.values():
@@ -65,7 +70,10 @@ class Method(nn.Module):
         return self
 
     def forward(self, views: Views, step: int = 0, slots: Iterable[Slot] | None = None) -> Outputs:
-        """Views {name: [copy, ...]}, (N, C, H, W) each, to what the terms ask for; or to some of it."""
+        """Views {name: [copy, ...]}, (N, C, H, W) each, to what the terms ask for; or to some of it.
+
+        A jigsaw, which comes after the copies of each view, is (N, 9, C, h, w).
+        """
         return self.towers(views, self.slots if slots is None else slots, step=step)  # type: ignore[no-any-return]
 
     def objective(self, batch: BatchOutputs) -> Objective:

@@ -60,7 +60,13 @@ def moco_v1(
 
 
 def momentum_towers(
-    encoder: Encoder | Mapping[str, Encoder], head: Head, momentum: Momentum | None, bn_splits: int, *, joint: bool
+    encoder: Encoder | Mapping[str, Encoder],
+    head: Head,
+    momentum: Momentum | None,
+    bn_splits: int,
+    *,
+    joint: bool,
+    heads: Mapping[str, Head] | None = None,
 ) -> Towers:
     """Query and key branch, the keys shuffled between groups of the batch (MoCo, section 3.3), in each step anew."""
-    return Towers(encoder, head, momentum=momentum, shuffle=0, bn_splits=bn_splits, joint=joint)
+    return Towers(encoder, head, heads=heads, momentum=momentum, shuffle=0, bn_splits=bn_splits, joint=joint)

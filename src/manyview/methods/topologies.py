@@ -86,6 +86,28 @@ def query_against_keys(embedded: Embeddings, memory: Memory) -> list[Triple]:
     return [Triple(query, positives, negatives, present, total=count)]
 
 
+def query_against_positions(embedded: Embeddings, memory: Memory) -> list[Triple]:
+    """One query an image against all positions of its feature map, keys (N, P, d); in the batch it meets those of
+    other images' maps. CMC B.2, and with a view's own map the local Deep InfoMax.
+
+    The positives are P, each picked out of the positions of all other images, so that one query has (N - 1) P
+    negatives. An image that lacks the query or the map drops out; where nothing is left to meet, there is no triple.
+    """
+    _check_batch_alone(memory)
+    (query,), (positions,) = embedded.queries, embedded.keys
+    here, everywhere = _positives_present(embedded)  # (N, 1)
+    far, ids = embedded.gather(positions), embedded.gather(embedded.ids)
+    rows, total, met = None, len(ids), None
+    if here is not None and everywhere is not None and embedded.keys_present is not None:
+        rows, total, met = here[:, 0], int(everywhere.sum()), embedded.gather(embedded.keys_present[0])
+    query, own, query_ids = (_rows(each, rows) for each in (query, positions, embedded.ids))
+    far, ids = _rows(far, met), _rows(ids, met)
+    if rows is not None and (not total or not _two_images(ids)):
+        return []
+    negatives = Negatives(far.flatten(0, 1), ids.repeat_interleave(far.shape[1]), query_ids)
+    return [Triple(query, own, negatives, total=total)]
+
+
 def query_against_keys_and_queries(embedded: Embeddings, memory: Memory) -> list[Triple]:
     """One query an image against all its keys; in the batch it meets the other images' queries. AU-CL with a queue."""
     embedded.needs_all()

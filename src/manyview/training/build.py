@@ -16,19 +16,21 @@ from torch import nn
 from manyview import encoders
 from manyview.config.config import OWN, Config, component, components, resolve
 from manyview.config.sections import ENCODER
-from manyview.core.errors import UserError
+from manyview.core.errors import UserError, nearest
 from manyview.core.parallel import resolve_device
 from manyview.data import NAMED, Dataset
 from manyview.data.dataset import few_samples, fingerprint, usual_shape
 from manyview.data.factory import SCENES, divided, has_classes
 from manyview.data.selection import only_modalities
 from manyview.encoders import Encoder
+from manyview.encoders.map_heads import UnknownLayer
 from manyview.features.preprocess import EncoderInput
 from manyview.methods import METHODS, Method
 from manyview.methods.method import VIEW
 from manyview.methods.terms import try_loss
-from manyview.views import AUGMENTATIONS, Modality, ViewPipeline
+from manyview.views import AUGMENTATIONS, VIEWS, Augmentation, Modality, ViewPipeline
 from manyview.views.augmentation_recipes import usual_augmentation, usual_size
+from manyview.views.jigsaw import jigsaw_of
 from manyview.views.view import View, view_named
 
 MANY = "encoders"  # the first parameter of a method that has an encoder a view
@@ -77,8 +79,12 @@ def views_of(config: Config, modalities: tuple[str, ...]) -> dict[str, View]:
     names = config.views or (modalities if many else modalities[:1])
     views = {name: view_named(name, modalities[0]) for name in names}
     for name, view in views.items():
+        if name in VIEWS and name in modalities:
+            raise UserError("views", f"{name!r} is a view derived of pictures: give the modality {name!r} another name")
         if view.modality not in modalities:
-            raise UserError("views", f"the data has no {name!r}; it has {', '.join(modalities)}")
+            near = nearest(name, (*modalities, *VIEWS))
+            more = f"did you mean {near!r}?" if near else "`manyview list views` has what is derived of pictures"
+            raise UserError("views", f"the data has no {name!r}; it has {', '.join(modalities)}; {more}")
     if many:
         return views
     if len(views) > 1:
@@ -118,7 +124,10 @@ def check(config: Config) -> None:
         small = encoders.create(ENCODER, size=8, widths=(4,), blocks=(1,))
         networks = dict.fromkeys(config.views or ("one", "other"), small) if takes_many(config) else small
         parts = components(config)
-        declared = component(config, "method")(networks, **parts)
+        try:
+            declared = component(config, "method")(networks, **parts)
+        except UnknownLayer:
+            return  # the encoder itself may have it, and says so where it is built
         component(config, "optimizer")(declared.towers)
     check_groups(declared, config)
     if (loss := parts.get("loss")) is not None:
@@ -139,7 +148,7 @@ def pipeline(config: Config, views: Mapping[str, View], method: Method) -> ViewP
     """What a method's towers see in training: so many augmented copies of each view."""
     most = max(method.views.values())
     made: ViewPipeline = component(config, "augmentation")(config.augmentation["size"], most)
-    return made.of(method.views, views=views, geometry=method.geometry)
+    return made.of(method.views, views=views, geometry=method.geometry, jigsaw=method.jigsaw)
 
 
 def test_pipeline(config: Config, views: Mapping[str, View]) -> ViewPipeline:
@@ -192,7 +201,19 @@ def method(config: Config, channels: Mapping[str, int], instances: int, *, begun
     made = {view: encoder(config, count, begun=begun) for view, count in channels.items()}
     networks = made if takes_many(config) else next(iter(made.values()))
     declared: Method = component(config, "method")(networks, **components(config))
+    if declared.jigsaw:
+        _check_patches(config, made)
     return declared.start(instances)
+
+
+def _check_patches(config: Config, encoders: Mapping[str, Encoder]) -> None:
+    """Refuses networks that take images of one size alone: a jigsaw's patches are smaller."""
+    patch = jigsaw_of(Augmentation(config.augmentation["size"])).patch
+    try:
+        for each in encoders.values():
+            each.dim_for(patch or 1)
+    except UserError as error:
+        raise UserError("encoder", f"a jigsaw has patches: {error.message}") from None
 
 
 def check_groups(method: Method, config: Config, world: int = 1) -> None:

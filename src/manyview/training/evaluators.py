@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from manyview.config.config import Config
 from manyview.core.errors import UserError, hint
 from manyview.data import Loader
 from manyview.data.factory import some
-from manyview.encoders import Towers
+from manyview.encoders import Encoder, Towers
 from manyview.encoders.towers import SHARED
-from manyview.features.embedding_pass import embed
+from manyview.features.embedding_pass import embedding, forward
 from manyview.features.knn import knn
 from manyview.methods import Method
 from manyview.training import build
@@ -28,8 +29,8 @@ Evaluator = Callable[[Towers], Scores]
 class KnnEvaluator:
     """kNN accuracy: which class do `knn_bank` training images say that `knn_queries` held-out images have?
 
-    Images are decoded once for all scores. With an encoder a view, each view has a score, "knn/VIEW", and "knn" is that
-    of their embeddings side by side.
+    Images are decoded once for all scores. With an encoder a view, each view has a score, "knn/VIEW", of the images
+    that have it, and "knn" is that of all views' embeddings side by side, of the images that have them all.
     """
 
     def __init__(self, data: build.RunData, config: Config, device: torch.device) -> None:
@@ -46,17 +47,41 @@ class KnnEvaluator:
     def __call__(self, towers: Towers) -> Scores:
         encoders, shared = towers.encoders, towers.encoders.get(SHARED)
         found = {view: each for view in self.views if (each := encoders.get(view, shared)) is not None}
-        bank, queries = ({view: embed(each, loader, view) for view, each in found.items()} for loader in self.loaders)
-        scores = {f"knn/{view}": _accuracy([bank[view]], [queries[view]]) for view in found if len(found) > 1}
-        return {"knn": _accuracy(list(bank.values()), list(queries.values())), **scores}
+        bank, queries = (_embedded(found, loader) for loader in self.loaders)
+        scored = {"knn": tuple(found), **({f"knn/{view}": (view,) for view in found} if len(found) > 1 else {})}
+        given = {name: (*bank.beside(views), *queries.beside(views)) for name, views in scored.items()}
+        return {
+            name: knn(vectors, labels, asked, right, k=min(NEIGHBOURS, len(vectors)))
+            for name, (vectors, labels, asked, right) in given.items()
+            if len(vectors) and len(asked)
+        }
 
 
-def _accuracy(bank: list[Any], queries: list[Any]) -> float:
-    """kNN with the embeddings of several views side by side."""
-    (vectors, labels), (asked, right) = (
-        (torch.cat([each for each, _ in parts], 1), parts[0][1]) for parts in (bank, queries)
-    )
-    return knn(vectors, labels, asked, right, k=min(NEIGHBOURS, len(vectors)))
+class _Embedded(NamedTuple):
+    """What encoders say of n images: (n, dim) by view, which images have it, and their labels (n,)."""
+
+    vectors: dict[str, Tensor]
+    present: dict[str, Tensor]
+    labels: Tensor
+
+    def beside(self, views: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """The embeddings of some views side by side, and labels, of the images that have them all."""
+        rows = torch.stack([self.present[view] for view in views]).all(0)
+        return torch.cat([self.vectors[view][rows] for view in views], 1), self.labels[rows]
+
+
+def _embedded(encoders: Mapping[str, Encoder], loader: Loader) -> _Embedded:
+    vectors: dict[str, list[Tensor]] = {view: [] for view in encoders}
+    present: dict[str, list[Tensor]] = {view: [] for view in encoders}
+    labels = []
+    for batch in loader.epoch(0):
+        views = batch.views()
+        for view, encoder in encoders.items():
+            vectors[view].append(forward(encoder, views[view][0], read=embedding).cpu())
+            present[view].append(batch.present.get(view, torch.ones(len(batch), dtype=torch.bool)).cpu())
+        labels.append(batch.labels.cpu())
+    joined, masks = ({view: torch.cat(each) for view, each in parts.items()} for parts in (vectors, present))
+    return _Embedded(joined, masks, torch.cat(labels))
 
 
 def make_knn(method: Method, data: build.RunData, config: Config, device: torch.device) -> KnnEvaluator | None:

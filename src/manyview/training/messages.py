@@ -123,8 +123,8 @@ def _scored_on(data: RunData, config: Config, method: Method) -> str:
     across = len(contrasted_views(method)) > 1
     if data.test is None:
         return "too few to hold out some: no score" if across else "no labels to score with: no kNN"
-    if not (config.evaluators and config.evaluate_every):
-        return "no kNN" + (f", {len(data.test):,} held out" if data.held_out else "")
+    if not (config.evaluators and config.evaluate_every and (across or data.labelled)):
+        return ("no score" if across else "no kNN") + (f", {len(data.test):,} held out" if data.held_out else "")
     scored = f"scored on {min(len(data.test), config.knn_queries):,}"
     if not data.held_out:
         return f"{scored} images of its test split"

@@ -20,6 +20,7 @@ from manyview.core.rng import key
 from manyview.core.sample import Batch, Views
 from manyview.data import Dataset, Loader
 from manyview.diagnose.measures import measure_step
+from manyview.features.embedding_pass import channels_last
 from manyview.methods import BatchOutputs
 from manyview.methods.method import Objective
 from manyview.training import build, messages, signals
@@ -255,10 +256,7 @@ def _losses(objective: Objective) -> torch.Tensor:
 
 
 def _views(batch: Batch, rows: slice) -> Views:
-    layout = torch.channels_last
-    return {
-        name: [each.contiguous(memory_format=layout) for each in copies] for name, copies in batch.views(rows).items()
-    }
+    return {name: [channels_last(each) for each in copies] for name, copies in batch.views(rows).items()}
 
 
 def _page(config: Config, folder: Path, own: Dataset | None, *, say: messages.Say, warn: messages.Say) -> None:

@@ -35,6 +35,8 @@ class Augmentation:
     sigma       its width in pixels is drawn between these
     kernel      side of the blur's kernel, odd; None: a tenth of `size`
     solarise    chance that pixels of at least one half are inverted
+    patch       side of nine patches that the view is cut into in the end, one out of each cell of a 3x3 grid, in a
+                random order, (n, 9, C, patch, patch): see `jigsaw_of`; None leaves it whole
     """
 
     size: int
@@ -50,6 +52,7 @@ class Augmentation:
     sigma: tuple[float, float] = (0.1, 2.0)
     kernel: int | None = None
     solarise: float = 0.0
+    patch: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.size, int) or self.size < 1:
@@ -77,6 +80,8 @@ class Augmentation:
             raise UserError(
                 "resize", f"expected at least size={self.size}, and only with scale=None, got {self.resize}"
             )
+        if self.patch is not None and not 1 <= self.patch <= self.size // 3:
+            raise UserError("patch", f"expected 1 to {self.size // 3}, a third of size={self.size}, got {self.patch}")
 
     @property
     def blur_kernel(self) -> int:

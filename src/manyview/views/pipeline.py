@@ -21,8 +21,10 @@ from manyview.core.rng import key, uniform
 from manyview.core.sample import Views
 from manyview.views.augmentation import GEOMETRY, PHOTOMETRY, Augmentation, AugmentationParams, draw
 from manyview.views.colour import coloured
+from manyview.views.colour_spaces import SPACES
+from manyview.views.jigsaw import cut_patches, jigsaw_of, shape_of
 from manyview.views.resample import crop_batch, crop_each, scaled_boxes
-from manyview.views.view import PICTURE, SPACES, Modality, View, checked, usual, view_named
+from manyview.views.view import PICTURE, Modality, View, checked, usual, view_named
 
 PART_PIXELS = 1 << 18  # pixels worked on at a time, by one core: enough that starting the operations costs little
 PRODUCT_SIDE = 128  # on a CPU, sides up to this are resampled as matrix products, larger ones one by one
@@ -86,13 +88,19 @@ class ViewPipeline:
         views: Mapping[str, View] | None = None,
         reference: str = "image",
         geometry: Geometry = "shared",
+        jigsaw: bool = False,
     ) -> ViewPipeline:
         """Makes a pipeline with the same augmentations for these views, so many copies of each.
 
-        A name means what `views` says, else what `VIEWS` has of the `reference` modality, else a modality.
+        A name means what `views` says, else what `VIEWS` has of the `reference` modality, else a modality. With
+        `jigsaw` all views have one copy more than the most that one has: the last, which is cut into patches.
         """
         named = {name: (views or {}).get(name) or view_named(name, reference) for name in copies}
-        return replace(self, views=named, copies=dict(copies), geometry=geometry)
+        made, counts = self.augmentations, dict(copies)
+        if jigsaw:
+            most = max(copies.values())
+            made, counts = [*made[:most], jigsaw_of(made[0])], dict.fromkeys(copies, most + 1)
+        return replace(self, augmentations=made, views=named, copies=counts, geometry=geometry)
 
     def sources(self, modalities: Iterable[str]) -> dict[str, str]:
         """The modality of each view that is made of data with these modalities."""
@@ -121,7 +129,8 @@ class ViewPipeline:
             images = raw[cuts[name].modality][rows]
             return _crops(images, self.augmentations[number], params, size, modality), params
 
-        return self._develop({name: [raw[cut.modality]] * cut.copies for name, cut in cuts.items()}, cuts, cut)
+        sources = {name: [raw[cut.modality]] * cut.copies for name, cut in cuts.items()}
+        return self._develop(sources, cuts, cut, partial(self._geometry, ids=ids, seed=seed, epoch=epoch))
 
     def prepare(
         self, raw: Mapping[str, Tensor], id: int, *, seed: int = 0, epoch: int = 0, colour: bool = True
@@ -155,7 +164,7 @@ class ViewPipeline:
             late = colour and modality.colour
             return planes, self.params(name, ids[rows], number, seed, epoch, crops.shape[2:]) if late else None
 
-        return self._develop(prepared, cuts, take)
+        return self._develop(prepared, cuts, take, partial(self._geometry, ids=ids, seed=seed, epoch=epoch))
 
     def at_once(self, images: Tensor) -> bool:
         """Tells whether a batch of such pictures is better made at once than one by one in workers."""
@@ -172,15 +181,20 @@ class ViewPipeline:
 
         `name` is that of the modality, or of the view if views have their own geometry.
         """
-        geometry, own = key(seed, epoch, ids.cpu(), numbers), zlib.crc32(name.encode())
-        geometry = geometry if self.geometry == "shared" else key(geometry, own)
-        g, p = uniform(geometry, GEOMETRY).numpy(), uniform(key(geometry, own), PHOTOMETRY).numpy()
+        geometry = self._geometry(name, numbers, ids=ids, seed=seed, epoch=epoch)
+        own = key(geometry, zlib.crc32(name.encode()))
+        g, p = uniform(geometry, GEOMETRY).numpy(), uniform(own, PHOTOMETRY).numpy()
         if isinstance(numbers, int):
             return draw(self.augmentations[numbers], g, p, *size)
         if len(set(self.augmentations)) == 1:
             return draw(self.augmentations[0], g, p, *size)
         each = [draw(self.augmentations[k], g[k : k + 1], p[k : k + 1], *size) for k in range(len(numbers))]
         return AugmentationParams(*(np.concatenate(column) for column in zip(*each, strict=True)))
+
+    def _geometry(self, name: str, numbers: int | Tensor, *, ids: Tensor, seed: int, epoch: int) -> Tensor:
+        """The keys that crops, flips and patches are drawn from."""
+        shared = key(seed, epoch, ids.cpu(), numbers)
+        return shared if self.geometry == "shared" else key(shared, zlib.crc32(name.encode()))
 
     def _views(self, modalities: Iterable[str]) -> Mapping[str, View]:
         return {name: View(name) for name in modalities} if self.views is None else self.views
@@ -202,12 +216,18 @@ class ViewPipeline:
         used = {view.modality for view in self._views(raw).values()}
         return next(image for name, image in raw.items() if name in used)
 
-    def _develop(self, sources: Mapping[str, Sequence[Tensor]], cuts: Mapping[str, Cut], planes_of: Planes) -> Views:
+    def _develop(
+        self,
+        sources: Mapping[str, Sequence[Tensor]],
+        cuts: Mapping[str, Cut],
+        planes_of: Planes,
+        keys_of: Callable[[str, int], Tensor],
+    ) -> Views:
         """Makes (n, C, size, size) of every view and copy as the network sees it, a few pictures at a time."""
         like = {view: sources[name] for name, cut in cuts.items() for view in cut.views}
         made: Views = {
             name: [
-                torch.empty(len(x), view.width(x.shape[1]), a.size, a.size, device=x.device)
+                torch.empty(shape_of(a, len(x), view.width(x.shape[1])), device=x.device)
                 for x, a in zip(like[name], self.augmentations[: self._count(name)], strict=False)
             ]
             for name, view in self._views(sources).items()
@@ -216,11 +236,16 @@ class ViewPipeline:
         def develop(name: str, number: int, rows: slice) -> None:
             modality = self.modality(cuts[name].modality, sources[name][number])
             planes, params = planes_of(name, number, rows, modality)
+            augmentation = self.augmentations[number]
             if params is not None and modality.colour:
-                planes = coloured(planes, self.augmentations[number], params)
+                planes = coloured(planes, augmentation, params)
             views = {view: about for view, about in cuts[name].views.items() if number < len(made[view])}
             for view, scaled, shift in _normalised(planes, views, modality):
-                torch.add(scaled, shift, out=made[view][number][rows].transpose(0, 1))
+                out = made[view][number][rows]
+                if augmentation.patch is None:
+                    torch.add(scaled, shift, out=out.transpose(0, 1))
+                else:
+                    out.copy_(cut_patches(scaled.add_(shift), augmentation, keys_of(name, number)[rows]))
 
         jobs = [
             partial(develop, name, number, rows)

@@ -1,18 +1,15 @@
-"""What a tower sees, by name: a modality (`Modality`), or channels of one in a colour space: `View`, `VIEWS`, `SPACES`.
-
-Colours are converted a whole batch at once, on planes (3, n, h, w) of RGB in [0, 1].
-"""
+"""What a tower sees, by name: a modality (`Modality`), or channels of one in a colour space: `View`, `VIEWS`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from manyview.core.errors import UserError
+from manyview.views.colour_spaces import SPACES
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 CIFAR = ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))  # of CIFAR-10's training set
@@ -80,53 +77,6 @@ def checked(name: str, modality: Modality, image: Tensor) -> Modality:
     return modality
 
 
-Matrix = Sequence[Sequence[float]]
-
-XYZ: Matrix = (  # of linear RGB with sRGB's primaries
-    (0.412453, 0.357580, 0.180423),
-    (0.212671, 0.715160, 0.072169),
-    (0.019334, 0.119193, 0.950227),
-)
-D65 = (0.95047, 1.0, 1.08883)  # XYZ of daylight, for the observer of 2 degrees
-YDBDR: Matrix = ((0.299, 0.587, 0.114), (-0.45, -0.883, 1.333), (-1.333, 1.116, 0.217))
-
-
-class ColourSpace(NamedTuple):
-    """A colour space: how RGB is converted, and the mean and std that the field normalises its channels with."""
-
-    convert: Callable[[Tensor], Tensor]
-    mean: tuple[float, float, float]
-    std: tuple[float, float, float]
-
-
-def lab(planes: Tensor) -> Tensor:
-    """CIE L*a*b* under D65, as scikit-image's rgb2lab: L in 0 to 100, a and b within +-108."""
-    linear = torch.where(planes > 0.04045, ((planes + 0.055) / 1.055) ** 2.4, planes / 12.92)
-    x, y, z = (_lightness(part / white) for part, white in zip(_mixed(XYZ, linear), D65, strict=True))
-    return torch.stack([116 * y - 16, 500 * (x - y), 200 * (y - z)])
-
-
-def ydbdr(planes: Tensor) -> Tensor:
-    """YDbDr of SECAM, as scikit-image's rgb2ydbdr: Y in 0 to 1, Db and Dr within +-1.333."""
-    return _mixed(YDBDR, planes)
-
-
-def _lightness(share: Tensor) -> Tensor:
-    """The cube root, but a straight line where there is little light."""
-    return torch.where(share > 0.008856, share.clamp_min(0) ** (1 / 3), 7.787 * share + 16 / 116)
-
-
-def _mixed(matrix: Matrix, planes: Tensor) -> Tensor:
-    """(3, n, h, w): each row of the matrix times the channels."""
-    return torch.stack([(planes[0] * r).add_(planes[1], alpha=g).add_(planes[2], alpha=b) for r, g, b in matrix])
-
-
-SPACES: dict[str, ColourSpace] = {
-    "lab": ColourSpace(lab, (50.0, 6.025, -6.6895), (50.0, 92.208, 101.1675)),
-    "ydbdr": ColourSpace(ydbdr, (0.457, -0.082, -0.052), (0.500, 1.331, 1.333)),
-}
-
-
 @dataclass(frozen=True)
 class View:
     """The part of a modality that a tower sees, taken after crop, flip and colour, before normalisation.
@@ -177,11 +127,21 @@ class View:
         return planes.clone() if self.channels is None else torch.stack([planes[c] for c in self.channels])
 
 
+def _split(alone: str, rest: str, space: str | None, channel: int = 0) -> dict[str, View]:
+    """Two views of a picture: one channel of a colour space, and the other two."""
+    others = tuple(each for each in range(3) if each != channel)
+    return {alone: View(space=space, channels=(channel,)), rest: View(space=space, channels=others)}
+
+
 VIEWS: dict[str, View] = {  # derived ones; every modality is a view under its own name
-    "L": View(space="lab", channels=(0,)),
-    "ab": View(space="lab", channels=(1, 2)),
-    "Y": View(space="ydbdr", channels=(0,)),
-    "DbDr": View(space="ydbdr", channels=(1, 2)),
+    **_split("L", "ab", "lab"),
+    **_split("Y", "DbDr", "ydbdr"),
+    **_split("Y_YCbCr", "CbCr", "ycbcr"),  # the Y of YDbDr in other units: normalised they agree to 1e-3
+    **_split("H_HSV", "SV", "hsv"),
+    **_split("H_HED", "ED", "hed"),
+    **_split("R", "GB", None),
+    **_split("G", "RB", None, 1),
+    **_split("B", "RG", None, 2),
 }
 
 

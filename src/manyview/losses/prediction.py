@@ -1,0 +1,91 @@
+"""Distances of cross-view prediction (CMC section 3.1): how far what is predicted is from the view, place by place.
+
+A distance takes what a decoder gives (N, C', s, s) and the view itself (N, C, S, S), brings the view to s x s places
+and gives a value for each place and channel (N, C, s, s), or with reduction="mean" their mean. Each is independent of
+the others given the prediction, which is what CMC holds against it.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from manyview.core.bounds import Count
+from manyview.core.errors import UserError
+from manyview.losses.traits import option
+
+Reduction = Literal["none", "mean"]
+Distance = Callable[..., Tensor]
+UNKNOWN = -100  # the class of a place that has none
+
+
+def l2(predicted: Tensor, target: Tensor, *, reduction: Reduction = "mean") -> Tensor:
+    """(v - v^)^2. The view is averaged over each of the places."""
+    return F.mse_loss(*_pictures(predicted, target), reduction=reduction)
+
+
+def l1(predicted: Tensor, target: Tensor, *, reduction: Reduction = "mean") -> Tensor:
+    """|v - v^|. The view is averaged over each of the places."""
+    return F.l1_loss(*_pictures(predicted, target), reduction=reduction)
+
+
+def bins(
+    predicted: Tensor,
+    target: Tensor,
+    *,
+    classes: Count = 32,
+    low: float = -1.0,
+    high: float = 1.0,
+    reduction: Reduction = "mean",
+) -> Tensor:
+    """The cross-entropy of the bin that a value falls into, in nats; each channel has bins of its own.
+
+    classes    bins of equal width from `low` to `high`; what is below or above falls into the first or the last
+    low, high  in units of the normalised view: L, ab and the like end near -1 and 1
+
+    The view is averaged over each of the places first. Split-brain autoencoders have one grid for a and b together (313
+    cells); here the channels are independent, as places are, so that any view can be predicted.
+    """
+    if not low < high:
+        raise UserError("low", f"{low} is not below high, {high}; bins lie between the two")
+    values = _averaged(target, predicted)
+    chosen = ((values - low) / (high - low) * classes).floor().clamp(0, classes - 1).long()
+    return _cross_entropy(predicted, chosen, classes, reduction)
+
+
+def labels(predicted: Tensor, target: Tensor, *, classes: Count, reduction: Reduction = "mean") -> Tensor:
+    """The cross-entropy of a class, in nats, for a view whose values are classes already, such as a segmentation.
+
+    classes  how many there are: values are 0 to classes - 1; places with another, such as 255, add nothing
+
+    Of the view the value nearest to the middle of each of the places is taken.
+    """
+    chosen = F.interpolate(target, predicted.shape[2:], mode="nearest-exact").round().long()
+    chosen = chosen.masked_fill((chosen < 0) | (chosen >= classes), UNKNOWN)
+    return _cross_entropy(predicted, chosen, classes, reduction)
+
+
+DISTANCES: dict[str, Distance] = {"l2": l2, "l1": l1, "bins": bins, "labels": labels}
+
+
+def channels_predicted(distance: Distance, channels: int) -> int:
+    """How many channels a decoder must give for a view of so many: one each, or one a class."""
+    return channels * (option(distance, "classes") or 1)
+
+
+def _pictures(predicted: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    found = _averaged(target, predicted)
+    return predicted.to(found.dtype), found
+
+
+def _averaged(target: Tensor, predicted: Tensor) -> Tensor:
+    return F.adaptive_avg_pool2d(target, predicted.shape[2:])  # type: ignore[arg-type]
+
+
+def _cross_entropy(predicted: Tensor, chosen: Tensor, classes: int, reduction: Reduction) -> Tensor:
+    """Of scores (N, C classes, s, s) and classes (N, C, s, s)."""
+    scores = predicted.unflatten(1, (-1, classes)).transpose(1, 2)
+    if scores.dtype.itemsize < 4:
+        scores = scores.float()  # after autocast
+    return F.cross_entropy(scores, chosen, ignore_index=UNKNOWN, reduction=reduction)
