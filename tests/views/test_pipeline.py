@@ -262,13 +262,14 @@ def test_copies_and_geometry_that_cannot_be_are_named() -> None:
 @pytest.mark.parametrize("name", AUGMENTATIONS)
 def test_views_are_made_on_the_device_of_the_pictures(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a GPU that is not there: whatever lies elsewhere, or waits for a number, fails."""
-    pipeline, ids = AUGMENTATIONS[name](32, 2).of({"L": 1, "image": 2, "flow": 1}), torch.arange(8)
-    params = {(cut, k): pipeline.params(cut, ids, k, 0, 0, (40, 40)) for cut in ("image", "flow") for k in range(2)}
+    size = 32 if name != "patches" else 4  # two of them, 64 pixels apart
+    pipeline, ids = AUGMENTATIONS[name](size, 2).of({"L": 1, "image": 2, "flow": 1}), torch.arange(8)
+    params = {(cut, k): pipeline.params(cut, ids, k, 0, 0, (80, 80)) for cut in ("image", "flow") for k in range(2)}
     monkeypatch.setattr(ViewPipeline, "params", lambda self, cut, ids, k, *rest: params[cut, k])
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)  # the mode is known to this thread only
     with FakeTensorMode(allow_non_fake_inputs=True):
-        images = torch.zeros(8, 3, 40, 40, dtype=torch.uint8, device="cuda")
-        views = pipeline({"image": images, "flow": torch.zeros(8, 2, 40, 40, device="cuda")}, ids)
+        images = torch.zeros(8, 3, 80, 80, dtype=torch.uint8, device="cuda")
+        views = pipeline({"image": images, "flow": torch.zeros(8, 2, 80, 80, device="cuda")}, ids)
         made = [copy for copies in views.values() for copy in copies]
     assert len(made) == 4
     assert {copy.device.type for copy in made} == {"cuda"}
