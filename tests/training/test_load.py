@@ -188,3 +188,17 @@ def test_a_run_of_one_view_of_pictures_keeps_its_file_as_it_was(run: Run) -> Non
     with safe_open(run.folder / "encoder.safetensors", "pt") as file:
         assert sorted(file.metadata()) == ["manyview_encoder", "name", "options", "picture"]
         assert not [key for key in file.keys() if "manyview" in key]  # noqa: SIM118
+
+
+@pytest.mark.parametrize("method", ["prediction", "split_brain", "cmc_patch"])
+def test_other_methods_of_several_views_can_be_used_as_well(method: str, tmp_path: Path) -> None:
+    data, out = sensors(tmp_path / "data", 8), tmp_path / "run"
+    assert pretrain(out, "--quiet", data=data, method=method, views="rgb,depth", max_steps=1) == 0
+    for folder in (out, of_files(out, tmp_path / "copy")):
+        views = run_views(folder)
+        assert has_ended(folder)
+        assert set(views) <= {"rgb", "depth"}
+        for view in views:
+            x = torch.zeros(1, load(folder, view).options["channels"], 32, 32)
+            assert load(folder, view)(x).shape == (1, 16)
+            assert (load_projector(folder, view) is None) == (method != "cmc_patch")

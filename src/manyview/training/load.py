@@ -81,21 +81,35 @@ def load_projector(run: Run | str | Path, view: str) -> nn.Module | None:
         head = build.head(config, (encoders.load(path) if found else load(run, view)).dim)
     if head is None or not head.state_dict() or (found and load_head(head, path)):
         return None if head is None else head.eval()
-    start, state = f"towers.query.{view}.head.", _checkpoint(folder)["method"]  # of an unfinished run, or an older one
-    fill_head(head, {key.removeprefix(start): each for key, each in state.items() if key.startswith(start)}, folder)
+    saved, start = checkpoints(folder).latest(), f"towers.query.{view}.head."  # of an unfinished run, or an older one
+    state = {} if saved is None else saved[0]["method"]
+    stored = {key.removeprefix(start): each for key, each in state.items() if key.startswith(start)}
+    if not stored:  # the method has its heads elsewhere
+        return None
+    fill_head(head, stored, folder)
     return head.eval()
 
 
 def run_views(run: Run | str | Path) -> tuple[str, ...]:
-    """The views of a run with an encoder a view, in their order; none where one encoder is all there is."""
+    """The views of a run with an encoder a view, in their order; none where one encoder is all there is.
+
+    A view that is only predicted has no encoder, and is left out.
+    """
     folder, config = _opened(run)
     if not build.takes_many(config):
         return ()
-    if config.views:
+    there = [file.name for file in sorted(folder.glob(encoder_file("*")))]
+    if config.views and all(encoder_file(view) in there for view in config.views):
         return config.views
-    found = checkpoints(folder).latest()  # of an older run, whose settings do not say
-    stored = [file.stem.removeprefix("encoder-") for file in sorted(folder.glob(encoder_file("*")))]
-    return tuple(stored if found is None else found[0]["channels"])
+    saved = checkpoints(folder).latest()
+    names = config.views or tuple(saved[0]["channels"] if saved else (_view(name) for name in there))
+    written = saved[0]["encoders"] if saved else there
+    return tuple(view for view in names if encoder_file(view) in written) or names
+
+
+def _view(file: str) -> str:
+    """The view that the file of an encoder is for."""
+    return file.removeprefix("encoder-").removesuffix(".safetensors")
 
 
 def has_ended(folder: Path) -> bool:
