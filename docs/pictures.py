@@ -3,12 +3,13 @@
 python docs/pictures.py                    # all sheets, into build/pictures: `make pictures`
 python docs/pictures.py scenes classes     # these
 python docs/pictures.py --report runs/demo/report.html                     # report.png, the top of the page
-python docs/pictures.py --report runs/msrs/report.html --section across    # across.png, a section of it
+python docs/pictures.py --report runs/msrs/report.html --section across --jpeg    # across.jpg, a section of it
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -169,11 +170,13 @@ def of_report(report: Path, section: str | None, file: Path) -> None:
         page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
         page.goto(report.resolve().as_uri())
         if section is None:
-            page.screenshot(path=file)
+            taken = page.screenshot()
         else:
             page.add_style_tag(content="nav { display: none !important } section { padding: 1rem }")
-            page.locator(f"section#{section}").screenshot(path=file)
+            taken = page.locator(f"section#{section}").screenshot()
         browser.close()
+    whole = Image.open(io.BytesIO(taken)).convert("RGB")
+    (whole.quantize(256) if file.suffix == ".png" else whole).save(file, quality=88)
 
 
 def main() -> None:
@@ -189,7 +192,7 @@ def main() -> None:
         parser.error(f"name: expected some of {', '.join(PICTURES)}, got {', '.join(sorted(unknown))}")
     chosen.folder.mkdir(parents=True, exist_ok=True)
     if chosen.report is not None:
-        file = chosen.folder / f"{chosen.section or 'report'}.png"
+        file = chosen.folder / f"{chosen.section or 'report'}.{'jpg' if chosen.jpeg else 'png'}"
         of_report(chosen.report, chosen.section, file)
         print(file)
         return

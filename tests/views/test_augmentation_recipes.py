@@ -98,6 +98,13 @@ def test_small_views_are_not_blurred() -> None:
         assert blurred == (size > 64)
 
 
+def test_several_views_are_cropped_and_flipped_alone() -> None:
+    for size in (32, 96):
+        (one,) = set(AUGMENTATIONS[usual_augmentation(size, views=2)](size).augmentations)
+        assert one.grey == one.blur == one.solarise == 0
+        assert not any(one.jitter)
+
+
 def placed(height: int, width: int, count: int) -> Tensor:
     """Pictures of floats whose pixels say where they are: x and y."""
     rows, columns = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")

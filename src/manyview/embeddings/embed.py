@@ -116,8 +116,8 @@ def _own_data(run: Run | None, split: str | None) -> tuple[str, dict[str, Any]]:
     if run is None or run.config.own_data:
         why = "" if run is None else f": {run.folder} was trained on a data set of your own"
         raise UserError("data", f"give a folder, or a name of `manyview list data`{why}")
-    left_out = ("name", "imbalance", "download")  # what is no option of `open_data`, or fetches anything
-    options = {key: value for key, value in run.config.data.items() if key not in left_out}
+    left_out = ("imbalance", "download")  # what is no option of `open_data`, or fetches anything
+    options = {key: value for key, value in run.config.data_options.items() if key not in left_out}
     return run.config.data["name"], {**options, "split": split or options.get("split")}
 
 

@@ -20,7 +20,7 @@ from manyview.core.text import printable
 from manyview.data import Dataset, Unreadable
 from manyview.data.display import displayed
 from manyview.data.factory import open_data
-from manyview.data.paired import decode_file
+from manyview.data.raster import decode_raster
 from manyview.embeddings import Embeddings, read
 from manyview.embeddings.checksums import weights_checksum
 from manyview.embeddings.model_source import ModelSource, OneModel, open_model
@@ -225,7 +225,7 @@ def _shown(file: str | Path) -> Image.Image | None:
     if not os.path.isfile(file):  # nor a device, which may never end
         return None
     try:
-        return _rgb(decode_file(file))
+        return _rgb(decode_raster(file))
     except Unreadable:
         return None
 

@@ -16,7 +16,7 @@ from manyview.core.json_file import as_type, parse_json
 from manyview.core.text import reason
 from manyview.data import Unreadable
 from manyview.data.image import decode, own_of, to_rgb
-from manyview.data.paired import decode_file
+from manyview.data.raster import decode_raster
 from manyview.views import AUGMENTATIONS, PICTURE, Modality, View, ViewPipeline
 
 Picture = str | Path | Image.Image | Tensor
@@ -135,7 +135,7 @@ class Preprocess:
         if isinstance(picture, Image.Image):
             return to_rgb(picture) if self.input.is_picture else own_of(picture)
         try:
-            return decode(picture) if self.input.is_picture else decode_file(picture)
+            return decode(picture) if self.input.is_picture else decode_raster(picture)
         except Unreadable as error:
             raise UserError("picture", f"{picture} cannot be read: {error}") from None
 

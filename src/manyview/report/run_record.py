@@ -21,9 +21,10 @@ from manyview.training.run import CONFIG, METRICS, Run, read_metrics
 TERM, BOUND = "loss/", "bound/"  # before the name of a term, where a method has several
 VIEW_KNN = "knn/"  # before the name of a view, where a method has an encoder a view
 RECALL, PAIRS = "recall@", "pairs/"  # recall@1/rgb to thermal: from the query's view to the one that is searched
+VIEW_HEALTH = "health/"  # before the name of a view
 KS = (1, 5, 10)
 NO_MEASURES = ("gradient_norm", "lr", "loss", "health", "knn", "not_finite", "step", "epoch", "seconds")
-NO_MEASURE_PREFIXES = ("validation_", TERM, BOUND, VIEW_KNN, RECALL, PAIRS, "health/")
+NO_MEASURE_PREFIXES = ("validation_", TERM, BOUND, VIEW_KNN, RECALL, PAIRS, VIEW_HEALTH)
 NAMED_SETTINGS = 2  # that differ, in a run's name
 LEVELS = {"diverging": "bad", "collapsing": "bad", "healthy": "healthy", "starting": "healthy"}  # else a warning
 Metrics = dict[str, Any]
@@ -161,6 +162,15 @@ class RunRecord:
         found = health.verdict()
         level: Any = LEVELS.get(word, "warning")
         return found if found.word == word else Verdict(level, word, str(word))
+
+    def words(self, name: str = "health") -> list[tuple[int, str]]:
+        """Gives (step, word) of how the run was doing, or one view of it under "health/VIEW"."""
+        return [(int(line["step"]), str(line[name])) for line in self.metrics if name in line]
+
+    @property
+    def view_health(self) -> dict[str, str]:
+        """The last word on each view, where there are several."""
+        return {view: self.words(VIEW_HEALTH + view)[-1][1] for view in self.names(VIEW_HEALTH)}
 
     def _when(self, line: Metrics, over: str) -> float:
         return float(line.get("seconds") or 0) / 60 if over == "minutes" else line["step"] / self.steps_per_epoch

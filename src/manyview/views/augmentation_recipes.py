@@ -227,6 +227,12 @@ def usual_size(side: int, largest: int = SIZES[1]) -> int:
     return min(max(SIZES[0], 32 * round(side / 32)), largest)
 
 
-def usual_augmentation(size: int) -> str:
-    """The augmentation recipe for views of a size, where nobody says."""
+def usual_augmentation(size: int, views: int = 1) -> str:
+    """The augmentation recipe for so many views of a size, where nobody says.
+
+    Views of one thing teach each other what they share, so that they are only cropped and flipped, as in CMC: grey
+    pictures would have no colour for the others to tell.
+    """
+    if views > 1:
+        return "cmc"
     return "custom" if size <= UNBLURRED_SIZE else "moco-v2"

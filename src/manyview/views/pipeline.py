@@ -145,6 +145,7 @@ class ViewPipeline:
                 continue
             image, size = raw[source], self._reference(raw).shape[1:]
             modality, made[name] = self.modality(source, image), []
+            image = modality.filled(image)
             params = self.params(name, torch.tensor([id]), torch.arange(copies), seed, epoch, size)
             for number, augmentation in enumerate(self.augmentations[:copies]):
                 one = AugmentationParams(*(column[number : number + 1] for column in params))

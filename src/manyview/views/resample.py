@@ -26,6 +26,7 @@ def crops(
     images: Tensor, augmentation: Augmentation, params: AugmentationParams, reference: Sequence[int], modality: Modality
 ) -> Tensor:
     """Crops pictures to planes, in [0, 1] where they are pictures."""
+    images = modality.filled(images)
     unit, boxes = modality.unit(images), scaled_boxes(params.box, reference, images.shape[2:])
     mixed = images.dtype == torch.uint8 and not (modality.nearest or modality.vectors)  # a product would spread a NaN
     if mixed and (images.device.type != "cpu" or max(images.shape[2:]) <= PRODUCT_SIDE):

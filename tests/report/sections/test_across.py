@@ -20,9 +20,9 @@ def test_the_matrix_has_recalls_before_training_and_chance(run: Run, tmp_path: P
     found = measured(copy(run, tmp_path / "a"), {"step": 0, **BEFORE}, {"step": 9, **AFTER})
     text = across([found], EmbeddedRuns()) or ""
     rows = [re.sub(" +", " ", re.sub("<[^>]*>", " ", row)).strip() for row in text.split("<tr>")[1:]]
-    assert rows[0] == "query to &lt;i&gt; to rgb"
-    assert rows[1] == "rgb 50.0 75.0 100.0 untrained 5.0 10.0 15.0 chance 2.5 12.5 25.0 \N{EN DASH}"
-    assert rows[2].startswith("&lt;i&gt; \N{EN DASH} 25.0")
+    assert rows[0] == "query to rgb to &lt;i&gt;"
+    assert rows[1] == "rgb \N{EN DASH} 50.0 @5 75.0 @10 100.0 untrained 5.0 10.0 15.0 chance 2.5 12.5 25.0"
+    assert rows[2].startswith("&lt;i&gt; 25.0 \N{EN DASH}")
     assert "untrained" not in rows[2]
 
 

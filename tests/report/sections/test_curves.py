@@ -5,6 +5,7 @@ from pathlib import Path
 
 from manyview.report.run_record import read_records
 from manyview.report.sections.curves import curves
+from manyview.report.sections.overview import summary
 from manyview.training.run import Run
 from tests.report.test_run_record import copy, measured
 
@@ -98,3 +99,18 @@ def test_the_health_is_a_strip_of_as_many_steps(run: Run, tmp_path: Path) -> Non
     assert (
         "Health over the steps: starting for 20 steps, then healthy for 10 steps, then diverging for 40 steps" in text
     )
+
+
+def test_each_of_several_views_has_a_strip_of_its_own(run: Run, tmp_path: Path) -> None:
+    words = [(10, "starting", "starting"), (20, "collapsing", "healthy"), (30, "collapsing", "healthy")]
+    lines = [
+        {"step": step, "loss": 1.0, "health": one, "health/<i>": one, "health/rgb": other} for step, one, other in words
+    ]
+    found = measured(copy(run, tmp_path / "a"), *lines)
+    assert found.odd == 0
+    assert found.view_health == {"<i>": "collapsing", "rgb": "healthy"}
+    text = curves([found])
+    assert text.count('class="strip"') == 3
+    assert "Health &lt;i&gt; over the steps: starting for 10 steps, then collapsing for 20 steps" in text
+    assert "Health rgb over the steps: starting for 10 steps, then healthy for 20 steps" in text
+    assert "(by view: <i> collapsing, rgb healthy)" in summary(found)

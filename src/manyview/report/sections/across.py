@@ -48,11 +48,11 @@ def across(records: Sequence[RunRecord], embedded: EmbeddedRuns) -> Html | None:
 
 def _matrix(record: RunRecord, named: bool) -> Child:
     """Makes a table with a row for the view of the query, and a column for the one that is searched."""
-    rows, columns = (list(dict.fromkeys(pair[end] for pair in record.pairs)) for end in (0, 1))
-    titles = [tag("th", f"to {view}", scope="col") for view in columns]
+    views = list(dict.fromkeys(view for pair in record.pairs for view in pair))
+    titles = [tag("th", f"to {view}", scope="col") for view in views]
     lines = [
-        (tag("th", view, scope="row", class_="name"), [_cell(record, view, column) for column in columns])
-        for view in rows
+        (tag("th", view, scope="row", class_="name"), [_cell(record, view, searched) for searched in views])
+        for view in views
     ]
     name = tag("h3", record.name, class_=f"name {record.colour_class}") if named else None
     return tag(
@@ -65,7 +65,7 @@ def _cell(record: RunRecord, query: str, searched: str) -> Html:
     if not found:
         return tag("td", DASH)
     first, rest = found[0], found[1:]
-    others = tag("span", [f" {_percent(each.last)}" for each in rest], class_="fine")
+    others = tag("span", [f" @{each.k} {_percent(each.last)}" for each in rest], class_="fine")
     before, chance = (_line(name, found, field) for name, field in (("untrained", "untrained"), ("chance", "chance")))
     return tag(
         "td", tag("strong", _percent(first.last)), others, before, chance, class_="recall",

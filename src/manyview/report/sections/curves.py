@@ -9,7 +9,7 @@ from manyview.diagnose.measures import PREFIX
 from manyview.report.charts import Line, line_chart, trail_chart
 from manyview.report.frame import Axis
 from manyview.report.html import Html, figure, left_out, section, tag
-from manyview.report.run_record import BOUND, PAIRS, RECALL, TERM, VIEW_KNN, RunRecord
+from manyview.report.run_record import BOUND, PAIRS, RECALL, TERM, VIEW_HEALTH, VIEW_KNN, RunRecord
 
 EPOCH, MINUTES = Axis("epoch", low=0.0), Axis("minutes", low=0.0)
 ACCURACY, DIMENSIONS = Axis("kNN accuracy", percent=True), Axis("dimensions (RankMe)", low=0.0)
@@ -69,9 +69,9 @@ def curves(runs: Sequence[RunRecord]) -> Html:
         _gradient(runs),
         chart("Learning rate", "lr", Axis("learning rate", low=0.0), RATE),
     ]
-    strip = _health_strip(runs[0]) if len(runs) == 1 else None
+    strips = _health(runs[0]) if len(runs) == 1 else None
     lead = "Point at a curve, or focus it and use the arrow keys, to read its values."
-    return section("curves", "Curves", lead, strip, tag("div", drawn, class_="grid"), odd)
+    return section("curves", "Curves", lead, strips, tag("div", drawn, class_="grid"), odd)
 
 
 def _chart(
@@ -122,6 +122,7 @@ def _of_views(run: RunRecord) -> list[Html | None]:
         _chart("Bound on mutual information", _named(run, BOUND), Axis("nats"), BOUNDS, source="CMC, Eq. 6"),
         _chart("Recall@1 across views", recall, Axis("recall@1", percent=True), RECALLS, more=_chance(run, recall)),
         _chart("kNN by view", by_view, ACCURACY, BY_VIEW),
+        _chart("Dimensions in use by view", _named(run, "rank/"), DIMENSIONS, RANK, source="RankMe, Eq. 1"),
     ]
 
 
@@ -186,22 +187,29 @@ def _gradient(runs: Sequence[RunRecord]) -> Html | None:
     return _chart("Gradient", shown if values else [], Axis("norm", low=None if log else 0.0, log=log), GRADIENT)
 
 
-def _health_strip(run: RunRecord) -> Html | None:
-    """Shows how the run was doing, from its beginning to its end, as a band of colours with words."""
+def _health(run: RunRecord) -> list[Html]:
+    """Shows how the run was doing, and each view where there are several, from the beginning to the end."""
+    views = [_strip(run.words(VIEW_HEALTH + view), view) for view in run.names(VIEW_HEALTH)]
+    return [strip for strip in (_strip(run.words(), ""), *views) if strip is not None]
+
+
+def _strip(words: Sequence[tuple[int, str]], view: str) -> Html | None:
+    """Makes a band of colours with words, as wide as they were true for."""
     spans: list[tuple[str, int]] = []
     begin = 0
-    for word, lines in groupby((line for line in run.metrics if "health" in line), lambda line: str(line["health"])):
-        end = [int(line["step"]) for line in lines][-1]
+    for word, steps in groupby(words, lambda each: each[1]):
+        end = [step for step, _ in steps][-1]
         spans.append((word, end - begin))
         begin = end
     if not spans:
         return None
     description = ", then ".join(f"{word} for {steps} steps" for word, steps in spans)
+    of = f"{view} " if view else ""
     parts = [
         tag(
-            "span", word, class_=f"span {COLOUR.get(word, 'warn')}", style=f"flex-grow:{max(1, steps)}",
-            title=f"{word}: {steps} steps",
+            "span", of, word, class_=f"span {COLOUR.get(word, 'warn')}", style=f"flex-grow:{max(1, steps)}",
+            title=f"{of}{word}: {steps} steps",
         )
         for word, steps in spans
     ]  # fmt: skip
-    return tag("div", parts, class_="strip", role="img", aria_label=f"Health over the steps: {description}")
+    return tag("div", parts, class_="strip", role="img", aria_label=f"Health {of}over the steps: {description}")

@@ -65,6 +65,9 @@ def summary(run: RunRecord) -> str:
         score = "nothing has been measured yet"
     unknown = "too little has been measured to call it healthy or not"
     health = unknown if verdict is None else HEALTH.get(verdict.word, verdict.word)
+    views = run.view_health
+    if len(set(views.values())) > 1:
+        health += f" (by view: {', '.join(f'{view} {word}' for view, word in views.items())})"
     unfinished = "" if run.finished else "Not finished. "
     after = f"After {_plural(run.epochs, 'epoch')} ({run.steps:,} steps, {duration(run.seconds)})"
     return f"{unfinished}{after} {score}; {health}."
