@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -40,6 +41,31 @@ def flags(**settings: object) -> list[str]:
 def pretrain(out: Path, *more: str, **settings: object) -> int:
     """The exit code of `manyview pretrain` in this process."""
     return cli.main(["pretrain", *flags(out=out, **settings), *more])
+
+
+def sensors(folder: Path, count: int = 16, *, splits: Sequence[str] = ("train", "test"), classes: int = 0) -> Path:
+    """Paired folders of rgb, thermal (one channel of 8 bits) and depth (16 bits), which show the same blocks."""
+    draw = np.random.default_rng(0)
+    for split in splits:
+        for number in range(count):
+            blocks = np.kron(draw.random((4, 4)), np.ones((8, 8)))
+            colours = np.stack([255 * blocks, 255 * (1 - blocks), 128 + 100 * blocks], 2).astype(np.uint8)
+            made: dict[str, np.ndarray[Any, Any]] = {
+                "rgb": colours,
+                "thermal": colours[..., 0],
+                "depth": (500 + 4000 * blocks).astype(np.uint16),
+            }
+            for modality, array in made.items():
+                home = folder / split / modality / (f"class{number % classes}" if classes else "")
+                home.mkdir(parents=True, exist_ok=True)
+                Image.fromarray(array).save(home / f"{number}.png")
+    return folder
+
+
+def many_views(out: Path, data: Path, views: str = "rgb,thermal,depth", **settings: object) -> Path:
+    """A run of `cmc` with an encoder a view, of a few steps."""
+    assert pretrain(out, "--quiet", data=data, method="cmc", views=views, head__dim_out=8, **settings) == 0
+    return out
 
 
 def pictures(

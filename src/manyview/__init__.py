@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from manyview.core.negatives import Negatives, Triple
     from manyview.methods.contrast import contrast
     from manyview.training.launch import pretrain
-    from manyview.training.run import Run, load
+    from manyview.training.load import load
+    from manyview.training.run import Run
 
 __version__ = "0.1.0"
 __all__ = [
@@ -39,7 +40,7 @@ _HOMES = {
     "Triple": "manyview.core.negatives",
     "compare": "manyview.comparison.compare",
     "contrast": "manyview.methods.contrast",
-    "load": "manyview.training.run",
+    "load": "manyview.training.load",
     "pretrain": "manyview.training.launch",
 }
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import torch
 
 from manyview import encoders
-from manyview.cli.main import run
+from manyview.cli.main import main, run
 from manyview.core.errors import UserError
 from manyview.embeddings import read
 from manyview.encoders import Encoder
-from tests.tiny import pictures
+from tests.cli.said import one_line
+from tests.tiny import many_views, pictures, sensors
 
 LONG = f"{'a' * 251}.npz"  # the folder of its pieces has too long a name
 
@@ -79,3 +81,50 @@ def test_the_command_says_what_it_wrote_and_what_is_left_out(
     assert out == f"{to}: 50 images, vectors of 16 numbers, float16\n"
     assert err == "warning: class0/bad\\x1b[31m.png is left out: the file is empty\n"
     assert read(to).vectors.dtype == torch.float16
+
+
+def test_of_a_run_with_several_views_each_is_embedded_with_what_crosses_views(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = sensors(Path("data"), 8)
+    many = many_views(Path("run"), data, max_steps=1)
+    capsys.readouterr()
+    assert main(["embed", str(many), "--to", "any.npz"]) == 2
+    one_line(capsys, "view: run has an encoder for rgb, thermal, depth; give one of them")
+    assert main(["embed", str(many), "--to", "any.npz", "--view", "sonar"]) == 2
+    one_line(capsys, "give one of them, got 'sonar'")
+    assert main(["embed", str(many), "--view", "depth", "--to", "own.npz", "--quiet"]) == 0  # the run's own data
+    assert "8 images, vectors of 16 numbers, and 8 to compare with other views" in capsys.readouterr().out
+    assert read("own.npz").names[0] == "train/depth/0.png"
+    for number, place in enumerate(["data --split test", "data/test", "data/test/depth"]):
+        to = f"{number}.npz"
+        assert main(["embed", str(many), *place.split(), "--view", "depth", "--to", to, "--quiet"]) == 0
+    found = [read(f"{number}.npz") for number in range(3)]
+    for one, other in pairwise(found):  # whatever the folder, the same files
+        assert torch.equal(one.vectors, other.vectors)
+        assert one.projections is not None
+        assert other.projections is not None
+        assert torch.equal(one.projections, other.projections)
+    assert {each.about.view for each in found} == {"depth"}
+    assert found[0].projections is not None
+    torch.testing.assert_close(found[0].projections.norm(dim=1), torch.ones(8))
+    capsys.readouterr()
+    assert main(["embed", str(many), "data/test/thermal", "--view", "depth", "--to", "wrong.npz"]) == 2
+    one_line(capsys, "channels of depth in")
+
+
+def test_projections_survive_parquet_and_an_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow")
+    monkeypatch.chdir(tmp_path)
+    many = many_views(Path("run"), sensors(Path("data"), 8), "L,thermal", max_steps=1)
+    (tmp_path / "data" / "test" / "rgb" / "0.png").write_bytes(b"no picture")
+    for to in ("e.npz", "e.parquet"):  # one at a time: the first batch has nothing that can be read
+        assert main(["embed", str(many), "data/test", "--view", "L", "--to", to, "--batch-size", "1", "--quiet"]) == 0
+    one, other = read("e.npz"), read("e.parquet")
+    assert one.projections is not None
+    assert other.projections is not None
+    assert one.projections.shape == (7, 8)
+    assert torch.equal(one.projections, other.projections)
+    assert torch.equal(one.vectors, other.vectors)
+    assert list(one.about.broken) == ["test/0"] or list(one.about.broken) == ["0"]

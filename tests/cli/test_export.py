@@ -12,7 +12,7 @@ import manyview
 from manyview.cli import main as cli
 from manyview.encoders import load as load_encoder
 from tests.cli.said import one_line
-from tests.tiny import pretrain
+from tests.tiny import many_views, pretrain, sensors
 
 
 def test_a_run_is_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,3 +42,18 @@ def test_a_run_is_loaded_by_its_own_library_with_the_lines_that_export_prints(
     with torch.no_grad():
         theirs = torch.from_numpy(found["embed"](x.numpy())) if to == "onnx" else found["model"](x)
         torch.testing.assert_close(theirs, manyview.load(tmp_path)(x), rtol=1e-5, atol=1e-5)
+
+
+def test_of_a_run_with_several_views_one_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    many = many_views(tmp_path / "run", sensors(tmp_path / "data", 8), max_steps=1)
+    capsys.readouterr()
+    assert cli.main(["export", str(many), "--to", "safetensors"]) == 2
+    one_line(capsys, "has an encoder for rgb, thermal, depth; give one of them, --view rgb")
+    assert cli.main(["export", str(many), "--to", "safetensors", "--view", "depth"]) == 0
+    said = capsys.readouterr()
+    file = many / "encoder-depth-safetensors.safetensors"
+    assert f"wrote {file}" in said.out
+    assert said.err == ""
+    assert "# preprocessing: short side to 32 px, the middle 32 x 32 of it, (x - (" in said.out  # its own statistics
+    x = torch.randn(2, 1, 32, 32)
+    assert torch.equal(load_encoder(file).eval()(x), manyview.load(many, "depth")(x))

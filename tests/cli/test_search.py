@@ -11,11 +11,13 @@ import torch
 from PIL import Image
 
 from manyview import encoders
-from manyview.cli.main import run
+from manyview.cli.main import main, run
 from manyview.core.errors import UserError
-from manyview.embeddings import Embeddings, embed
+from manyview.embeddings import Embeddings, embed, read
 from manyview.encoders import Encoder
-from tests.tiny import pictures
+from manyview.training.load import load, load_projector
+from tests.cli.said import one_line
+from tests.tiny import many_views, pictures, sensors
 
 LONG = f"{'a' * 252}.png"  # a name has at most 255 bytes
 
@@ -121,3 +123,58 @@ def test_a_picture_of_somebodys_is_not_overwritten(
     assert run("search", [*words, "--no-picture"]) == 0
     assert run("search", [*words, "--picture", "p.png"]) == 0
     assert run("search", [*words, "--picture", "p.png"]) == 0  # its own may be made again
+
+
+def test_a_picture_of_one_view_finds_those_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = sensors(Path("data"), 12)
+    two = many_views(Path("two"), data, "rgb,depth", max_steps=3)
+    assert main(["embed", "two", "data/test", "--view", "rgb", "--to", "rgb.npz", "--quiet"]) == 0
+    Image.open("data/test/depth/3.png").save("query.png")
+    encoder, head = load(two, "depth"), load_projector(two, "depth")
+    assert encoder.preprocess is not None
+    assert head is not None
+    found = read("rgb.npz")
+    assert found.projections is not None
+    with torch.no_grad():
+        expected = torch.cosine_similarity(head(encoder(encoder.preprocess("query.png"))), found.projections)
+    best = float(expected.max())
+    capsys.readouterr()
+    for image in ("query.png", "data/test/depth/3.png"):  # the other view of two, or that of its folder
+        assert main(["search", "two", image, "--embeddings", "rgb.npz", "--top", "2", "--picture", "sheet.png"]) == 0
+        out = capsys.readouterr().out.splitlines()
+        assert out[0].startswith(f"nearest to {image} among 12 rgb images of ")
+        number, similarity, name = out[1].split()
+        assert (number, name) == ("1", found.names[int(expected.argmax())])
+        assert float(similarity) == pytest.approx(best, abs=1e-4)
+    with Image.open("sheet.png") as sheet:  # depth of 16 bits is stretched, so that there is something to see
+        shown = np.asarray(sheet.convert("L"))[16:216, 16:216]
+    assert shown.min() < 30
+    assert shown.max() > 220
+    assert main(["search", "two", "data/test/rgb/3.png", "--embeddings", "rgb.npz", "--no-picture", "--top", "12"]) == 0
+    assert "rgb/3.png" not in capsys.readouterr().out.partition("\n")[2]  # of its own view, itself is left out
+    assert main(["search", "two", "query.png", "--embeddings", "rgb.npz", "--view", "rgb", "--no-picture"]) == 0
+    capsys.readouterr()
+    assert main(["search", "two", "query.png", "--embeddings", "rgb.npz", "--view", "flow", "--no-picture"]) == 2
+    one_line(capsys, "view: two has an encoder for rgb, depth, got 'flow'")
+
+
+def test_of_three_views_the_picture_s_is_asked_for_and_other_runs_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = sensors(Path("data"), 8)
+    many_views(Path("three"), data, max_steps=1)
+    many_views(Path("other"), data, max_steps=1, seed=1)
+    assert main(["embed", "three", "data/test", "--view", "rgb", "--to", "rgb.npz", "--quiet"]) == 0
+    Image.open("data/test/depth/3.png").save("query.png")
+    asked = ["query.png", "--embeddings", "rgb.npz", "--no-picture"]
+    capsys.readouterr()
+    assert main(["search", "three", *asked]) == 2
+    one_line(capsys, "view: of which is the picture? give one of rgb, thermal, depth")
+    assert main(["search", "three", *asked, "--view", "depth"]) == 0
+    capsys.readouterr()
+    assert main(["search", "other", *asked, "--view", "depth"]) == 2
+    one_line(capsys, "embeddings: were made by three")

@@ -190,6 +190,12 @@ def test_the_first_files_that_can_be_read_decide_whichever_is_asked_for_first(ro
         Paired(rooms)[2]
 
 
+def test_one_named_folder_is_a_modality_read_in_its_own_unit(rooms: Path) -> None:
+    alone = Paired({"depth": rooms / "depth"})
+    assert alone.modalities == ("depth",)
+    assert alone[0].modalities["depth"].dtype == torch.float32
+
+
 def test_label_maps_are_no_modality_unless_they_are_named(rooms: Path) -> None:
     for folder in ("labels", "masks", "Annotations", "labels_fine", "gt"):
         put(rooms / folder / "a.png", "grey")

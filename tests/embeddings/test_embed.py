@@ -21,8 +21,9 @@ from manyview.core.errors import UserError
 from manyview.core.lock import locked
 from manyview.data import Folder, TorchDataset
 from manyview.embeddings import Embeddings, embed
+from manyview.embeddings.about import About
 from manyview.embeddings.embed import BATCHES, PartialEmbeddings, target
-from manyview.embeddings.file_format import About, read
+from manyview.embeddings.file_format import read
 from manyview.embeddings.image_source import ImageReader, ImageSource, open_images
 from manyview.encoders import Encoder
 from manyview.features.embedding_pass import features

@@ -11,18 +11,22 @@ from safetensors.torch import save_file
 from torch.utils.data import TensorDataset
 
 from manyview import encoders
+from manyview.core.errors import UserError
 from manyview.data import Folder, TorchDataset
 from manyview.embeddings import embed
-from manyview.embeddings.model_source import open_model, run_of, weights_checksum
+from manyview.embeddings.checksums import weights_checksum
+from manyview.embeddings.model_source import open_model, run_of
 from manyview.embeddings.search import search
 from manyview.embeddings.view_embeddings import embed_model
 from manyview.encoders import create, save
 from manyview.evaluate import ModelSource, evaluate
 from manyview.training import build
-from manyview.training.run import Run, load
+from manyview.training.load import load
+from manyview.training.run import Run
 from manyview.views import PICTURE, Modality
 from tests.evaluate.pictures import depths, encoder
 from tests.evaluate.runs import made
+from tests.tiny import many_views, sensors
 
 
 def blank(side: int) -> TorchDataset:
@@ -147,18 +151,49 @@ def test_an_encoder_with_another_normalisation_keeps_it() -> None:
     assert list(found.pipeline("rgb", view="rgb").modalities) == []
 
 
-def test_a_run_with_an_encoder_a_view_is_all_of_them_or_one_by_its_name(run: Run, tmp_path: Path) -> None:
-    folder = tmp_path / "both"
-    folder.mkdir()
-    (folder / "config.yaml").write_text((run.folder / "config.yaml").read_text())
-    for view, seed in (("rgb", 1), ("thermal", 2)):
-        save(encoder(seed, size=32), folder / f"encoder-{view}.safetensors")
-    both = open_model(folder)
-    assert both.checksums == {
-        "rgb": weights_checksum(encoder(1, size=32)),
-        "thermal": weights_checksum(encoder(2, size=32)),
-    }
-    assert open_model({"thermal": folder}).checksums == {"thermal": both.checksums["thermal"]}
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("many")
+    return many_views(home / "run", sensors(home / "data"), max_steps=1)
+
+
+def test_a_run_with_an_encoder_a_view_is_all_of_them_or_one_by_its_name(many: Path) -> None:
+    every = open_model(many)
+    assert list(every.encoders) == list(every.inputs) == list(every.heads) == ["rgb", "thermal", "depth"]
+    assert every.checksums["depth"] == weights_checksum(load(many, "depth"))
+    assert open_model({"thermal": many}).checksums == {"thermal": every.checksums["thermal"]}
+    depth = every.only("depth")
+    assert list(depth.encoders) == list(depth.inputs) == list(depth.heads) == ["depth"]
+    assert depth.checksum != every.checksum
+    for view in (None, "flow"):
+        with pytest.raises(UserError, match=r"^view: .* has an encoder for rgb, thermal, depth; give one of them"):
+            every.only(view)
+
+
+def test_one_encoder_is_that_of_any_view_that_a_person_names() -> None:
+    named = open_model(encoder()).only("thermal")
+    assert list(named.encoders) == ["thermal"]
+    assert named.only(None) is named
+
+
+def test_the_file_of_a_views_encoder_knows_what_it_is_given(many: Path) -> None:
+    found = open_model(many / "encoder-depth.safetensors")
+    assert found.checksum != open_model(many).checksum
+    raw = 1000 * torch.rand(2, 1, 32, 32)
+    ids = torch.arange(2)
+    ((made,),) = found.pipeline("image", of="image")({"image": raw}, ids).values()
+    ((right,),) = open_model(many).only("depth").pipeline("depth")({"depth": raw}, ids).values()
+    assert torch.equal(made, right)
+
+
+def test_an_untrained_run_has_the_heads_that_it_began_with(many: Path) -> None:
+    config = Run(many).config
+    data = build.data(config)
+    begun = build.method(config, data.channels, len(data.train)).towers.query
+    fresh = open_model(many).untrained()
+    for view in fresh.encoders:
+        assert torch.equal(fresh.heads[view].weight, begun[view].head.weight)  # type: ignore[arg-type, union-attr]
+        assert weights_checksum(fresh.encoders[view]) == weights_checksum(begun[view].encoder)  # type: ignore[arg-type]
 
 
 def test_an_encoder_may_be_for_a_derived_view() -> None:

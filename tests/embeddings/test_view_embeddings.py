@@ -19,7 +19,8 @@ from manyview.embeddings.model_source import ModelSource
 from manyview.embeddings.view_embeddings import ViewEmbeddings
 from manyview.training import build
 from manyview.training.checkpoint import Checkpoints
-from manyview.training.run import Run, load
+from manyview.training.load import load
+from manyview.training.run import Run
 from manyview.views import AUGMENTATIONS, Modality, ViewPipeline
 from tests.tiny import pictures, pretrain
 

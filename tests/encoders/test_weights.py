@@ -9,10 +9,11 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
+from torch import nn
 
 from manyview.core.errors import UserError
 from manyview.encoders import Encoder, create, load, load_into, save
-from manyview.encoders.weights import normalisation
+from manyview.encoders.weights import load_head, normalisation, read_metadata
 
 SMALL: dict[str, Any] = {"size": 16, "widths": (8, 12), "blocks": (1, 1)}
 
@@ -257,3 +258,18 @@ def test_weights_of_another_precision_are_taken(dtype: torch.dtype, encoder: Enc
     state = {key: value.to(dtype) for key, value in encoder.network.state_dict().items() if value.is_floating_point()}
     save_file(state, path)
     load_into(encoder, path)
+
+
+def test_a_head_goes_beside_its_encoder_and_comes_back(tmp_path: Path) -> None:
+    encoder, head = create("patchnet", size=32, widths=[8], blocks=[1]), nn.Linear(8, 4)
+    path = tmp_path / "encoder.safetensors"
+    save(encoder, path, head=head, metadata={"input": "told"})
+    assert read_metadata(path)["input"] == "told"
+    assert load(path).options == encoder.options  # which the head is no part of
+    again = nn.Linear(8, 4)
+    assert load_head(again, path)
+    assert torch.equal(again.weight, head.weight)
+    with pytest.raises(UserError, match="its head does not fit the settings of the run"):
+        load_head(nn.Linear(8, 5), path)
+    save(encoder, path)
+    assert not load_head(again, path)

@@ -8,9 +8,10 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from manyview.core.errors import UserError
 from manyview.data.image import decode
-from manyview.features.preprocess import Preprocess
-from manyview.views import AUGMENTATIONS, CIFAR, Modality
+from manyview.features.preprocess import EncoderInput, Preprocess
+from manyview.views import AUGMENTATIONS, CIFAR, Modality, View
 
 
 def picture(height: int, width: int, channels: int = 3) -> Tensor:
@@ -106,3 +107,37 @@ def test_it_says_what_it_does_to_a_picture() -> None:
     assert str(Preprocess(32)) == f"short side to 32 px, the middle 32 x 32 of it, {normal}"
     assert str(Preprocess(224)).startswith("short side to 256 px, the middle 224 x 224 of it, (x / 255 - ")
     assert str(Preprocess(32, 1)) == "short side to 32 px, the middle 32 x 32 of it, x / 255"
+
+
+def test_an_input_of_another_kind_is_read_in_its_own_unit(tmp_path: Path) -> None:
+    depth = EncoderInput(1, "float32", Modality((1500.0,), (700.0,)), View("depth"))
+    raw = np.full((32, 40), 2200, np.uint16)
+    Image.fromarray(raw).save(tmp_path / "one.png")
+    np.save(tmp_path / "one.npy", raw)
+    preprocess = Preprocess(32, input=depth)
+    for file in ("one.png", "one.npy"):
+        torch.testing.assert_close(preprocess(tmp_path / file), torch.ones(1, 1, 32, 32))
+    assert repr(preprocess).endswith("(x - (1500.0,)) / (700.0,)")
+    assert preprocess.normalisation == ((1500.0,), (700.0,))
+    Image.fromarray(np.zeros((32, 32, 3), np.uint8)).save(tmp_path / "rgb.png")
+    with pytest.raises(UserError, match=r"expected \(1, H, W\) float32, got \(3, 32, 32\) uint8 in .*rgb.png"):
+        preprocess(tmp_path / "rgb.png")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        EncoderInput(),
+        EncoderInput(view=View("rgb", channels=(1, 2), space="lab")),
+        EncoderInput(3, "float32", Modality(vectors="directions"), View("normals")),
+        EncoderInput(13, "float32", Modality((0.5,) * 13, (0.1,) * 13), View("bands", channels=(3, 7))),
+    ],
+)
+def test_an_input_survives_its_file(given: EncoderInput) -> None:
+    assert EncoderInput.from_json(given.to_json(), "file") == given
+
+
+@pytest.mark.parametrize("text", ["{", '{"channels": "a"}', '{"dtype": "int64"}', '{"modality": {"std": [0]}}'])
+def test_an_input_that_somebody_made_up_is_one_line(text: str) -> None:
+    with pytest.raises(UserError, match="file: what it says of its encoder's input is damaged"):
+        EncoderInput.from_json(text, "file")

@@ -50,8 +50,8 @@ def test_ties_and_nan_count_as_not_found() -> None:
 
 
 def test_half_precision_is_compared_in_float32(pair: tuple[Tensor, Tensor]) -> None:
-    halves = [each.half() for each in pair]
-    assert recall(*halves) == recall(*(each.float() for each in halves))
+    queries, keys = (each.half() for each in pair)
+    assert recall(queries, keys) == recall(queries.float(), keys.float())
 
 
 def test_every_ordered_pair_on_the_samples_that_have_both(pair: tuple[Tensor, Tensor]) -> None:

@@ -29,7 +29,7 @@ from manyview.config.keys import flag_name
 from manyview.config.recipes import from_yaml, to_yaml
 from manyview.data.dataset import Unreadable
 from manyview.data.image import decode, decode_array, decode_own, read_header
-from manyview.embeddings import file_format
+from manyview.embeddings import About, file_format
 from manyview.encoders import timm_models, torchvision_models  # noqa: F401  (slow, and not to be timed)
 from manyview.evaluate import results
 from manyview.report.run_record import read_records
@@ -167,7 +167,7 @@ def safetensors(home: Path) -> list[Kind]:
 
 def embeddings(home: Path) -> list[Kind]:
     path = home / "embeddings.npz"
-    about = file_format.About(
+    about = About(
         "run", "patchnet", "0" * 32, 16, (0.5,), (0.5,), "image", "photos", {}, str(home), ("a", "b"), "float32", 4,
         "0" * 32, "0.1", {},
     )  # fmt: skip

@@ -23,9 +23,10 @@ Stem = Annotated[Literal["cifar"] | None, "of a ResNet by name that was trained 
 
 def embed(
     encoder: Model,
-    data: Annotated[str, f"a folder, {SCENES}, or a name: {', '.join(NAMED)}"],
+    data: Annotated[str | None, f"a folder, {SCENES}, or a name: {', '.join(NAMED)}; of a run, its own"] = None,
     *,
     to: Annotated[str, "embeddings.npz or embeddings.parquet"],
+    view: Annotated[str | None, "whose encoder, of a run with one a view"] = None,
     pretrained: Pretrained = False,
     weights: Weights = None,
     size: Size = None,
@@ -44,7 +45,7 @@ def embed(
     """Writes the embedding of every image of DATA to a file. The same command goes on with what was stopped."""
     target(to)  # before an encoder is loaded
     made = embedded(
-        encoder, data, to, split=split, root=root, labels=labels, download=download, max_pixels=max_pixels,
+        encoder, data, to, view=view, split=split, root=root, labels=labels, download=download, max_pixels=max_pixels,
         dtype=dtype, batch_size=batch_size, device=device, workers=workers, progress=not quiet, size=size,
         weights=weights, pretrained=pretrained, stem=stem,
     )  # fmt: skip
@@ -54,5 +55,6 @@ def embed(
     if len(unreadable) > SHOWN:
         print(f"warning: and {len(unreadable) - SHOWN} more, which the file names", file=sys.stderr)
     count, dim = made.vectors.shape
-    print(f"{printable(to)}: {count:,} images, vectors of {dim} numbers, {made.about.dtype}")
+    across = "" if made.projections is None else f", and {made.projections.shape[1]} to compare with other views"
+    print(f"{printable(to)}: {count:,} images, vectors of {dim} numbers{across}, {made.about.dtype}")
     return 0

@@ -15,8 +15,8 @@ from manyview.config.sections import data_keys
 from manyview.core.bounds import Count
 from manyview.core.errors import UserError
 from manyview.core.text import one_line, printable
-from manyview.embeddings.model_source import run_of
-from manyview.evaluate.protocols import FUNCTIONS, PROTOCOLS, SUPERVISED, USUAL, known, schema
+from manyview.embeddings.model_source import ALL, run_of
+from manyview.evaluate.protocols import ACROSS, FUNCTIONS, PROTOCOLS, SUPERVISED, USUAL, known, schema
 from manyview.evaluate.protocols import evaluate as judged
 from manyview.evaluate.results import FILE, Result
 from manyview.features.feature_cache import FeatureCache
@@ -32,7 +32,10 @@ def evaluate(
     *,
     data: Annotated[str | None, "labelled images; of a run, without it, the run's own, as it divided them"] = None,
     transfer_to: Annotated[tuple[str, ...], "judge on these data sets instead: transfer"] = (),
-    protocols: Annotated[tuple[str, ...], ", ".join(PROTOCOLS)] = USUAL,
+    protocols: Annotated[
+        tuple[str, ...] | None,
+        f"{', '.join(PROTOCOLS)}; by default {' and '.join(USUAL)}, and {ACROSS[0]} of a run with an encoder a view",
+    ] = None,
     size: Size = None,
     weights: Weights = None,
     pretrained: Pretrained = False,
@@ -58,8 +61,8 @@ def evaluate(
         return 0
     if what is None:
         raise UserError(None, "give a run's folder, or an encoder such as timm/resnet18; --help tells more")
-    names = known(protocols)
-    by_protocol, options = _divided(settings, [*names, *([SUPERVISED] if supervised else [])])
+    names = None if protocols is None else known(protocols)
+    by_protocol, options = _divided(settings, [*(names or (*USUAL, *ACROSS)), *([SUPERVISED] if supervised else [])])
     folder = _out(what, out, pretrained, weights)
     say = partial(print, file=sys.stderr)
     with warnings.catch_warnings():
@@ -91,10 +94,12 @@ def _heading(result: Result) -> list[str]:
     data, model = result.data, result.model
     kept = "held out" if data["held_out"] else "in its test split"
     judged = f"{model['name']}: {model['encoder']} at {model['size']} px, seed {result.seed}"
-    counts = f"{data['train']:,} training images, {data['test']:,} {kept}, {data['classes']} classes"
+    classes = f", {data['classes']} classes" if data["classes"] else ", no classes"
+    counts = f"{data['train']:,} training images, {data['test']:,} {kept}{classes}"
+    several = [f"{ALL} is {' and '.join(model['views'])} side by side"] if "views" in model else []
     blank = "its weights are drawn, not learnt: give --pretrained, or --weights FILE"
     unused = [f"its test split is not used: {data['why']}"] if "why" in data else []
-    lines = [judged, f"{data['name']}: {counts}", *unused, *([] if model["trained"] else [blank])]
+    lines = [judged, f"{data['name']}: {counts}", *several, *unused, *([] if model["trained"] else [blank])]
     return [printable(line) for line in lines]
 
 

@@ -4,23 +4,29 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+from manyview.core.errors import UserError
 from manyview.encoders.export import FORMATS, Format
 from manyview.encoders.export import export as write
-from manyview.training.run import ENCODER, load
+from manyview.training.load import load, run_views
+from manyview.training.run import ENCODER, encoder_file
 
 
 def export(
     run: Annotated[str, "the run's folder"],
     *,
     to: Annotated[Format, ", ".join(FORMATS)],
+    view: Annotated[str | None, "whose encoder, of a run with one a view"] = None,
     out: Annotated[str | None, "the file; by default in the run's folder"] = None,
 ) -> int:
     """A run's encoder as others can load it."""
-    name = "encoder.onnx" if to == "onnx" else f"encoder-{to}.safetensors"
+    views = run_views(run)
+    if views and view is None:
+        raise UserError("view", f"{run} has an encoder for {', '.join(views)}; give one of them, --view {views[0]}")
+    encoder, kind = load(run, view), f"-{view}" if views else ""
+    name = f"encoder{kind}.onnx" if to == "onnx" else f"encoder{kind}-{to}.safetensors"
     path = Path(out or Path(run) / name)
-    encoder = load(run)
     text = write(encoder, to, path)
-    if not (Path(run) / ENCODER).is_file():
+    if not (Path(run) / (encoder_file(view) if views and view else ENCODER)).is_file():
         print(f"warning: {run} has not ended; this is the encoder of its last checkpoint", file=sys.stderr)
     print(f"wrote {path}\n{text}\n# preprocessing: {encoder.preprocess}")
     return 0

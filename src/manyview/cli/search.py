@@ -20,6 +20,8 @@ def search(
     image: Annotated[str, "a file; if it was embedded itself, it is left out of what is found"],
     *,
     embeddings: Annotated[str, "the file that `manyview embed` wrote"],
+    view: Annotated[str | None, "of IMAGE, in a run with an encoder a view; by default that of its folder's name, or "
+                                "of two the one that was not embedded"] = None,
     top: Annotated[Count, "how many"] = 10,
     picture: Annotated[str | None, "where the picture goes; nearest-IMAGE.png by default"] = None,
     no_picture: Annotated[bool, "only the list"] = False,
@@ -28,8 +30,10 @@ def search(
     weights: Weights = None,
     size: Size = None,
     stem: Stem = None,
-) -> int:
-    """The embedded images nearest to IMAGE, by cosine: a list, and a picture of them."""
+) -> int:  # fmt: skip
+    """The embedded images nearest to IMAGE, by cosine: a list, and a picture of them. IMAGE may be of another view than
+    those: a thermal picture finds the RGB pictures that fit it.
+    """
     to = Path(picture or f"nearest-{Path(image).stem}.png")
     if not no_picture:
         _check_picture(to, image, embeddings)
@@ -38,8 +42,8 @@ def search(
         if not os.path.isdir(root):
             raise UserError("root", f"there is no folder {printable(root)}; give where the images are now")
         found = replace(found, about=replace(found.about, root=os.path.abspath(root)))
-    near = nearest(encoder, image, found, top, size=size, weights=weights, pretrained=pretrained, stem=stem)
-    print(f"nearest to {printable(image)} among {len(found):,} images of {printable(found.about.data)}:")
+    near = nearest(encoder, image, found, top, view=view, size=size, weights=weights, pretrained=pretrained, stem=stem)
+    print(f"nearest to {printable(image)} among {found.described}:")
     for number, each in enumerate(near, 1):
         print(f"{number:>4}  {each.similarity:.4f}  {each.name}  {each.label}{each.mark}".rstrip())
     if not no_picture:

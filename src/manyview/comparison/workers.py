@@ -32,7 +32,8 @@ from manyview.core.parallel import available
 from manyview.core.text import duration, reason
 from manyview.training.failures import Interrupted
 from manyview.training.launch import configured, start
-from manyview.training.run import ENCODER, Run
+from manyview.training.load import has_ended
+from manyview.training.run import Run
 
 SETTINGS = "settings"  # the folder of the files that the workers are given
 LATER = "what is done is kept: the same command goes on"
@@ -48,7 +49,7 @@ class Stopped(KeyboardInterrupt):
 
 def run_all(runs: Sequence[PlannedRun], jobs: int, say: Callable[[str], None]) -> list[PlannedRun]:
     """Trains what is not trained yet, at most `jobs` runs at a time, and gives those that have failed."""
-    waiting = [run for run in runs if not (run.folder / ENCODER).is_file()]
+    waiting = [run for run in runs if not has_ended(run.folder)]
     done, failed = len(runs) - len(waiting), []
     if done:
         say(f"{done} of {len(runs)} runs are done already")

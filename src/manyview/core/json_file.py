@@ -19,7 +19,8 @@ WORDS = {int: "a whole number", float: "a finite number", str: "a text", list: "
 
 
 def read_json(path: Path, kind: Any, *, remedy: str) -> Any:
-    """Reads a file as a value of a type: dataclasses, lists, tuples, tables with texts as keys, `X | None`, `Any`.
+    """Reads a file as a value of a type: dataclasses, lists, tuples, tables with texts as keys, `X | None`,
+    `Literal`, `Any`.
 
     Keys that a dataclass does not have are passed over. What does not fit is one line that ends with the remedy.
 
@@ -53,6 +54,8 @@ def as_type(value: Any, kind: Any, place: str = "it") -> Any:
         return value
     if origin in (typing.Union, types.UnionType):
         return as_type(value, within[0], place)
+    if origin is typing.Literal and value in within:
+        return value
     if is_dataclass(kind) and isinstance(value, dict):
         hints = typing.get_type_hints(kind)
         needed = [each.name for each in fields(kind) if each.default is MISSING and each.default_factory is MISSING]

@@ -48,8 +48,8 @@ class Form(NamedTuple):
 class Paired:
     """Samples with a modality from each folder, matched by path without extension: `rgb/a/1.jpg`, `depth/a/1.npy`.
 
-    root           a folder with one folder per modality, or {modality: folder}. The first one given is the reference;
-                   of a root it is `rgb`, `image` or `images`, else the first by name
+    root           a folder with one folder per modality, or {modality: folder}, which may be one alone. The first one
+                   given is the reference; of a root it is `rgb`, `image` or `images`, else the first by name
     modalities     which folders of a root to use, the reference first; by default all that hold images or arrays, but
                    for label maps (`labels`, `masks`, `annotations`, ...), which `left_out` names
     complete_only  leave out samples that lack a modality. Without it a sample has those that are there
@@ -97,7 +97,7 @@ class Paired:
         if empty is not None:
             where = printable(self._folders[empty])
             raise UserError(None, f"modality {empty!r}: no images or .npy files below {where!r}")
-        if len(self.found) + len(self.left_out) < 2:
+        if len(self.found) + len(self.left_out) < 2 and not isinstance(root, Mapping):
             only = ", ".join(map(printable, self.found)) or "none"
             what = f"expected at least two folders with images, found {only}; for a single folder of images use Folder"
             raise UserError("modalities", what)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from manyview import __version__
 from manyview.core.atomic import atomic_write, naming_full_disk, naming_setting, remove_drafts
@@ -27,11 +27,14 @@ from manyview.data import Dataset
 from manyview.data.image import MAX_PIXELS
 from manyview.data.splits import Labels
 from manyview.data.workers import usual_workers
-from manyview.embeddings.file_format import DTYPES, About, Array, Embeddings, checked, read, write
-from manyview.embeddings.image_source import ImageReader, ImageSource, one_view, open_images, read_images
-from manyview.embeddings.model_source import ModelSource, OneModel, open_model, weights_checksum
-from manyview.features.embedding_pass import embed_pieces, on_device
+from manyview.embeddings.about import About
+from manyview.embeddings.checksums import weights_checksum
+from manyview.embeddings.file_format import DTYPES, Array, Embeddings, checked, read, write
+from manyview.embeddings.image_source import ImageReader, ImageSource, check_form, one_view, open_images, read_images
+from manyview.embeddings.model_source import ModelSource, OneModel, open_model, run_of
+from manyview.features.embedding_pass import Read, embed_pieces, embedding, on_device, project
 from manyview.features.feature_cache import Piece, PieceStore, join_pieces
+from manyview.training.run import Run
 
 BATCHES = 8  # in a piece: what a kill costs at most
 PLAN = "about.json"
@@ -41,9 +44,10 @@ SAME = ("weights", "size", "mean", "std", "view", "fingerprint", "dtype", "batch
 
 def embed(
     model: OneModel,
-    data: str | Path | Dataset,
+    data: str | Path | Dataset | None,
     to: str | Path,
     *,
+    view: str | None = None,
     split: str | None = None,
     root: str | Path | None = None,
     labels: Labels = "auto",
@@ -59,6 +63,9 @@ def embed(
     """Writes the embedding of every image that can be read to an .npz or .parquet file, and reads it.
 
     model     a run's folder, an encoder, a file or the name of one, as `open_model` takes it
+    data      None: the run's own
+    view      whose encoder of a run that has one a view; the data is that view's modality, or has it among others. The
+              file then also holds projections, which those of other views can be compared with
     split     of the data; None: all of a folder, the training split of a named set
     dtype     of a vector, float32 or float16
     progress  is shown on stderr
@@ -75,27 +82,48 @@ def embed(
     check_bounds("batch_size", batch_size, [AtLeast(1), AtMost(MOST)])
     check_bounds("workers", workers, [AtLeast(0), AtMost(MOST_WORKERS)])
     place = resolve_device(device)
-    images = open_images(data, split=split, root=root, labels=labels, download=download, max_pixels=max_pixels)
-    source = one_encoder(model, **({} if isinstance(model, ModelSource) else {"like": images.dataset, **encoder}))
+    opened: dict[str, Any] = {
+        "split": split,
+        "root": root,
+        "labels": labels,
+        "download": download,
+        "max_pixels": max_pixels,
+    }
+    run = run_of(model)
+    known = None if run is None else open_model(model, **encoder)  # which says what its data is like
+    if data is None:
+        data, opened = _own_data(run, split)
+    special = None if known is None else _own_form(known.only(view))
+    images = open_images(data, modality=special, **opened)
+    options = {} if isinstance(model, ModelSource) else {"like": images.dataset, **encoder}
+    source = (open_model(model, **options) if known is None else known).only(view)
     if not source.trained and not isinstance(model, ModelSource):
         name = f"the name {source.name} alone"
         raise UserError("encoder", f"{name} has random weights; give --pretrained or --weights FILE")
     images = one_view(images, *source.encoders)
+    for each in source.inputs.values():
+        check_form(images, each, source.name)
     partial = PartialEmbeddings(path, _about(source, images, dtype, batch_size), images)
     with partial.alone():
         if not partial.complete():
             _fill(partial, source, place, workers, progress)
-            partial.join()
+            partial.join(source.encoder.dim if source.heads else None)
     return read(path)
 
 
-def one_encoder(model: OneModel, **options: Any) -> ModelSource:
-    """A model of one encoder; the options are those of `open_model`."""
-    source = open_model(model, **options)
-    if len(source.encoders) != 1:
-        line = f"expected one encoder, got the {len(source.encoders)} of {source.name}; give one at a time"
-        raise UserError("encoder", line)
-    return source
+def _own_data(run: Run | None, split: str | None) -> tuple[str, dict[str, Any]]:
+    """The data that a run was trained on, and the options that open it."""
+    if run is None or run.config.own_data:
+        why = "" if run is None else f": {run.folder} was trained on a data set of your own"
+        raise UserError("data", f"give a folder, or a name of `manyview list data`{why}")
+    left_out = ("imbalance", "download")  # what is no option of `open_data`, or fetches anything
+    options = {key: value for key, value in run.config.data_options.items() if key not in left_out}
+    return run.config.data["name"], {**options, "split": split or options.get("split")}
+
+
+def _own_form(source: ModelSource) -> str | None:
+    """The modality of an encoder whose files are no pictures, and have to be read in their own unit."""
+    return next((each.view.modality for each in source.inputs.values() if not each.is_picture), None)
 
 
 def target(to: str | Path) -> Path:
@@ -111,9 +139,11 @@ def target(to: str | Path) -> Path:
 
 
 def _about(source: ModelSource, images: ImageSource, dtype: str, batch_size: int) -> About:
+    picture = source.picture.mean, source.picture.std
+    mean, std = next((each.normalisation for each in source.inputs.values()), picture)
     return About(
         encoder=source.name, network=source.encoder.name, weights=weights_checksum(source.encoder), size=source.size,
-        mean=tuple(source.picture.mean), std=tuple(source.picture.std), view=images.dataset.modalities[0],
+        mean=tuple(mean), std=tuple(std), view=next(iter(source.encoders)) or images.dataset.modalities[0],
         data=images.data, options=images.options, root=images.root, classes=images.classes, dtype=dtype,
         batch_size=batch_size, fingerprint=images.fingerprint, version=__version__, broken={},
     )  # fmt: skip
@@ -129,13 +159,30 @@ def _fill(
     done = len(dataset) - sum(map(len, pieces))
     if workers is None and device.type == "cpu":
         workers = max(1, usual_workers() // 2)  # the encoder wants cores as well
-    reader = ImageReader(dataset, source.pipeline(about.view))
+    modality = dataset.modalities[0]
+    reader = ImageReader(dataset, source.pipeline(modality, of=modality))
     batches = read_images(reader, [rows for piece in pieces for rows in piece.split(about.batch_size)], workers)
     progress = progress_bar(len(dataset), "embedding", start=done, shown=shown, lines=True)
     with closing(batches), on_device(encoder, device), progress as advance:
-        made = embed_pieces(encoder, batches, pieces, advance=advance)
+        read_, width = _read(source)
+        made = embed_pieces(encoder, batches, pieces, read=read_, width=width, advance=advance)
         for number, piece in zip(missing, made, strict=True):
             partial.save(number, replace(piece, vectors=_rounded(piece.vectors, about.dtype, encoder.name)))
+
+
+def _read(source: ModelSource) -> tuple[Read, int]:
+    """What is taken of the encoder, and how long it is: embeddings, and with a head what it makes of them beside those,
+    at unit length."""
+    head, dim = next(iter(source.heads.values()), None), source.encoder.dim
+    if head is None:
+        return embedding, dim
+
+    def both(encoder: nn.Module, x: Tensor) -> Tensor:
+        vectors = embedding(encoder, x)
+        return torch.cat([vectors, project(head, vectors).to(vectors)], 1)
+
+    with torch.no_grad():
+        return both, dim + project(head, torch.zeros(1, dim)).shape[1]
 
 
 def _rounded(vectors: Tensor, dtype: str, encoder: str) -> Tensor:
@@ -211,8 +258,11 @@ class PartialEmbeddings:
             self.store.write(number, piece)
         self._note(number, piece)
 
-    def join(self) -> None:
-        """Writes the file from its pieces, all of which are there."""
+    def join(self, dim: int | None = None) -> None:
+        """Writes the file from its pieces, all of which are there.
+
+        dim: of the embeddings, where projections follow them
+        """
         dataset, found = self.images.dataset, join_pieces([self._done[number] for number in range(len(self.store))])
         broken = {dataset.name(row): why for row, why in found.unreadable.items()}
         if not len(found.rows):
@@ -223,19 +273,22 @@ class PartialEmbeddings:
             "id": dataset.ids[found.rows].numpy(),
             "label": self.images.labels[found.rows].numpy(),
         }
+        parts = [self._vectors(slice(None))]
+        if dim is not None:
+            parts = [self._vectors(slice(dim)), self._vectors(slice(dim, None))]
         with naming_full_disk(self.path, _remedy):
-            write(self.path, replace(self.about, broken=broken), columns, self._vectors())
+            write(self.path, replace(self.about, broken=broken), columns, *parts)
 
     def _note(self, number: int, piece: Piece) -> None:
         self._done[number] = replace(piece, vectors=torch.empty(0))
 
-    def _vectors(self) -> Iterator[Array]:
+    def _vectors(self, columns: slice) -> Iterator[Array]:
         for number in range(len(self.store)):
             piece = self.store.read(number)
             if piece is None:
                 where = printable(str(self.store.path(number)))
                 raise UserError(None, f"{where} was damaged while the file was written; start the same command again")
-            yield piece.vectors.numpy()
+            yield piece.vectors[:, columns].numpy()
 
 
 def _check_ours(folder: Path) -> None:

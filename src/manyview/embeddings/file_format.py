@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
@@ -21,9 +20,10 @@ from torch import Tensor
 from manyview.core.atomic import atomic_write
 from manyview.core.errors import UserError
 from manyview.core.text import printable, reason
+from manyview.embeddings.about import About
 
-FORMAT = 1
 COLUMNS = ("path", "id", "label", "vector")
+PROJECTION = "projection"  # a further column, of embeddings that can be compared across views
 DTYPES = ("float32", "float16")
 LIKE_ZIP = (1980, 1, 1, 0, 0, 0)  # the first date that zip knows: the same embeddings are the same bytes
 GROUP = 16  # pieces in a row group of Parquet
@@ -33,67 +33,7 @@ SIZES = (1, 1 << 14)  # pixels that a picture can have on a side
 
 Array = np.ndarray[Any, Any]
 Columns = Mapping[str, Array]
-"""Columns by name: path (n,) bytes, id (n,), label (n,); where they are read also vector (n, d)."""
-
-
-@dataclass(frozen=True)
-class About:
-    """What embeddings are of, and how they were made.
-
-    encoder      as a person called it: a run's folder, a name
-    network      what kind of network it is
-    weights      a check sum of it: what `model_source.weights_checksum` gives
-    size         of the pictures that it saw, in pixels
-    mean, std    they were normalised by
-    view         the view of the data that it saw
-    data         a folder or the name of a data set, and the options that opened it
-    root         the folder that paths are relative to; None where images are not files
-    classes      the labels' names
-    fingerprint  of which images there were
-    broken       the images that could not be read, and why
-    """
-
-    encoder: str
-    network: str
-    weights: str
-    size: int
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    view: str
-    data: str
-    options: dict[str, Any]
-    root: str | None
-    classes: tuple[str, ...]
-    dtype: str
-    batch_size: int
-    fingerprint: str
-    version: str
-    broken: dict[str, str]
-
-    def to_json(self) -> bytes:
-        return json.dumps({"manyview_embeddings": FORMAT, **asdict(self)}, sort_keys=True).encode()
-
-    @classmethod
-    def from_json(cls, text: bytes) -> About:
-        """ValueError where it is of another kind."""
-        found = json.loads(text)
-        if not isinstance(found, dict) or found.pop("manyview_embeddings", None) != FORMAT:
-            raise UserError(None, f"it does not say that it is of format {FORMAT}")
-        wrong = [field.name for field in fields(cls) if not isinstance(found.get(field.name), KINDS[field.name])]
-        wrong = wrong or [name for name in INSIDE if not all(isinstance(each, INSIDE[name]) for each in found[name])]
-        if wrong or len(found) != len(fields(cls)):
-            raise UserError(None, f"what it says of itself is damaged: {', '.join(wrong or ['unknown entries'])}")
-        return cls(**{**found, **{name: tuple(found[name]) for name in INSIDE}})
-
-
-KINDS: dict[str, type | tuple[type, ...]] = {
-    **dict.fromkeys(("encoder", "network", "weights", "view", "data", "dtype", "fingerprint", "version"), str),
-    **dict.fromkeys(("mean", "std", "classes"), list),
-    **dict.fromkeys(("options", "broken"), dict),
-    **dict.fromkeys(("size", "batch_size"), int),
-    "root": (str, type(None)),
-}
-INSIDE: dict[str, type | tuple[type, ...]] = {"mean": (int, float), "std": (int, float), "classes": str}
+"""Columns by name: path (n,) bytes, id (n,), label (n,); where they are read also vector (n, d), and a projection."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +44,9 @@ class Embeddings:
     ids      (n,) int64, as the data set has them
     labels   (n,) int64, -1 where there is none
     paths    (n,) bytes as the file system has them, relative to `about.root`; else what the data set calls an image
+
+    projections  (n, p) what the head makes of the vectors, at unit length, of a run with an encoder a view: the cosine
+                 of those of two views says how well they fit. None of other encoders
     """
 
     vectors: Tensor
@@ -111,9 +54,16 @@ class Embeddings:
     labels: Tensor
     paths: Array
     about: About
+    projections: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @property
+    def described(self) -> str:
+        """How many images of what these are, with the view where there are others to compare with."""
+        view = "" if self.projections is None else f"{self.about.view} "
+        return printable(f"{len(self):,} {view}images of {self.about.data}")
 
     @property
     def names(self) -> list[str]:
@@ -152,17 +102,37 @@ def read(path: str | Path) -> Embeddings:
         why = reason(error)[:200]
         raise UserError("embeddings", f"{printable(str(path))} is damaged or none of ours: {why}") from error
     vectors, ids, labels = (torch.from_numpy(columns[name]) for name in ("vector", "id", "label"))
-    return Embeddings(vectors, ids, labels, columns["path"], about)
+    projections = torch.from_numpy(columns[PROJECTION]) if PROJECTION in columns else None
+    return Embeddings(vectors, ids, labels, columns["path"], about, projections)
 
 
-def write(path: str | Path, about: About, columns: Columns, vectors: Iterator[Array]) -> None:
+def write(
+    path: str | Path,
+    about: About,
+    columns: Columns,
+    vectors: Iterator[Array],
+    projections: Iterator[Array] | None = None,
+) -> None:
     """Writes columns and pieces (m, d) of the vectors to a file, which appears whole or not at all.
 
-    Only a few pieces are in memory at a time.
+    projections: pieces (m, p), as long as those of the vectors. Only a few pieces are in memory at a time.
     """
-    path, first = checked(path), next(vectors)
+    path, parts = checked(path), {"vector": vectors, **({} if projections is None else {PROJECTION: projections})}
     with atomic_write(path) as draft:
-        WRITERS[path.suffix](draft, about, columns, first, chain([first], vectors))
+        WRITERS[path.suffix](draft, about, columns, {name: Pieces.of(each) for name, each in parts.items()})
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """The rows of one array, piece by piece; the first says what they are like."""
+
+    first: Array
+    every: Iterator[Array]
+
+    @classmethod
+    def of(cls, pieces: Iterator[Array]) -> Pieces:
+        first = next(pieces)
+        return cls(first, chain([first], pieces))
 
 
 def checked(path: str | Path) -> Path:
@@ -177,8 +147,10 @@ def checked(path: str | Path) -> Path:
 
 def _check(columns: Columns, about: About) -> None:
     vectors, count = columns["vector"], len(columns["id"])
-    if vectors.ndim != 2 or not vectors.size or vectors.dtype.name not in DTYPES:
-        raise UserError("vector", f"expected (n, d) {' or '.join(DTYPES)}, got {vectors.shape} {vectors.dtype}")
+    for name in ("vector", PROJECTION):
+        found = columns.get(name, vectors)
+        if found.ndim != 2 or not found.size or found.dtype.name not in DTYPES or len(found) != len(vectors):
+            raise UserError(name, f"expected (n, d) {' or '.join(DTYPES)}, got {found.shape} {found.dtype}")
     for name in ("id", "label"):
         if columns[name].shape != (len(vectors),) or columns[name].dtype != np.int64:
             raise UserError(None, f"{name}: expected ({len(vectors)},) int64, got {columns[name].shape}")
@@ -193,13 +165,14 @@ def _check(columns: Columns, about: About) -> None:
         raise UserError("label", f"expected -1 to {len(about.classes) - 1}, got {labels.min()} to {labels.max()}")
 
 
-def _write_npz(draft: Path, about: About, columns: Columns, first: Array, vectors: Iterator[Array]) -> None:
+def _write_npz(draft: Path, about: About, columns: Columns, parts: Mapping[str, Pieces]) -> None:
     """An uncompressed zip archive of .npy files, as `numpy.savez` writes, but never all vectors in memory."""
     whole = {"about": np.array(about.to_json()), **{name: columns[name] for name in COLUMNS[:-1]}}
     with zipfile.ZipFile(draft, "w") as archive:
         for name, array in whole.items():
             _member(archive, name, array.dtype, array.shape, [array])
-        _member(archive, "vector", first.dtype, (len(columns["id"]), first.shape[1]), vectors)
+        for name, part in parts.items():
+            _member(archive, name, part.first.dtype, (len(columns["id"]), part.first.shape[1]), part.every)
 
 
 def _member(
@@ -224,7 +197,8 @@ def _read_npz(path: Path) -> tuple[dict[str, Array], About]:
             with archive.open(f"{name}.npy") as member:
                 shape, dtype = _header(member, archive.getinfo(f"{name}.npy"))
                 columns[name] = np.frombuffer(bytearray(member.read()), dtype).reshape(shape)
-        columns["vector"] = _mapped(path, archive.getinfo("vector.npy"))
+        for name in {"vector.npy", f"{PROJECTION}.npy"} & set(archive.namelist()):
+            columns[name.removesuffix(".npy")] = _mapped(path, archive.getinfo(name))
     return columns, About.from_json(columns.pop("about").item())
 
 
@@ -251,55 +225,66 @@ def _header(file: IO[bytes], info: zipfile.ZipInfo) -> tuple[tuple[int, ...], np
     return shape, dtype
 
 
-def _write_parquet(draft: Path, about: About, columns: Columns, first: Array, vectors: Iterator[Array]) -> None:
+def _write_parquet(draft: Path, about: About, columns: Columns, parts: Mapping[str, Pieces]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    vector = pa.list_(pa.from_numpy_dtype(first.dtype), first.shape[1])
+    lists = {name: pa.list_(pa.from_numpy_dtype(each.first.dtype), each.first.shape[1]) for name, each in parts.items()}
     paths = pa.array(columns["path"].tolist(), pa.binary())
     with suppress(pa.ArrowInvalid):  # not all are UTF-8
         paths = paths.cast(pa.string())
-    kinds = (paths.type, pa.int64(), pa.string(), vector)
-    schema = pa.schema(list(zip(COLUMNS, kinds, strict=True)), metadata={"manyview": about.to_json()})
+    kinds = zip(COLUMNS, (paths.type, pa.int64(), pa.string()), strict=False)
+    schema = pa.schema([*kinds, *lists.items()], metadata={"manyview": about.to_json()})
     classes = np.array([*about.classes, None], dtype=object)[columns["label"]]  # the last is for -1
     with pq.ParquetWriter(draft, schema, compression="none", use_dictionary=["label"]) as writer:
         end = 0
-        while some := list(islice(vectors, GROUP)):
-            group = np.concatenate(some)
-            start, end = end, end + len(group)
+        while some := list(islice(zip(*(each.every for each in parts.values()), strict=True), GROUP)):
+            groups = [np.concatenate(each) for each in zip(*some, strict=True)]
+            start, end = end, end + len(groups[0])
             arrays = [
                 paths[start:end],
                 pa.array(columns["id"][start:end]),
                 pa.array(classes[start:end], pa.string()),
-                pa.FixedSizeListArray.from_arrays(pa.array(group.reshape(-1)), type=vector),
+                *(
+                    pa.FixedSizeListArray.from_arrays(pa.array(group.reshape(-1)), type=kind)
+                    for group, kind in zip(groups, lists.values(), strict=True)
+                ),
             ]
             writer.write_table(pa.table(arrays, schema=schema))
 
 
 def _read_parquet(path: Path) -> tuple[dict[str, Array], About]:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path, pre_buffer=False) as file:  # else all of it is held as well
         about = About.from_json((file.schema_arrow.metadata or {}).get(b"manyview", b"null"))
-        kind = file.schema_arrow.field("vector").type
-        if not pa.types.is_fixed_size_list(kind) or not pa.types.is_floating(kind.value_type):
-            raise UserError("vector", f"expected lists of one length, got {kind}")
-        shape, dtype = (file.metadata.num_rows, kind.list_size), np.dtype(kind.value_type.to_pandas_dtype())
-        if math.prod(shape) * dtype.itemsize > PACKED * path.stat().st_size:
-            raise UserError("vector", f"the file is too small to hold {shape[0]} vectors of {shape[1]} numbers")
-        vectors = np.empty(shape, dtype)
+        lists = [name for name in ("vector", PROJECTION) if name in file.schema_arrow.names]
+        arrays = {name: _room(file, name, path) for name in lists or ["vector"]}
         paths, ids, labels, at = [], [], [], 0
         number = {name: index for index, name in enumerate(about.classes)} | {None: -1}
-        for batch in file.iter_batches(ROWS, columns=list(COLUMNS)):
-            path_, id_, label, vector = (batch.column(name) for name in COLUMNS)
-            vectors[at : at + len(batch)] = vector.flatten().to_numpy().reshape(len(batch), -1)
+        for batch in file.iter_batches(ROWS, columns=[*COLUMNS[:-1], *arrays]):
+            path_, id_, label = (batch.column(name) for name in COLUMNS[:-1])
+            for name, array in arrays.items():
+                array[at : at + len(batch)] = batch.column(name).flatten().to_numpy().reshape(len(batch), -1)
             paths.append(np.array([os.fsencode(each) for each in path_.to_pylist()]))
             ids.append(id_.to_numpy(zero_copy_only=False))
             labels.append(np.array([number[name] for name in label.to_pylist()], dtype=np.int64))
             at += len(batch)
     columns = {"path": np.concatenate(paths), "id": np.concatenate(ids), "label": np.concatenate(labels)}
-    return {**columns, "vector": vectors}, about
+    return {**columns, **arrays}, about
+
+
+def _room(file: Any, name: str, path: Path) -> Array:
+    """An empty array for a column of vectors, no larger than its Parquet file can be."""
+    import pyarrow as pa
+
+    kind = file.schema_arrow.field(name).type
+    if not pa.types.is_fixed_size_list(kind) or not pa.types.is_floating(kind.value_type):
+        raise UserError(name, f"expected lists of one length, got {kind}")
+    shape, dtype = (file.metadata.num_rows, kind.list_size), np.dtype(kind.value_type.to_pandas_dtype())
+    if math.prod(shape) * dtype.itemsize > PACKED * path.stat().st_size:
+        raise UserError(name, f"the file is too small to hold {shape[0]} vectors of {shape[1]} numbers")
+    return np.empty(shape, dtype)
 
 
 READERS: dict[str, Callable[[Path], tuple[dict[str, Array], About]]] = {".npz": _read_npz, ".parquet": _read_parquet}

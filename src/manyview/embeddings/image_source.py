@@ -23,11 +23,12 @@ from manyview.data import NAMED, Dataset, Folder, Paired, Unreadable
 from manyview.data.dataset import Batched, few_samples, fingerprint
 from manyview.data.factory import SCENES, open_data
 from manyview.data.image import MAX_PIXELS, MaxPixels
+from manyview.data.paired import open_if_paired
 from manyview.data.selection import Subset, only_modalities
-from manyview.data.splits import Labels, find_splits
+from manyview.data.splits import Labels, find_splits, pick_split
 from manyview.data.workers import PATIENCE, counter, end_if_over, end_when, fitting_workers, patiently, shared
 from manyview.features.embedding_pass import ImageBatch, naming_lost_worker
-from manyview.features.preprocess import as_seen
+from manyview.features.preprocess import EncoderInput, as_seen
 from manyview.views import ViewPipeline
 from manyview.views.view import view_named
 
@@ -74,19 +75,28 @@ def open_images(
     labels: Labels = "auto",
     download: bool = False,
     max_pixels: MaxPixels = MAX_PIXELS,
+    modality: str | None = None,
+    **more: Any,
 ) -> ImageSource:
-    """A data set, with the options of `open_data`. Without a split, all of a folder."""
+    """A data set, with the options of `open_data`. Without a split, all of a folder.
+
+    modality  what the files of a plain folder are, where that is no picture: they are read in their own unit
+    more      further options of `open_data`, such as a number of scenes
+    """
     if isinstance(data, Dataset):
         origin, _ = _origin(data, 0)
         anywhere = os.sep if isinstance(origin, Paired) else None  # its views may lie anywhere
         home = os.path.abspath(origin.root) if isinstance(origin, Folder) else anywhere
         return ImageSource(data, *_labelled(data), OWN, home, {})
     named = os.fspath(data) in (SCENES, *NAMED)
+    if modality is not None and not named and os.path.isdir(data) and open_if_paired(os.fspath(data), split) is None:
+        return _only(modality, os.fspath(data), split, labels, max_pixels)
     divided = split is None and not named and os.path.isdir(data) and find_splits(os.fspath(data))
     found = open_data(
-        data, root=root, split=split, labels=False if divided else labels, download=download, max_pixels=max_pixels
-    )
-    options = {"split": split, "root": None if root is None else os.path.abspath(root)}
+        data, root=root, split=split, labels=False if divided else labels, download=download, max_pixels=max_pixels,
+        **more,
+    )  # fmt: skip
+    options = {"split": split, "root": None if root is None else os.path.abspath(root), **more}
     if not isinstance(found, Folder | Paired):
         return ImageSource(found, *_labelled(found), os.fspath(data), None, options)
     home = os.path.abspath(data if os.path.isdir(data) else os.path.dirname(data))  # of a table, its folder
@@ -95,13 +105,35 @@ def open_images(
 
 
 def one_view(found: ImageSource, view: str) -> ImageSource:
-    """The images of one view, the first if `view` is REFERENCE; without the samples that lack it."""
+    """The images of one view, the first if `view` is REFERENCE; without the samples that lack it.
+
+    Data of one modality alone, such as a folder of thermal pictures, is taken for what the view is made of.
+    """
     dataset, first = found.dataset, found.dataset.modalities[0]
-    modality = view_named(view or first, first).modality
+    modality = first if len(dataset.modalities) == 1 else view_named(view or first, first).modality
     if modality not in dataset.modalities:
         raise UserError("view", f"the data has no {view!r}; it has {', '.join(dataset.modalities)}")
     chosen = only_modalities(dataset, (modality,))
     return replace(found, dataset=chosen, labels=found.labels[torch.isin(dataset.ids, chosen.ids)])
+
+
+def check_form(images: ImageSource, input: EncoderInput, what: str) -> None:
+    """Refuses images that an encoder cannot be given: of other channels, or another type, than it was trained on."""
+    name = images.dataset.modalities[0]
+    for sample in few_samples(images.dataset)[:1]:
+        raw = sample.modalities[name]
+        found = f"{len(raw)} of {str(raw.dtype).removeprefix('torch.')}"
+        wanted = f"{input.channels} of {input.dtype}"
+        if found != wanted:
+            where = printable(images.data)
+            raise UserError("data", f"channels of {name} in {where}: {found}, and {what} was trained on {wanted}")
+
+
+def _only(modality: str, folder: str, split: str | None, labels: Labels, max_pixels: int) -> ImageSource:
+    """All files of a folder as one modality, read as `Paired` reads them."""
+    home = os.path.abspath(os.path.join(folder, pick_split(folder, split)))
+    found = Paired({modality: home}, labels=labels, max_pixels=max_pixels)
+    return ImageSource(found, *_labelled(found), home, home, {"split": None, "root": None})
 
 
 def _labelled(dataset: Dataset) -> tuple[Tensor, tuple[str, ...]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -12,20 +10,24 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from torch import nn
 
 from manyview import encoders
 from manyview.core.errors import UserError
 from manyview.core.text import digest
 from manyview.data import Dataset
 from manyview.data.dataset import few_samples, usual_shape
+from manyview.embeddings.checksums import heads_checksum, weights_checksum
+from manyview.embeddings.published import published, usual_picture, usual_side
 from manyview.encoders import Encoder
 from manyview.encoders.encoder import FAMILIES, Stem, nearest_names
-from manyview.encoders.weights import UnknownNetwork, normalisation
+from manyview.encoders.weights import UnknownNetwork, read_metadata
+from manyview.features.preprocess import WHOLE, EncoderInput, Preprocess
 from manyview.training import build
-from manyview.training.run import CONFIG, ENCODER, Run, encoder_file, load
+from manyview.training.load import INPUT, load, load_projector, run_views
+from manyview.training.run import CONFIG, ENCODER, Run
 from manyview.views import AUGMENTATIONS, PICTURE, Modality, ViewPipeline
-from manyview.views.augmentation_recipes import usual_size
-from manyview.views.view import view_named
+from manyview.views.view import View, view_named
 
 REFERENCE = ""  # stands for the data's reference view, whatever that is called
 ALL = "all"  # the encoders of several views together
@@ -43,6 +45,8 @@ class ModelSource:
     trained     whether its weights come from anywhere but the seed
     modalities  the normalisation of views whose encoder wants another than `picture`
     by_view     with an encoder per view, the sources that it was joined from
+    inputs      what each encoder was given in training, where that is known
+    heads       of a run with an encoder a view, behind which their embeddings can be compared
     """
 
     name: str
@@ -53,6 +57,8 @@ class ModelSource:
     trained: bool = True
     modalities: Mapping[str, Modality] = field(default_factory=dict)
     by_view: Mapping[str, ModelSource] = field(default_factory=dict)
+    inputs: Mapping[str, EncoderInput] = field(default_factory=dict)
+    heads: Mapping[str, nn.Module] = field(default_factory=dict)
 
     @property
     def encoder(self) -> Encoder:
@@ -69,22 +75,50 @@ class ModelSource:
         """A check sum of each encoder, by view: which network it is, and every weight of it."""
         return {view: weights_checksum(each) for view, each in self.encoders.items()}
 
+    def only(self, view: str | None) -> ModelSource:
+        """The one encoder that there is, or that of the view that is named, with its head."""
+        if view is None and len(self.encoders) == 1:
+            return self
+        if view is not None and list(self.encoders) == [REFERENCE]:  # of data that has several modalities
+            known = self.inputs.get(REFERENCE)
+            return replace(self, encoders={view: self.encoder}, inputs={} if known is None else {view: known})
+        if view is None or view not in self.encoders:
+            there = f"{self.name} has an encoder for {', '.join(self.encoders)}"
+            raise UserError("view", f"{there}; give one of them{'' if view is None else f', got {view!r}'}")
+        return replace(
+            self.by_view.get(view, self),
+            encoders={view: self.encoders[view]},
+            inputs={name: each for name, each in self.inputs.items() if name == view},
+            heads={name: each for name, each in self.heads.items() if name == view},
+        )
+
     @property
     def checksum(self) -> str:
         """A check sum of all that a score depends on: networks, weights, size and normalisation."""
-        return digest([self.checksums, repr(self.picture), repr(sorted(self.modalities.items()))])
+        more = [repr(sorted(self.inputs.items())), heads_checksum(self.heads)] if self.inputs or self.heads else []
+        return digest([self.checksums, repr(self.picture), repr(sorted(self.modalities.items())), *more])
 
-    def pipeline(self, reference: str, augmentation: str = "probe-test", *, view: str | None = None) -> ViewPipeline:
+    def pipeline(
+        self, reference: str, augmentation: str = "probe-test", *, view: str | None = None, of: str | None = None
+    ) -> ViewPipeline:
         """What it sees of data whose first modality is `reference`, one copy of each view.
 
         "probe-test" is the middle of a picture, "probe-train" a crop and a flip.
 
-        view: that of one encoder alone.
+        view  that of one encoder alone
+        of    the modality that it is made of, in data that has another name for it
         """
-        names = [name or reference for name in self.encoders if view in (None, name)]
-        modalities = {name: each for name, each in self.modalities.items() if name in names}
+        views: dict[str, View] = {}
+        modalities: dict[str, Modality] = {}
+        for each in self.encoders if view is None else [view]:
+            name, given = each or reference, self.inputs.get(each)
+            usual = view_named(name, reference)
+            source = usual.modality if of is None else of
+            views[name] = replace(usual if given is None else given.view, modality=source)
+            known = self.modalities.get(name) if given is None else given.modality
+            modalities |= {} if known is None else {source: known}
         made = ViewPipeline(AUGMENTATIONS[augmentation](self.size).augmentations, modalities, picture=self.picture)
-        return made.of(dict.fromkeys(names, 1), reference=reference)
+        return made.of(dict.fromkeys(views, 1), views=views)
 
     def untrained(self) -> ModelSource:
         """The same networks as they are before any training: those of a run as it began, those of a seed again.
@@ -94,16 +128,22 @@ class ModelSource:
         if not self.trained:
             return self
         by_view = {view: each.untrained() for view, each in self.by_view.items()}
-        fresh = {view: each.encoder for view, each in by_view.items()} or self._first_encoders()
-        return replace(self, name=f"{self.name}, untrained", encoders=fresh, run=None, trained=False, by_view=by_view)
+        fresh, heads = {view: each.encoder for view, each in by_view.items()}, dict(self.heads)
+        if not fresh:
+            fresh, heads = self._first()
+        name = f"{self.name}, untrained"
+        return replace(self, name=name, encoders=fresh, run=None, trained=False, by_view=by_view, heads=heads)
 
-    def _first_encoders(self) -> dict[str, Encoder]:
+    def _first(self) -> tuple[dict[str, Encoder], dict[str, nn.Module]]:
+        """Encoders and heads as they are drawn, in the order in which a run draws them."""
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
-            if self.run is not None:
-                config = self.run.config
-                return {name: build.encoder(config, each.options["channels"]) for name, each in self.encoders.items()}
-            return {name: encoders.create(each.name, **each.options) for name, each in self.encoders.items()}
+            if self.run is None:
+                return {name: encoders.create(each.name, **each.options) for name, each in self.encoders.items()}, {}
+            config = self.run.config
+            made = {name: build.encoder(config, each.options["channels"]) for name, each in self.encoders.items()}
+            heads = {name: build.head(config, made[name].dim) for name in self.heads}
+            return made, {name: each.eval() for name, each in heads.items() if each is not None}
 
 
 OneModel = str | os.PathLike[str] | Run | Encoder | ModelSource
@@ -157,34 +197,17 @@ def run_of(model: object) -> Run | None:
     if not isinstance(model, str | os.PathLike):
         return None
     path = Path(model)
-    folder = path.parent if path.name == ENCODER else path
+    folder = path.parent if path.name == ENCODER else path  # that of one view is a file like any other
     return Run(folder) if (folder / CONFIG).is_file() else None
-
-
-def weights_checksum(encoder: Encoder) -> str:
-    """A check sum of the network's name and options, and of every weight."""
-    recipe = json.dumps([encoder.name, encoder.options], sort_keys=True, default=repr)  # as a file would have it
-    total = hashlib.blake2b(recipe.encode(), digest_size=16)
-    for name, value in sorted(encoder.network.state_dict().items()):
-        plain = value.detach().cpu().contiguous()
-        total.update(f"{name} {plain.dtype} {tuple(plain.shape)}".encode())
-        total.update(plain.flatten().view(torch.uint8).numpy().tobytes())
-    return total.hexdigest()
-
-
-class Published(NamedTuple):
-    """What a library says of a network's published weights: normalisation, size, and whether no other size will do."""
-
-    picture: Modality = PICTURE
-    size: int = 224
-    fixed_size: bool = False
 
 
 def _open(model: OneModel, view: str, options: Options) -> ModelSource:
     if isinstance(model, ModelSource):
         return model
     if isinstance(model, Encoder):
-        return ModelSource(model.name, {view: model}, _picture(model), options.seed)
+        known = model.preprocess.input if isinstance(model.preprocess, Preprocess) else EncoderInput()
+        inputs = {} if known.is_picture and known.view == WHOLE else {view: known}
+        return ModelSource(model.name, {view: model}, usual_picture(model), options.seed, inputs=inputs)
     run = run_of(model)
     if run is not None:
         return _from_run(run, view, options)
@@ -195,16 +218,17 @@ def _open(model: OneModel, view: str, options: Options) -> ModelSource:
 
 
 def _from_run(run: Run, view: str, options: Options) -> ModelSource:
-    config = run.config
-    stored = [file.stem.removeprefix("encoder-") for file in sorted(run.folder.glob(encoder_file("*")))]
-    views = [each for each in config.views or stored if each in stored]
-    if view in views or (view == REFERENCE and views):
-        made = {each: load(run, each) for each in views if view in (each, REFERENCE)}
+    config, views = run.config, run_views(run)
+    if views:
+        made = {each: load(run, each) for each in views if view in (each, REFERENCE)} or {view: load(run)}
+        heads = {each: head for each in made if each in views and (head := load_projector(run, each)) is not None}
     else:
-        made = {view or next(iter(config.views or ()), REFERENCE): load(run)}
+        made, heads = {view or next(iter(config.views or ()), REFERENCE): load(run)}, {}
     for encoder in made.values():
         _refuse(options, encoder, f"{run.folder} is a run")
-    return ModelSource(str(run.folder), made, build.picture(config), config.seed, run)
+    known = {each: encoder.preprocess for each, encoder in made.items() if views}
+    inputs = {each: preprocess.input for each, preprocess in known.items() if isinstance(preprocess, Preprocess)}
+    return ModelSource(str(run.folder), made, build.picture(config), config.seed, run, inputs=inputs, heads=heads)
 
 
 def _from_file(path: Path, view: str, options: Options) -> ModelSource:
@@ -214,7 +238,11 @@ def _from_file(path: Path, view: str, options: Options) -> ModelSource:
         line = f"{path} does not say which network it is for; give that, and --weights {path}"
         raise UserError("encoder", line) from None
     _refuse(options, encoder, f"{path} is a file that knows its network")
-    return ModelSource(str(path), {view: encoder}, _picture(encoder), options.seed)
+    noted = read_metadata(path).get(INPUT)
+    if noted is None:
+        return ModelSource(str(path), {view: encoder}, usual_picture(encoder), options.seed)
+    given = EncoderInput.from_json(noted, path)
+    return ModelSource(str(path), {view: encoder}, PICTURE, options.seed, inputs={view: given})
 
 
 def _from_name(name: str, view: str, options: Options) -> ModelSource:
@@ -222,12 +250,15 @@ def _from_name(name: str, view: str, options: Options) -> ModelSource:
     if options.pretrained and options.weights is not None:
         raise UserError("weights", f"give {options.weights} or --pretrained, not both")
     channels, side = _shape(options.like, view)
-    size = _size(_published(name), side, options) if options.size is None else options.size
+    size = options.size
+    if size is None:
+        from_file = options.weights is not None
+        size = usual_side(published(name), side, pretrained=options.pretrained, from_file=from_file)
     start = options.pretrained if options.weights is None else options.weights
     with torch.random.fork_rng():
         torch.manual_seed(options.seed)
         made = encoders.create(name, channels=channels, size=size, stem=options.stem, pretrained=start)
-    return ModelSource(name, {view: made}, _picture(made), options.seed, trained=bool(start))
+    return ModelSource(name, {view: made}, usual_picture(made), options.seed, trained=bool(start))
 
 
 def _joined(by_view: Mapping[str, ModelSource], options: Options) -> ModelSource:
@@ -282,40 +313,6 @@ def _check_name(name: str) -> None:
         path = is_path or name.endswith(".safetensors")
         hint = "give the folder of a run that is there" if path else f"nearest: {', '.join(nearest_names(name))}"
         raise UserError("encoder", f"there is no run, file or encoder named {name!r}; {hint}") from None
-
-
-def _picture(encoder: Encoder) -> Modality:
-    """The normalisation that it was trained with, where that is known, or else its library's."""
-    known = normalisation(encoder)
-    return _published(encoder.name).picture if known is None else Modality(*known, colour=True)
-
-
-def _published(name: str) -> Published:
-    family, _, model = name.partition("/")
-    if family == "timm":
-        import timm
-
-        config = timm.get_pretrained_cfg(model)
-        if config is None:
-            return Published()
-        modality = Modality(tuple(config.mean), tuple(config.std), True)
-        return Published(modality, config.input_size[-1], config.fixed_input_size)
-    if family == "torchvision":
-        import torchvision.models as zoo
-
-        preset = zoo.get_model_weights(model).DEFAULT.transforms()
-        modality = Modality(tuple(preset.mean), tuple(preset.std), True)
-        return Published(modality, preset.crop_size[0], model[:4] == "vit_")
-    return Published()
-
-
-def _size(published: Published, side: int | None, options: Options) -> int:
-    """The published one for weights that were trained at it, and for want of data; else the data's, as a run would
-    have it, though weights of a file may have been trained at more than runs take by default."""
-    from_file = options.weights is not None
-    if side is None or options.pretrained or (from_file and published.fixed_size):
-        return published.size
-    return usual_size(side, published.size) if from_file else usual_size(side)
 
 
 def _shape(data: Dataset | None, view: str) -> tuple[int, int | None]:

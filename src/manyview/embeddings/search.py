@@ -18,16 +18,18 @@ from manyview.core.bounds import MOST, AtLeast, AtMost, check_bounds
 from manyview.core.errors import UserError
 from manyview.core.text import printable
 from manyview.data import Dataset, Unreadable
+from manyview.data.display import displayed
 from manyview.data.factory import open_data
-from manyview.data.image import decode
+from manyview.data.raster import decode_raster
 from manyview.embeddings import Embeddings, read
-from manyview.embeddings.embed import one_encoder
-from manyview.embeddings.model_source import ModelSource, OneModel, weights_checksum
-from manyview.features.embedding_pass import embedding, forward
+from manyview.embeddings.checksums import weights_checksum
+from manyview.embeddings.model_source import ModelSource, OneModel, open_model
+from manyview.features.embedding_pass import embedding, forward, project
 from manyview.features.knn import neighbours
 from manyview.features.preprocess import Picture, Preprocess
 from manyview.views.view import view_named
 
+REOPEN = ("split", "root", "count", "size", "seed", "modalities")  # no more: a file may not make us download
 MADE_BY = "manyview"  # what our pictures say under "Software"
 ALIKE = 1 - 1e-5  # cosine of what is the same picture but for rounding
 COLUMNS = 5
@@ -65,12 +67,20 @@ class Neighbour:
 
 
 def search(
-    model: OneModel, image: Picture, embeddings: Embeddings | str | Path, top: int = 10, **encoder: Any
+    model: OneModel,
+    image: Picture,
+    embeddings: Embeddings | str | Path,
+    top: int = 10,
+    *,
+    view: str | None = None,
+    **encoder: Any,
 ) -> list[Neighbour]:
     """The images nearest to a picture by cosine, the nearest first; exact, in pieces.
 
-    model    the encoder that made the embeddings; another one is refused
-    image    a file, a Pillow image or a uint8 tensor (C, H, W). If the file itself was embedded it is left out
+    model    the encoder that made the embeddings, or the run with an encoder a view that did; others are refused
+    image    a file, a Pillow image or a tensor (C, H, W). If the file itself was embedded it is left out
+    view     of the picture, where the run has an encoder a view; without, as `query_view` has it. If it is not the one
+             that was embedded, projections are compared: the thermal picture's with those of RGB pictures
     encoder  size, weights, pretrained, stem: which one is meant, where `model` is a name
 
     >>> for found in search("runs/dcl-photos-1a2b3c", "cat.jpg", "embeddings.npz"):
@@ -79,12 +89,16 @@ def search(
     check_bounds("top", top, [AtLeast(1), AtMost(MOST)])
     found = embeddings if isinstance(embeddings, Embeddings) else read(embeddings)
     source = _maker(model, found, encoder)
-    modality = replace(source.picture, mean=found.about.mean, std=found.about.std)
-    seen = view_named(next(iter(source.encoders)) or "image", "image")
-    channels = source.encoder.options["channels"] if seen.space is None else 3
-    preprocess = Preprocess(source.size, channels, modality, seen)
-    query = forward(source.encoder, preprocess(image), read=embedding).cpu()
-    similarity, rows = neighbours(found.vectors, query, top + 1)  # one more, for the query itself
+    asked = source.only(query_view(source, image, found, view) if len(source.encoders) > 1 else None)
+    across = len(source.encoders) > 1 and found.about.view not in asked.encoders
+    bank = found.projections if across else found.vectors
+    if across and not asked.heads:
+        raise UserError("view", f"{source.name} has no heads, behind which views could be compared; give one view")
+    if bank is None:
+        raise UserError("embeddings", "hold nothing that can be compared across views; embed the images anew")
+    vector = forward(asked.encoder, _preprocess(asked, found)(image), read=embedding).cpu()
+    query = project(next(iter(asked.heads.values())), vector).detach() if across else vector
+    similarity, rows = neighbours(bank, query, top + 1)  # one more, for the query itself
     if not torch.isfinite(similarity).all():
         raise UserError("embeddings", "some hold NaN or infinite numbers; embed the images anew")
     near = sorted((-float(value), int(row)) for value, row in zip(similarity[0], rows[0], strict=True))
@@ -92,12 +106,38 @@ def search(
     return [each for each in every if not same_file(image, each.file)][:top]
 
 
+def query_view(source: ModelSource, image: Picture, found: Embeddings, view: str | None = None) -> str:
+    """The view that a picture is of: as a person says, or as the folder it is in is called, or, of two views, the one
+    that was not embedded."""
+    views = list(source.encoders)
+    if view is not None:
+        if view not in views:
+            raise UserError("view", f"{source.name} has an encoder for {', '.join(views)}, got {view!r}")
+        return view
+    folders = Path(os.path.abspath(image)).parts[:-1] if isinstance(image, str | Path) else ()
+    named = [each for each in reversed(folders) if each in views]
+    others = [each for each in views if each != found.about.view]
+    if not named and len(others) != 1:
+        raise UserError("view", f"of which is the picture? give one of {', '.join(views)}")
+    return (named or others)[0]
+
+
+def _preprocess(source: ModelSource, found: Embeddings) -> Preprocess:
+    """How the encoder of the query sees a picture."""
+    known = next(iter(source.inputs.values()), None)
+    if known is not None:
+        return Preprocess(source.size, input=known)
+    modality = replace(source.picture, mean=found.about.mean, std=found.about.std)
+    seen = view_named(next(iter(source.encoders)) or "image", "image")
+    return Preprocess(source.size, source.encoder.options["channels"] if seen.space is None else 3, modality, seen)
+
+
 def picture(image: Picture, found: Sequence[Neighbour], embeddings: Embeddings) -> Image.Image:
     """A contact sheet: the query, and its neighbours with their names, similarities and labels."""
     rgb = _shown(image) if isinstance(image, str | Path) else _rgb(image) if isinstance(image, Tensor) else image
     name = printable(str(image)) if isinstance(image, str | Path) else "a picture"
-    count, encoder = f"{len(embeddings):,} images of {embeddings.about.data}", embeddings.about.encoder
-    first = Tile(rgb, (f"nearest to {name}", f"among {printable(count)}", f"as {printable(encoder)} sees them"))
+    seen_by = printable(embeddings.about.encoder)
+    first = Tile(rgb, (f"nearest to {name}", f"among {embeddings.described}", f"as {seen_by} sees them"))
     others = []
     for number, (each, seen) in enumerate(zip(found, _pictures(found, embeddings), strict=True), 1):
         lines = f"{number}   {each.similarity:.4f}{each.mark}", each.name
@@ -135,13 +175,14 @@ def _maker(model: OneModel, found: Embeddings, options: dict[str, Any]) -> Model
     about = found.about
     if isinstance(model, str) and not os.path.exists(model) and not options.get("size"):
         options = {**options, "size": about.size}  # a name does not say at which size it sees pictures
-    source = one_encoder(model, **options)
-    weights = weights_checksum(source.encoder)
-    if weights != about.weights or source.encoder.dim != found.vectors.shape[1]:
-        made = printable(f"{about.encoder} (weights {about.weights[:8]})")
+    source = open_model(model, **options)
+    made = next((each for view, each in source.encoders.items() if about.view == view), source.encoder)
+    weights = weights_checksum(made)
+    if weights != about.weights or made.dim != found.vectors.shape[1]:
+        maker = printable(f"{about.encoder} (weights {about.weights[:8]})")
         raise UserError(
             "embeddings",
-            f"were made by {made}, not by {source.name} (weights {weights[:8]}); search with the encoder that "
+            f"were made by {maker}, not by {source.name} (weights {weights[:8]}); search with the encoder that "
             "made them, or embed the images anew",
         )
     return source
@@ -159,32 +200,32 @@ def _pictures(found: Sequence[Neighbour], embeddings: Embeddings) -> list[Image.
     about = embeddings.about
     if about.root is not None:
         return [None if each.file is None else _shown(each.file) for each in found]
-    split, root = (about.options.get(name) for name in ("split", "root"))  # no more: a file may not make us download
+    options = {name: about.options[name] for name in REOPEN if name in about.options}
     try:
-        dataset = open_data(about.data, split=split, root=root)
-        return [_of_dataset(dataset, embeddings.ids[each.row], about.view) for each in found]
+        dataset = open_data(about.data, **options)
+        modality = view_named(about.view, dataset.modalities[0]).modality
+        return [_of_dataset(dataset, embeddings.ids[each.row], modality) for each in found]
     except (ValueError, OSError, ImportError, TypeError):
         return [None] * len(found)
 
 
-def _of_dataset(dataset: Dataset, id: Tensor, view: str) -> Image.Image | None:
+def _of_dataset(dataset: Dataset, id: Tensor, modality: str) -> Image.Image | None:
     row = (dataset.ids == id).nonzero()[:, 0].tolist()
     try:
-        return _rgb(dataset[row[0]].modalities[view]) if row else None
+        return _rgb(dataset[row[0]].modalities[modality]) if row else None
     except (Unreadable, KeyError):
         return None
 
 
 def _rgb(raw: Tensor) -> Image.Image:
-    """(C, H, W) uint8 of one channel or three."""
-    return Image.fromarray(raw.expand(3, -1, -1).permute(1, 2, 0).contiguous().numpy())
+    return Image.fromarray(displayed(raw).permute(1, 2, 0).contiguous().numpy())
 
 
 def _shown(file: str | Path) -> Image.Image | None:
     if not os.path.isfile(file):  # nor a device, which may never end
         return None
     try:
-        return _rgb(decode(file))
+        return _rgb(decode_raster(file))
     except Unreadable:
         return None
 

@@ -4,7 +4,7 @@ from manyview.encoders.encoder import Encoder, check_name, check_options, create
 from manyview.encoders.heads import HEADS
 from manyview.encoders.layers import dense_convolutions, split_batch_norm, sync_batch_norm
 from manyview.encoders.momentum import MOMENTUM, shuffled
-from manyview.encoders.towers import Slot, Towers
+from manyview.encoders.towers import Slot, Tower, Towers
 from manyview.encoders.weights import load, load_into, save
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "MOMENTUM",
     "Encoder",
     "Slot",
+    "Tower",
     "Towers",
     "check_name",
     "check_options",

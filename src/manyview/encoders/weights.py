@@ -8,7 +8,7 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
-from torch import Tensor
+from torch import Tensor, nn
 
 from manyview.core.atomic import atomic_write
 from manyview.core.errors import UserError
@@ -18,6 +18,7 @@ State = dict[str, Tensor]
 Normalisation = tuple[tuple[float, ...], tuple[float, ...]]
 """Mean and std of pictures: an encoder was trained on (x / 255 - mean) / std."""
 FORMAT = "1"
+HEAD = "manyview.head."  # what the names of a head's weights begin with, beside those of its encoder
 LISTED_KEYS = 3
 
 
@@ -30,12 +31,14 @@ def save(
     path: str | Path,
     *,
     picture: Normalisation | None = None,
+    head: nn.Module | None = None,
     metadata: Mapping[str, str] | None = None,
 ) -> None:
     """Writes the network's state dict, under the names of its library, and how to create it again.
 
     picture   mean and std that pictures were normalised with in training; without, what is known of the encoder
-    metadata  more to write beside it
+    head      whose weights go beside the encoder's, for `load_head`
+    metadata  more to write beside it, for `read_metadata`
 
     The file appears whole or not at all.
     """
@@ -46,7 +49,9 @@ def save(
     normalised_with = picture or normalisation(encoder)
     if normalised_with is not None:
         recipe["picture"] = json.dumps({"mean": normalised_with[0], "std": normalised_with[1]})
-    state = {key: value.detach().cpu().contiguous().clone() for key, value in encoder.network.state_dict().items()}
+    weights = encoder.network.state_dict()
+    weights |= {} if head is None else {HEAD + key: value for key, value in head.state_dict().items()}
+    state = {key: value.detach().cpu().contiguous().clone() for key, value in weights.items()}
     path = Path(path)
     if not path.parent.is_dir():
         raise UserError("path", f"there is no folder {path.parent}; make it first")
@@ -79,13 +84,32 @@ def load_into(encoder: Encoder, path: str | Path) -> None:
     _fill(encoder, *_read(path), path)
 
 
+def load_head(head: nn.Module, path: str | Path) -> bool:
+    """Gives a head the weights that `save` wrote beside its encoder's; False where the file has none."""
+    stored = {key.removeprefix(HEAD): value for key, value in _read(path, HEAD)[0].items()}
+    if stored:
+        fill_head(head, stored, path)
+    return bool(stored)
+
+
+def fill_head(head: nn.Module, state: Mapping[str, Tensor], where: str | Path) -> None:
+    """Gives a head its weights, which must fit."""
+    try:
+        head.load_state_dict(dict(state))
+    except RuntimeError as error:
+        why = " ".join(str(error).split())[:200]
+        raise UserError(None, f"{where}: its head does not fit the settings of the run: {why}") from None
+
+
+def read_metadata(path: str | Path) -> dict[str, str]:
+    """What is written beside the weights in a file."""
+    return _read(path, HEAD)[1]
+
+
 def normalisation(encoder: Encoder) -> Normalisation | None:
     """The normalisation of pictures in training: from `manyview.load`, or as a file of `save` says; None if unknown."""
-    modality = getattr(encoder.preprocess, "picture", None)
-    if modality is not None:
-        return modality.mean, modality.std
-    noted: Normalisation | None = vars(encoder).get("normalisation")
-    return noted
+    known: Normalisation | None = getattr(encoder.preprocess, "normalisation", None)
+    return known or vars(encoder).get("normalisation")
 
 
 def _in_order(content: bytes) -> bytes:
@@ -97,12 +121,14 @@ def _in_order(content: bytes) -> bytes:
     return len(text).to_bytes(8, "little") + text + content[end:]
 
 
-def _read(path: str | Path) -> tuple[State, dict[str, str]]:
+def _read(path: str | Path, prefix: str = "") -> tuple[State, dict[str, str]]:
+    """The weights whose names begin with a prefix, and what is written beside them."""
     if not Path(path).is_file():
         raise UserError("path", f"there is no file {path}")
     try:
         with open(path, "rb") as opened, safe_open(openable(path, opened.fileno()), framework="pt") as file:
-            return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118
+            kept = [key for key in file.keys() if key.startswith(prefix)]  # noqa: SIM118
+            return {key: file.get_tensor(key) for key in kept}, file.metadata() or {}
     except (SafetensorError, OSError) as error:
         raise UserError(
             None, f"{path}: not a whole safetensors file ({error}); a .pt or .pth file must be converted first"
@@ -147,7 +173,7 @@ def _stored_normalisation(text: str, path: str | Path) -> Normalisation:
 def _fill(encoder: Encoder, state: State, metadata: dict[str, str], path: str | Path) -> None:
     """Gives an encoder the weights of a file, and notes the normalisation that it names."""
     wanted = encoder.network.state_dict()
-    removed = tuple(f"{prefix}." for prefix in encoder.removed)
+    removed = (*(f"{prefix}." for prefix in encoder.removed), HEAD)
     given = {key: value for key, value in state.items() if key in wanted or not f"{key}.".startswith(removed)}
     shapes = {key: (tuple(given[key].shape), tuple(wanted[key].shape)) for key in wanted if key in given}
     found = {

@@ -18,7 +18,9 @@ from manyview.config.keys import Key, keys_of, typed
 from manyview.core.atomic import check_writable
 from manyview.core.errors import UserError, hint
 from manyview.core.text import printable
+from manyview.data.factory import has_classes
 from manyview.embeddings.model_source import AnyModel
+from manyview.evaluate.cross_view import cross_view
 from manyview.evaluate.few_labels import fewshot, semi
 from manyview.evaluate.finetune import finetune
 from manyview.evaluate.finetune import supervised as supervised_baseline
@@ -41,6 +43,7 @@ PROTOCOLS: dict[str, Protocol] = {
     "semi": semi,
     "fewshot": fewshot,
     "retrieval": retrieval,
+    "cross-view": cross_view,
 }
 """name -> a function of a task, whose keyword arguments are the protocol's settings.
 
@@ -49,14 +52,15 @@ It refuses wrong settings when it is called, and embeds pictures when its scores
 
 SUPERVISED = "supervised"  # the baseline's name among results
 FUNCTIONS: ChainMap[str, Protocol] = ChainMap(PROTOCOLS, {SUPERVISED: supervised_baseline})
-USUAL = ("knn", "linear-fast")
+USUAL, ACROSS = ("knn", "linear-fast"), ("cross-view",)  # with labels; of a run with several views
+NO_LABELS: tuple[Protocol, ...] = (cross_view,)  # what needs none
 Settings = Mapping[str, Mapping[str, Any]]
 
 
 def evaluate(
     model: AnyModel,
     data: Data | None = None,
-    protocols: Sequence[str] = USUAL,
+    protocols: Sequence[str] | None = None,
     *,
     settings: Settings | None = None,
     out: str | os.PathLike[str] | None = None,
@@ -70,7 +74,7 @@ def evaluate(
 
     model        a run, a file, an encoder or the name of one, as for `open_model`
     data         as for `prepare`; of a run, without it, the run's own
-    protocols    names of `PROTOCOLS`
+    protocols    names of `PROTOCOLS`; without, `USUAL` where there are labels, and `ACROSS` of a run with several views
     settings     of the protocols, by their names: {"knn": {"k": 200}}
     out          the folder of results.json; of a run, without it, the run's, else none is written. What is there
                  already is not computed again, unless `recompute`
@@ -82,10 +86,13 @@ def evaluate(
     >>> for result in evaluate("runs/demo", protocols=["knn"]):
     ...     print(result.protocol, result.score, result.untrained)
     """
-    chosen = {name: settings_of(name, (settings or {}).get(name, {})) for name in known(protocols)}
+    asked = None if protocols is None else known(protocols)
+    given = {name: settings_of(name, (settings or {}).get(name, {})) for name in asked or (*USUAL, *ACROSS)}
     trained = settings_of(SUPERVISED, (settings or {}).get(SUPERVISED, {})) if supervised else None
     task = prepare(model, data, **options)
-    task.check()
+    chosen = {name: given[name] for name in asked or usual_protocols(task)}
+    if supervised or any(PROTOCOLS[name] not in NO_LABELS for name in chosen):
+        task.check()
     run = task.model.run
     folder = Path(out) if out is not None else run.folder if run is not None else None
     if folder is not None:
@@ -94,6 +101,12 @@ def evaluate(
         _scores(name, task, each)  # which refuses wrong settings, and computes nothing yet
     with naming_lost_worker():
         return Evaluation(task, folder, recompute, untrained and task.model.trained, trained, say).run(chosen)
+
+
+def usual_protocols(task: Task) -> tuple[str, ...]:
+    """What is of use where nobody says: classifiers where there are labels, retrieval across views where there are."""
+    across = ACROSS if len(task.model.heads) > 1 else ()
+    return (*(USUAL if has_classes(task.train) or not across else ()), *across)
 
 
 def known(protocols: Iterable[str]) -> list[str]:
@@ -208,6 +221,7 @@ def _without_scores(task: Task, name: str, settings: Mapping[str, Any]) -> Resul
     about = {
         "name": model.name, "encoder": ", ".join(each.name for each in model.encoders.values()),
         "size": model.size, "trained": model.trained, "checksum": model.checksum,
+        **({"views": list(model.encoders)} if len(model.encoders) > 1 else {}),
     }  # fmt: skip
     when = datetime.now(timezone.utc).isoformat(timespec="seconds")
     plain = {key: list(value) if isinstance(value, tuple) else value for key, value in settings.items()}

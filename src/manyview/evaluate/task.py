@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from manyview import __version__
 from manyview.config.config import OWN
@@ -25,9 +25,11 @@ from manyview.data.dataset import few_samples, fingerprint
 from manyview.data.factory import Divided, divided
 from manyview.data.selection import only_modalities
 from manyview.data.torch_dataset import as_dataset
+from manyview.embeddings.checksums import heads_checksum
 from manyview.embeddings.model_source import ALL, AnyModel, ModelSource, check_named, open_model, run_of
-from manyview.features.embedding_pass import Read, embed_pieces, embedding, loader_batches, on_device
+from manyview.features.embedding_pass import Read, embed_pieces, embedding, loader_batches, on_device, project
 from manyview.features.feature_cache import PIECE, FeatureCache, Piece, without_cache
+from manyview.training.load import run_views
 from manyview.training.run import Run
 from manyview.views import ViewPipeline
 from manyview.views.view import view_named
@@ -98,6 +100,19 @@ class Task:
         labels = getattr(self, split).labels
         assert labels is not None
         return found.vectors, labels if len(found.rows) == len(labels) else labels[found.rows]
+
+    def projections(self, split: Split) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """What the head of each view says of the samples (n, p), of unit length, and which could be read (n,).
+
+        Those of one sample are in one row. It needs no labels.
+        """
+        count, vectors, there = len(getattr(self, split)), {}, {}
+        for view, head in self.model.heads.items():
+            name = f"projection by {heads_checksum({view: head})}"
+            found = self._of_view(split, view, name, partial(_projection, head))
+            there[view] = torch.zeros(count, dtype=torch.bool).index_fill_(0, found.rows, True)
+            vectors[view] = torch.zeros(count, found.vectors.shape[1]).index_copy_(0, found.rows, found.vectors)
+        return vectors, there
 
     def loader(self, data: Dataset, views: ViewPipeline, *, batch_size: int | None = None, **order: bool) -> Loader:
         """Batches of pictures, as the task reads them: all, in the data's order, unless shuffle or drop_last."""
@@ -201,7 +216,8 @@ def prepare(
     check_bounds("seed", seed, [Between(0, (1 << 63) - 1)])
     check_named(model)  # before the data is opened, so that a misspelt run is what the error is about
     place = resolve_device(device)
-    name, found = _open(data, run_of(model))
+    run = run_of(model)
+    name, found = _open(data, run, unlabelled=run is not None and bool(run_views(run)))
     source = open_model(model, seed=seed, like=found.train, **encoder)
     if found.test is None:
         _check_labels(found.train, name)
@@ -212,6 +228,10 @@ def prepare(
     return Task(
         source, train, test, name, seed, place, workers, batch_size, cache, show_bar, found.held_out, found.test_unused
     )
+
+
+def _projection(head: nn.Module, encoder: nn.Module, x: Tensor) -> Tensor:
+    return project(head, embedding(encoder, x))
 
 
 def _readable(data: Dataset, rows: Tensor) -> Tensor:
@@ -233,7 +253,7 @@ def _side_by_side(views: list[Piece]) -> Piece:
     return Piece(rows, torch.cat([view.vectors[torch.isin(view.rows, rows)] for view in views], 1))
 
 
-def _open(data: Data | None, run: Run | None) -> tuple[str, Divided]:
+def _open(data: Data | None, run: Run | None, *, unlabelled: bool) -> tuple[str, Divided]:
     if data is None:
         if run is None:
             raise UserError("data", "is needed; give --data, a folder or a name of `manyview list data`")
@@ -246,11 +266,11 @@ def _open(data: Data | None, run: Run | None) -> tuple[str, Divided]:
             test = test.numbered(len(train))  # both count from 0, and are not the same images for that
         return OWN, Divided(train, test)
     if isinstance(data, str | os.PathLike):
-        return os.fspath(data), divided(os.fspath(data))
+        return os.fspath(data), divided(os.fspath(data), unlabelled=unlabelled)
     if isinstance(data, Mapping):
         options = {key: value for key, value in data.items() if key != "name"}
-        return str(data["name"]), divided(data["name"], **options)
-    return OWN, divided(as_dataset(data))
+        return str(data["name"]), divided(data["name"], unlabelled=unlabelled, **options)
+    return OWN, divided(as_dataset(data), unlabelled=unlabelled)
 
 
 def _usable(data: Dataset, modalities: list[str], name: str) -> Dataset:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyview.core.errors import UserError
@@ -88,6 +89,12 @@ def embedding(encoder: nn.Module, x: Tensor) -> Tensor:
     return embedded.float()
 
 
+def project(head: nn.Module, vectors: Tensor) -> Tensor:
+    """What a head makes of embeddings (n, dim), at unit length (n, p), float32: what views are compared by."""
+    some = next(head.parameters(), vectors)
+    return F.normalize(head(vectors.to(some)).float(), dim=1)
+
+
 def features(
     encoder: Encoder,
     dataset: Dataset,
@@ -153,11 +160,13 @@ def embed_pieces(
     pieces: Iterable[Tensor],
     *,
     read: Read = embedding,
+    width: int | None = None,
     advance: Callable[[int], object] = lambda count: None,
 ) -> Iterator[Piece]:
     """Each piece's vectors, (m, d) float32 on the CPU, from batches that end where a piece ends.
 
     pieces   the rows of each
+    width    of what is read, where that is not the length of an embedding
     advance  is called with how many rows are done
     """
     waiting = iter(batches)
@@ -165,7 +174,7 @@ def embed_pieces(
         done, parts = 0, []
         while done < len(piece):
             batch = next(waiting)
-            there, vectors = batch.rows >= 0, torch.empty(0, encoder.dim)
+            there, vectors = batch.rows >= 0, torch.empty(0, width or encoder.dim)
             if len(batch.images):
                 vectors = forward(encoder, batch.images, read=read).cpu()
             parts.append(Piece(batch.rows[there], vectors[there], batch.unreadable))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
@@ -11,40 +12,110 @@ from PIL import Image
 from torch import Tensor
 
 from manyview.core.errors import UserError
+from manyview.core.json_file import as_type, parse_json
+from manyview.core.text import reason
 from manyview.data import Unreadable
-from manyview.data.image import decode, decode_own, own_of, to_rgb
+from manyview.data.image import decode, own_of, to_rgb
+from manyview.data.raster import decode_raster
 from manyview.views import AUGMENTATIONS, PICTURE, Modality, View, ViewPipeline
 
 Picture = str | Path | Image.Image | Tensor
+DTYPES = ("uint8", "float32")
 WHOLE = View("image")  # all of a picture
 
 
-class Preprocess:
-    """A file, a Pillow image or a uint8 tensor (C, H, W) to (1, C, size, size): the middle, resized and normalised.
+@dataclass(frozen=True)
+class EncoderInput:
+    """What an encoder was trained on: the form of the raw input, how it is normalised, and which part of it is seen.
 
-    Files are read as training reads them: turned as EXIF says, transparency over white, 16 bits scaled to 8.
+    channels, dtype  of the raw input (C, H, W): "uint8", or "float32" in the modality's own unit
+    modality         how its values are normalised
+    view             which modality it is, and the channels and the colour space that are taken of it
+    """
+
+    channels: int = 3
+    dtype: str = "uint8"
+    modality: Modality = PICTURE
+    view: View = WHOLE
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES or self.channels < 1:
+            raise UserError("dtype", f"expected channels of {' or '.join(DTYPES)}, got {self.channels} of {self.dtype}")
+        self.view.width(self.channels)
+
+    @property
+    def is_picture(self) -> bool:
+        """Whether the raw input is what every picture can be read as: RGB of 8 bits."""
+        return (self.channels, self.dtype) == (3, "uint8")
+
+    @property
+    def normalisation(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Mean and std of the channels that are seen."""
+        return self.view.statistics(self.modality)
+
+    def pipeline(self, size: int, augmentation: str = "probe-test", *, name: str = "image") -> ViewPipeline:
+        """Makes the one view of a modality that the data calls `name`, under that name."""
+        made = ViewPipeline(AUGMENTATIONS[augmentation](size).augmentations, {name: self.modality})
+        return made.of({name: 1}, views={name: replace(self.view, modality=name)})
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str, file: str | Path) -> EncoderInput:
+        """Reads what `to_json` gave, from a file that may come from anywhere."""
+        try:
+            found: EncoderInput = as_type(parse_json(text), cls)
+        except ValueError as error:
+            raise UserError(None, f"{file}: what it says of its encoder's input is damaged: {reason(error)}") from None
+        return found
+
+
+class Preprocess:
+    """A file, a Pillow image or a tensor (C, H, W) to (1, C, size, size): the middle, resized and normalised.
+
+    Files are read as training reads them: pictures turned as EXIF says, transparency over white, 16 bits scaled to 8;
+    other modalities in their own unit.
 
     A list of them becomes (n, C, size, size).
 
     channels  of the picture
     picture   the normalisation of pictures of three channels
     view      what the encoder sees of the picture, such as its lightness
+    input     all of that, where it is known
 
     >>> x = preprocess(["cat.jpg", "dog.jpg"])
     """
 
-    def __init__(self, size: int, channels: int = 3, picture: Modality = PICTURE, view: View = WHOLE) -> None:
-        self.size, self.channels, self.picture, self.view = size, channels, picture, replace(view, modality="image")
-        made = ViewPipeline(AUGMENTATIONS["probe-test"](size).augmentations, picture=picture)
-        self._pipeline = made.of({"image": 1}, views={"image": self.view})
+    def __init__(
+        self,
+        size: int,
+        channels: int = 3,
+        picture: Modality = PICTURE,
+        view: View = WHOLE,
+        *,
+        input: EncoderInput | None = None,
+    ) -> None:
+        usual = picture if channels == 3 else Modality()
+        self.size, self.input = size, input or EncoderInput(channels, "uint8", usual, view)
+        self.channels, self.picture, self.view = self.input.channels, self.input.modality, self.input.view
+        self._pipeline = self.input.pipeline(size)
+
+    @property
+    def normalisation(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Mean and std of what the encoder sees."""
+        return self.input.normalisation
 
     def __repr__(self) -> str:
         """Says what somebody who has the weights alone must do to a picture."""
         (augmentation,) = self._pipeline.augmentations
-        modality = self._pipeline.modality("image", torch.empty(self.channels, 1, 1).byte())
-        mean, std = self.view.statistics(modality)
-        x = "x / 255" if self.view.space is None else f"channels {self.view.channels} of {self.view.space}"
-        values = x if mean == (0.0,) else f"({x} - {mean}) / {std}"
+        mean, std = self.normalisation
+        x = "x / 255" if self.input.dtype == "uint8" and not self.picture.nearest else "x"
+        if self.view.space is not None:
+            x = f"channels {self.view.channels} of {self.view.space}"
+        elif self.view.channels is not None:
+            x = f"channels {self.view.channels} of {x}"
+        values = x if (set(mean), set(std)) == ({0.0}, {1.0}) else f"({x} - {mean}) / {std}"
         return f"short side to {augmentation.resize} px, the middle {self.size} x {self.size} of it, {values}"
 
     def __call__(self, picture: Picture | Sequence[Picture]) -> Tensor:
@@ -53,17 +124,18 @@ class Preprocess:
         if not isinstance(picture, str | Path | Image.Image | Tensor):
             raise UserError("picture", f"expected a file, a Pillow image or a tensor, got {type(picture).__name__}")
         raw = picture if isinstance(picture, Tensor) else self._read(picture)
-        if raw.dtype != torch.uint8 or raw.dim() != 3 or raw.shape[0] != self.channels:
-            expected = f"({self.channels}, H, W) uint8"
-            raise UserError("picture", f"expected {expected}, got {tuple(raw.shape)} {raw.dtype}")
+        form = f"({self.channels}, H, W) {self.input.dtype}"
+        if raw.dtype != getattr(torch, self.input.dtype) or raw.dim() != 3 or raw.shape[0] != self.channels:
+            got = f"{tuple(raw.shape)} {str(raw.dtype).removeprefix('torch.')}"
+            named = f" in {picture}" if isinstance(picture, str | Path) else ""
+            raise UserError("picture", f"expected {form}, got {got}{named}")
         return as_seen(self._pipeline, [raw])
 
     def _read(self, picture: str | Path | Image.Image) -> Tensor:
-        colour = self.channels == 3
         if isinstance(picture, Image.Image):
-            return to_rgb(picture) if colour else own_of(picture)
+            return to_rgb(picture) if self.input.is_picture else own_of(picture)
         try:
-            return decode(picture) if colour else decode_own(picture)
+            return decode(picture) if self.input.is_picture else decode_raster(picture)
         except Unreadable as error:
             raise UserError("picture", f"{picture} cannot be read: {error}") from None
 

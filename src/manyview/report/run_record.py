@@ -15,7 +15,8 @@ from manyview.diagnose.health import Health, Verdict
 from manyview.losses import is_coupled
 from manyview.report.charts import Point
 from manyview.report.frame import colour_class
-from manyview.training.run import CONFIG, METRICS, Run, encoder_files, read_metrics
+from manyview.training.load import has_ended
+from manyview.training.run import CONFIG, METRICS, Run, read_metrics
 
 TERM, BOUND = "loss/", "bound/"  # before the name of a term, where a method has several
 VIEW_KNN = "knn/"  # before the name of a view, where a method has an encoder a view
@@ -70,7 +71,7 @@ class RunRecord:
 
     @property
     def finished(self) -> bool:
-        return bool(encoder_files(self.folder))
+        return has_ended(self.folder)
 
     @property
     def method(self) -> str:

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
+from torch import nn
 
 from manyview import encoders
 from manyview.config.config import OWN, Config, component, components, resolve
@@ -27,6 +28,7 @@ from manyview.data.selection import left_out, only_modalities, reference
 from manyview.data.statistics import Statistics
 from manyview.encoders import Encoder
 from manyview.encoders.map_heads import UnknownLayer
+from manyview.features.preprocess import EncoderInput
 from manyview.methods import METHODS, Method
 from manyview.methods.method import VIEW
 from manyview.methods.terms import try_loss
@@ -205,6 +207,24 @@ def picture(config: Config) -> Modality:
     """How training normalises a picture."""
     made: ViewPipeline = component(config, "augmentation")(config.augmentation["size"], 2)
     return made.picture
+
+
+def inputs(config: Config, found: RunData) -> dict[str, EncoderInput]:
+    """What the encoder of each view is given: the form of the raw input, its normalisation, and what is seen of it."""
+    pipeline, few = test_pipeline(config, found.views), few_samples(found.train)
+    made = {}
+    for name, view in found.views.items():
+        raw = next(each.modalities[view.modality] for each in few if view.modality in each.modalities)
+        dtype = str(raw.dtype).removeprefix("torch.")
+        made[name] = EncoderInput(len(raw), dtype, pipeline.modality(view.modality, raw), view)
+    return made
+
+
+def head(config: Config, dim: int) -> nn.Module | None:
+    """The head that a method puts on an encoder of so many features; None of a method that contrasts no projections."""
+    if "head" not in config.parts:
+        return None
+    return nn.Identity() if config.parts["head"] is None else cast(nn.Module, component(config, "head")(dim))
 
 
 def encoder(config: Config, channels: int, *, begun: bool = False) -> Encoder:

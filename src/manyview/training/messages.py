@@ -160,7 +160,7 @@ def _scored_on(data: RunData, config: Config, method: Method) -> str:
     if data.test is None:
         return "too few to hold out some: no score" if across else "no labels to score with: no kNN"
     if not (config.evaluators and config.evaluate_every and (across or data.labelled)):
-        return "no score" + (f", {len(data.test):,} held out" if data.held_out else "")
+        return ("no score" if across else "no kNN") + (f", {len(data.test):,} held out" if data.held_out else "")
     scored = f"scored on {min(len(data.test), config.knn_queries):,}"
     if not data.held_out:
         return f"{scored} images of its test split"

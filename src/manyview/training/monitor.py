@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from torch import Tensor
@@ -15,6 +15,7 @@ from manyview.core import distributed
 from manyview.core.sample import Batch
 from manyview.data import Loader
 from manyview.diagnose.measures import StepMeasures, flat_share, validation
+from manyview.features.preprocess import EncoderInput
 from manyview.methods import Method
 from manyview.training import build, messages
 from manyview.training.evaluators import evaluators
@@ -106,6 +107,11 @@ class Monitor:
         self.log.show(state.step, "  ".join(facts), now=over or self._shown < 0)
         self._shown = time.monotonic()
 
+    @cached_property
+    def inputs(self) -> dict[str, EncoderInput]:
+        """What the encoder of each view is given, which whoever loads it has to know."""
+        return build.inputs(self.config, self.data)
+
     def save(self, state: dict[str, Any]) -> None:
         """Writes a checkpoint, which is kept for ever after an epoch that the settings name."""
         self.log.sync()
@@ -116,6 +122,7 @@ class Monitor:
             "channels": self.data.channels,
             "data": self.data.fingerprint,
             "settings": plain(self.config.fixed()),
+            "inputs": {view: each.to_json() for view, each in self.inputs.items()},
             "encoders": [encoder_file(view) for view in self.method.towers.encoders],
             "unreadable": dict(self.loader.unreadable),
             "at_once": self.loader.at_once,

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 
-from manyview import encoders
 from manyview.config.config import MAY_CHANGE, Config, differences
 from manyview.config.keys import Flat
 from manyview.config.recipes import from_yaml, to_yaml
@@ -26,12 +24,9 @@ from manyview.core.lock import is_lock, locked
 from manyview.data.decoded import local_processes
 from manyview.encoders.towers import SHARED
 from manyview.encoders.weights import openable
-from manyview.features.preprocess import Preprocess
-from manyview.methods.method import VIEW
 from manyview.training import build
 from manyview.training.checkpoint import Checkpoints
 from manyview.training.state import odd_entries
-from manyview.views.view import view_named
 
 CONFIG, METRICS, ENCODER, CHECKPOINTS = "config.yaml", "metrics.jsonl", "encoder.safetensors", "checkpoints"
 REPORT = "report.html"
@@ -116,44 +111,6 @@ def _sound(key: str, value: Any) -> bool:
         return isinstance(value, dict if key == "not_finite" else str)
     number = type(value) in (int, float) and abs(value) <= LARGEST
     return number and value >= 0 if key in ("step", "epoch", "seconds") else number or value is None
-
-
-def load(run: Run | str | Path, view: str | None = None) -> encoders.Encoder:
-    """The encoder of a run, in eval mode, with the preprocessing it was trained with.
-
-    view  whose encoder, where the run has one a view; without, the first
-
-    >>> encoder = manyview.load("runs/dcl-photos-1a2b3c")
-    >>> encoder(encoder.preprocess("cat.jpg"))                # (1, dim)
-
-    Of a run that has not ended, the encoder of its last checkpoint.
-    """
-    folder = run.folder if isinstance(run, Run) else Path(run)
-    if not (folder / CONFIG).is_file():
-        hint = "; a file of weights is for manyview.encoders.load" if folder.is_file() else ""
-        raise UserError("run", f"{folder} is no run's folder, it has no {CONFIG}{hint}")
-    config = from_yaml(folder / CONFIG)
-    names = (ENCODER,) if view is None else (encoder_file(view), ENCODER)
-    path = next((folder / name for name in names if (folder / name).is_file()), None)
-    encoder = _of_checkpoint(folder, config, view) if path is None else encoders.load(path)
-    seen = view_named(view or next(iter(config.views or ()), VIEW), VIEW)
-    channels = 3 if seen.space is not None else encoder.options["channels"]
-    encoder.preprocess = Preprocess(encoder.options["size"], channels, build.picture(config), seen)
-    return encoder.eval()
-
-
-def _of_checkpoint(folder: Path, config: Config, view: str | None) -> encoders.Encoder:
-    found = checkpoints(folder).latest()
-    if found is None:
-        there = ", ".join(file.stem.removeprefix("encoder-") for file in encoder_files(folder))
-        if there:
-            raise UserError("view", f"{folder} has an encoder a view; give one of {there}, got {view!r}")
-        raise UserError("run", f"{folder} has no encoder and no checkpoint yet; train it first")
-    state, _ = found
-    with torch.random.fork_rng():  # a method is drawn from its seed, which is no business of who loads one
-        method = build.method(config, state["channels"], state["data"][0], begun=True)
-    method.load_state_dict(state["method"])
-    return method.towers.encoder(view)
 
 
 class RunFolder:

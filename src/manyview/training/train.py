@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from manyview import encoders
 from manyview.config.config import Config, component
 from manyview.core import distributed
 from manyview.core.atomic import naming_full_disk
@@ -27,6 +26,7 @@ from manyview.methods.method import Objective
 from manyview.training import build, messages, signals
 from manyview.training.engine import Trainer, start_fabric
 from manyview.training.failures import Interrupted, diverged, naming_misfit
+from manyview.training.load import save
 from manyview.training.monitor import Monitor
 from manyview.training.optimizers import Schedule
 from manyview.training.run import ANEW, CONFIG, REPORT, Run, RunFolder, encoder_file, resume_command
@@ -135,10 +135,10 @@ class Session:
         assert self.monitor is not None
         config, path, data, log = self.config, self.folder.path, self.monitor.data, self.monitor.log
         go_on = f"the run is saved; free some space and: {resume_command(config, distributed.world_size())}"
-        for view, encoder in self.trainer.method.towers.encoders.items():
-            file, seen = path / encoder_file(view), data.views.get(view) or next(iter(data.views.values()))
-            with naming_full_disk(file, lambda: go_on):
-                encoders.save(encoder, file, picture=seen.statistics(build.picture(config)))
+        inputs, towers = self.monitor.inputs, self.trainer.method.towers
+        for view in towers.encoders:
+            with naming_full_disk(file := path / encoder_file(view), lambda: go_on):
+                save(towers, view, file, inputs.get(view) or next(iter(inputs.values())))
         for line in messages.unreadable(self.loader):
             log.warn(line)
         for line in messages.conclusion(config, data, self.state, path):

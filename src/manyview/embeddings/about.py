@@ -1,0 +1,71 @@
+"""What a file of embeddings says of itself: which encoder made them, of what, and how."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from manyview.core.errors import UserError
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class About:
+    """What embeddings are of, and how they were made.
+
+    encoder      as a person called it: a run's folder, a name
+    network      what kind of network it is
+    weights      a check sum of it: what `model_source.weights_checksum` gives
+    size         of the pictures that it saw, in pixels
+    mean, std    they were normalised by
+    view         the view of the data that it saw
+    data         a folder or the name of a data set, and the options that opened it
+    root         the folder that paths are relative to; None where images are not files
+    classes      the labels' names
+    fingerprint  of which images there were
+    broken       the images that could not be read, and why
+    """
+
+    encoder: str
+    network: str
+    weights: str
+    size: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    view: str
+    data: str
+    options: dict[str, Any]
+    root: str | None
+    classes: tuple[str, ...]
+    dtype: str
+    batch_size: int
+    fingerprint: str
+    version: str
+    broken: dict[str, str]
+
+    def to_json(self) -> bytes:
+        return json.dumps({"manyview_embeddings": FORMAT, **asdict(self)}, sort_keys=True).encode()
+
+    @classmethod
+    def from_json(cls, text: bytes) -> About:
+        """ValueError where it is of another kind."""
+        found = json.loads(text)
+        if not isinstance(found, dict) or found.pop("manyview_embeddings", None) != FORMAT:
+            raise UserError(None, f"it does not say that it is of format {FORMAT}")
+        wrong = [field.name for field in fields(cls) if not isinstance(found.get(field.name), KINDS[field.name])]
+        wrong = wrong or [name for name in INSIDE if not all(isinstance(each, INSIDE[name]) for each in found[name])]
+        if wrong or len(found) != len(fields(cls)):
+            raise UserError(None, f"what it says of itself is damaged: {', '.join(wrong or ['unknown entries'])}")
+        return cls(**{**found, **{name: tuple(found[name]) for name in INSIDE}})
+
+
+KINDS: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("encoder", "network", "weights", "view", "data", "dtype", "fingerprint", "version"), str),
+    **dict.fromkeys(("mean", "std", "classes"), list),
+    **dict.fromkeys(("options", "broken"), dict),
+    **dict.fromkeys(("size", "batch_size"), int),
+    "root": (str, type(None)),
+}
+INSIDE: dict[str, type | tuple[type, ...]] = {"mean": (int, float), "std": (int, float), "classes": str}

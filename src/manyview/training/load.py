@@ -1,0 +1,134 @@
+"""Loads what a run has learnt, from its files or its last checkpoint: encoders with their preprocessing, and heads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from manyview import encoders
+from manyview.config.config import Config
+from manyview.config.recipes import from_yaml
+from manyview.core.errors import UserError
+from manyview.encoders.towers import SHARED, Towers
+from manyview.encoders.weights import fill_head, load_head, read_metadata
+from manyview.features.preprocess import EncoderInput, Preprocess
+from manyview.methods.method import VIEW
+from manyview.training import build
+from manyview.training.run import CONFIG, ENCODER, Run, checkpoints, encoder_file
+from manyview.views.view import view_named
+
+INPUT = "input"  # of the metadata beside an encoder's weights: what it was given
+
+
+def save(towers: Towers, view: str, path: Path, input: EncoderInput) -> None:
+    """Writes the encoder of a view, and what it is given.
+
+    Where each view has its own, its head goes with it: embeddings of two views can be compared behind that alone.
+    """
+    tower = towers.query[view]
+    assert isinstance(tower, encoders.Tower)
+    alone = view == SHARED
+    noted = {} if alone and input.is_picture else {INPUT: input.to_json()}
+    head = None if alone else tower.head
+    encoders.save(tower.encoder, path, picture=input.normalisation, head=head, metadata=noted)
+
+
+def load(run: Run | str | Path, view: str | None = None) -> encoders.Encoder:
+    """The encoder of a run, in eval mode, with the preprocessing it was trained with.
+
+    view  whose encoder, where the run has one a view; without, the first
+
+    >>> encoder = manyview.load("runs/dcl-photos-1a2b3c")
+    >>> encoder(encoder.preprocess("cat.jpg"))                # (1, dim)
+
+    Of a run that has not ended, the encoder of its last checkpoint.
+    """
+    folder, config = _opened(run)
+    views = run_views(run)
+    if view is not None and views and view not in views:
+        raise UserError("view", f"{folder} has an encoder a view; give one of {', '.join(views)}, got {view!r}")
+    view = view or next(iter(views), None)
+    path, noted = folder / (encoder_file(view) if views and view else ENCODER), None
+    if path.is_file():
+        encoder, noted = encoders.load(path), read_metadata(path).get(INPUT)
+    else:
+        state = _checkpoint(folder)
+        with torch.random.fork_rng():  # a method is drawn from its seed, which is no business of who loads one
+            method = build.method(config, state["channels"], state["data"][0], begun=True)
+        method.load_state_dict(state["method"])
+        encoder, noted = method.towers.encoder(view), state.get("inputs", {}).get(view or VIEW)
+    if noted is not None:
+        encoder.preprocess = Preprocess(encoder.options["size"], input=EncoderInput.from_json(noted, path))
+    else:
+        seen = view_named(view or next(iter(config.views or ()), VIEW), VIEW)
+        channels = 3 if seen.space is not None else encoder.options["channels"]
+        encoder.preprocess = Preprocess(encoder.options["size"], channels, build.picture(config), seen)
+    return encoder.eval()
+
+
+def load_projector(run: Run | str | Path, view: str) -> nn.Module | None:
+    """The head of a view, in eval mode, behind which its embeddings meet those of the other views.
+
+    None of a method that contrasts no projections.
+    """
+    folder, config = _opened(run)
+    path = folder / encoder_file(view)
+    found = path.is_file()
+    with torch.random.fork_rng():
+        head = build.head(config, (encoders.load(path) if found else load(run, view)).dim)
+    if head is None or not head.state_dict() or (found and load_head(head, path)):
+        return None if head is None else head.eval()
+    saved, start = checkpoints(folder).latest(), f"towers.query.{view}.head."  # of an unfinished run, or an older one
+    state = {} if saved is None else saved[0]["method"]
+    stored = {key.removeprefix(start): each for key, each in state.items() if key.startswith(start)}
+    if not stored:  # the method has its heads elsewhere
+        return None
+    fill_head(head, stored, folder)
+    return head.eval()
+
+
+def run_views(run: Run | str | Path) -> tuple[str, ...]:
+    """The views of a run with an encoder a view, in their order; none where one encoder is all there is.
+
+    A view that is only predicted has no encoder, and is left out.
+    """
+    folder, config = _opened(run)
+    if not build.takes_many(config):
+        return ()
+    there = [file.name for file in sorted(folder.glob(encoder_file("*")))]
+    if config.views and all(encoder_file(view) in there for view in config.views):
+        return config.views
+    saved = checkpoints(folder).latest()
+    names = config.views or tuple(saved[0]["channels"] if saved else (_view(name) for name in there))
+    written = saved[0]["encoders"] if saved else there
+    return tuple(view for view in names if encoder_file(view) in written) or names
+
+
+def _view(file: str) -> str:
+    """The view that the file of an encoder is for."""
+    return file.removeprefix("encoder-").removesuffix(".safetensors")
+
+
+def has_ended(folder: Path) -> bool:
+    """Whether a run has written its encoders, which it does last of all."""
+    if not (folder / CONFIG).is_file():
+        return False
+    return all((folder / encoder_file(view)).is_file() for view in run_views(folder) or (SHARED,))
+
+
+def _opened(run: Run | str | Path) -> tuple[Path, Config]:
+    folder = run.folder if isinstance(run, Run) else Path(run)
+    if not (folder / CONFIG).is_file():
+        hint = "; a file of weights is for manyview.encoders.load" if folder.is_file() else ""
+        raise UserError("run", f"{folder} is no run's folder, it has no {CONFIG}{hint}")
+    return folder, from_yaml(folder / CONFIG)
+
+
+def _checkpoint(folder: Path) -> dict[str, Any]:
+    found = checkpoints(folder).latest()
+    if found is None:
+        raise UserError("run", f"{folder} has no encoder and no checkpoint yet; train it first")
+    return found[0]
