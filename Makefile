@@ -31,6 +31,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/losses.py
 	$(BIN)/python benchmarks/bank_step.py
 	$(BIN)/python benchmarks/data.py
+	$(BIN)/python benchmarks/colour.py
 	$(BIN)/python benchmarks/encoders.py
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/memory.py

@@ -1,12 +1,16 @@
-"""Writes contact sheets: what the data sets and the augmented views look like.
+"""Writes contact sheets of what the data sets and the augmented views look like, and pictures of a report.
 
-python docs/pictures.py                    # all of them, into build/pictures: `make pictures`
+python docs/pictures.py                    # all sheets, into build/pictures: `make pictures`
 python docs/pictures.py scenes classes     # these
+python docs/pictures.py --report runs/demo/report.html                     # report.png, the top of the page
+python docs/pictures.py --report runs/msrs/report.html --section across --jpeg    # across.jpg, a section of it
 """
 
 from __future__ import annotations
 
 import argparse
+import io
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +23,8 @@ from manyview.data.scenes.dataset import Scenes
 from manyview.views import AUGMENTATIONS, IMAGENET, ViewPipeline
 
 GAP = 4  # white pixels between pictures
+WIDTH, HEIGHT = 1160, 1650  # of what is shown of a report, in pixels
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
 
 def sheet(rows: list[list[Tensor]]) -> Image.Image:
@@ -154,16 +160,42 @@ PICTURES: dict[str, Callable[[], Image.Image]] = {
 }
 
 
+def of_report(report: Path, section: str | None, file: Path) -> None:
+    """Writes the top of a page, or one section of it, as a browser shows it; [dev] has playwright, Debian Chromium."""
+    from playwright.sync_api import sync_playwright
+
+    path = next((found for name in CHROMIUM if (found := shutil.which(name))), None)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
+        page.goto(report.resolve().as_uri())
+        if section is None:
+            taken = page.screenshot()
+        else:
+            page.add_style_tag(content="nav { display: none !important } section { padding: 1rem }")
+            taken = page.locator(f"section#{section}").screenshot()
+        browser.close()
+    whole = Image.open(io.BytesIO(taken)).convert("RGB")
+    (whole.quantize(256) if file.suffix == ".png" else whole).save(file, quality=88)
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Write contact sheets.")
+    parser = argparse.ArgumentParser(description="Write contact sheets, or a picture of a report.")
     parser.add_argument("names", nargs="*", metavar="name", help=f"all without one: {' '.join(PICTURES)}")
     parser.add_argument("--folder", type=Path, default=Path("build/pictures"))
     parser.add_argument("--jpeg", action="store_true", help="smaller files: docs/img has these")
+    parser.add_argument("--report", type=Path, help="a page that manyview has written, to take a picture of")
+    parser.add_argument("--section", help="of the report: across, samples, map, ...; without, its top")
     chosen = parser.parse_args()
     unknown = set(chosen.names) - set(PICTURES)
     if unknown:
         parser.error(f"name: expected some of {', '.join(PICTURES)}, got {', '.join(sorted(unknown))}")
     chosen.folder.mkdir(parents=True, exist_ok=True)
+    if chosen.report is not None:
+        file = chosen.folder / f"{chosen.section or 'report'}.{'jpg' if chosen.jpeg else 'png'}"
+        of_report(chosen.report, chosen.section, file)
+        print(file)
+        return
     for name in chosen.names or PICTURES:
         file = chosen.folder / f"{name}.{'jpg' if chosen.jpeg else 'png'}"
         PICTURES[name]().save(file, quality=88)

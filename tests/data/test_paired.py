@@ -188,3 +188,30 @@ def test_the_first_files_that_can_be_read_decide_whichever_is_asked_for_first(ro
     put(rooms / "thermal" / "c.png")
     with pytest.raises(Unreadable, match=r"thermal: 3 channels of uint8, but others, such as 'b\.png', have 1"):
         Paired(rooms)[2]
+
+
+def test_label_maps_are_no_modality_unless_they_are_named(rooms: Path) -> None:
+    for folder in ("labels", "masks", "Annotations", "labels_fine", "gt"):
+        put(rooms / folder / "a.png", "grey")
+    put(rooms / "labelled-lidar" / "a.png", "grey")  # which only begins like one
+    data = Paired(rooms)
+    assert data.left_out == ("Annotations", "gt", "labels", "labels_fine", "masks")
+    assert data.modalities == ("rgb", "depth", "flow", "labelled-lidar", "thermal")
+    assert Paired(rooms, modalities=("rgb", "masks")).modalities == ("rgb", "masks")
+    assert Paired({"rgb": rooms / "rgb", "m": rooms / "masks"}).left_out == ()
+
+
+def test_pictures_beside_label_maps_are_one_modality(tmp_path: Path) -> None:
+    put(tmp_path / "rgb" / "a.jpg")
+    put(tmp_path / "masks" / "a.png", "grey")
+    data = open_if_paired(str(tmp_path))
+    assert data is not None
+    assert (data.modalities, data.left_out, len(data)) == (("rgb",), ("masks",), 1)
+
+
+def test_of_a_sample_only_the_files_that_are_asked_for_are_opened(rooms: Path) -> None:
+    (rooms / "depth" / "a.png").write_bytes(b"broken")
+    data = Paired(rooms)
+    assert list(data.sample(0, ("rgb", "flow")).modalities) == ["rgb", "flow"]
+    with pytest.raises(Unreadable, match="depth: "):
+        data[0]

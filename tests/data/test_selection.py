@@ -12,7 +12,7 @@ from torch import Tensor
 from manyview.core.sample import Sample
 from manyview.data.dataset import Batched, Dataset
 from manyview.data.paired import Paired
-from manyview.data.selection import imbalanced, keep_shares, only_modalities, subset
+from manyview.data.selection import imbalanced, keep_shares, left_out, missing, only_modalities, reference, subset
 from tests.data.fakes import BatchedMemory, Memory
 from tests.data.test_paired import put
 
@@ -185,3 +185,41 @@ def test_bad_input_is_told() -> None:
         imbalanced(Memory(10, 2), group=0)
     with pytest.raises(ValueError, match="leaves no sample"):
         imbalanced(subset(Memory(10, 10), [0]))
+
+
+def test_missing_modalities_are_counted_without_reading(tmp_path: Path) -> None:
+    for name in "abc":
+        put(tmp_path / "rgb" / f"{name}.jpg")
+    put(tmp_path / "depth" / "a.png", "depth")
+    (tmp_path / "rgb" / "b.jpg").write_bytes(b"broken")
+    data = Paired(tmp_path)
+    assert missing(data) == {"depth": 2}
+    assert missing(subset(data, [0])) == {}
+    assert missing(only_modalities(subset(data, [1, 2]), ("rgb",))) == {}
+    assert missing(Memory(4, 2)) == {}
+
+
+def test_a_part_without_a_modality_does_not_read_it(tmp_path: Path) -> None:
+    put(tmp_path / "rgb" / "a.jpg")
+    put(tmp_path / "depth" / "a.png", "depth")
+    data = Paired(tmp_path)
+    (tmp_path / "depth" / "a.png").write_bytes(b"broken")
+    assert list(subset(only_modalities(data, ("rgb",)), [0])[0].modalities) == ["rgb"]
+
+
+def test_colours_are_taken_of_the_picture(tmp_path: Path) -> None:
+    put(tmp_path / "rgb" / "a.jpg")
+    for folder in ("camera", "back"):
+        put(tmp_path / folder / "a.jpg")
+    put(tmp_path / "depth" / "a.png", "depth")
+    assert reference(Paired(tmp_path, modalities=("depth", "camera", "rgb"))) == "rgb"
+    assert reference(Paired(tmp_path, modalities=("depth", "camera", "back"))) == "camera"
+    (tmp_path / "camera" / "a.jpg").write_bytes(b"broken")
+    assert reference(Paired(tmp_path, modalities=("depth", "camera"))) == "depth"
+
+
+def test_what_was_left_out_is_known_of_a_part_too(tmp_path: Path) -> None:
+    for folder in ("rgb", "depth", "masks"):
+        put(tmp_path / folder / "a.png")
+    assert left_out(subset(Paired(tmp_path), [0])) == ("masks",)
+    assert left_out(Memory(2, 2)) == ()

@@ -97,7 +97,7 @@ def test_paired_modalities_are_counted_each(tmp_path: Path) -> None:
     assert result.unreadable == [("b", "depth: the file is empty")]
     assert result.unreadable_share == pytest.approx(1 / 3)
     assert result.duplicates == []  # depth a has the bytes of rgb b, but only the reference is compared
-    assert result.modes == {"rgb: RGB": 3, "depth: RGB": 1, "flow: 2 x float32": 1}
+    assert result.modes == {"rgb: RGB": 3, "depth: RGB": 1, "flow: 2 x float64": 1}
 
 
 def test_a_damaged_image_of_a_named_set_is_listed(tmp_path: Path) -> None:

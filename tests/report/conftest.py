@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -53,6 +54,36 @@ def other(evil: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("runs") / "other"
     assert pretrain(folder, "--quiet", data=evil, method="simclr", health_every=1) == 0
     return Run(folder)
+
+
+@pytest.fixture(scope="package")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Photos and 16-bit depth in train/ and test/, two classes; of some samples depth is missing, one is broken."""
+    folder, draw = tmp_path_factory.mktemp("pairs"), np.random.default_rng(0)
+    for split, count in (("train", 24), ("test", 20)):
+        for number in range(count):
+            name = f"{NAMES[number % 2].replace('/', '')}/<i>{number}.png"
+            photo, depth = (folder / split / modality / name for modality in ("rgb", "depth"))
+            for file in (photo, depth):
+                file.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(draw.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(photo)
+            if number % 5 != 4:
+                Image.fromarray(draw.integers(500, 9000, (32, 32)).astype(np.uint16)).save(depth)
+        (folder / split / "rgb" / NAMES[0] / "<i>0.png").write_bytes(b"no picture")
+    return folder
+
+
+@pytest.fixture(scope="package")
+def many(pairs: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A finished run of a second with three views of two modalities."""
+    folder = tmp_path_factory.mktemp("runs") / "many"
+    assert pretrain(folder, "--quiet", data=pairs, method="cmc", views="rgb,ab,depth", health_every=1) == 0
+    return Run(folder)
+
+
+@pytest.fixture(scope="package")
+def many_embedded(many: Run) -> EmbeddedRuns:
+    return embed_runs(read_records([many]), 30, 60.0, None)
 
 
 @pytest.fixture(scope="package")

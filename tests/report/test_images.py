@@ -8,7 +8,8 @@ import torch
 from PIL import Image
 
 from manyview.data import Folder
-from manyview.report.images import CachedImages, ThumbnailSheet, choose_images, open_images, thumbnail_sheet, to_rgb
+from manyview.report.images import CachedImages, ThumbnailSheet, choose_images, open_images, thumbnail_sheet
+from manyview.report.visible import to_rgb
 from manyview.training import build
 from manyview.training.run import Run
 from manyview.views.view import view_named
@@ -57,15 +58,6 @@ def test_a_thumbnail_is_placed_by_column_and_row_and_its_caption_is_text() -> No
 def test_small_thumbnails_stay_sharp() -> None:
     assert "pixelated" in ThumbnailSheet("data:", 5, 12, 32).style(0)
     assert "pixelated" not in ThumbnailSheet("data:", 5, 12, 64).style(0)
-
-
-@pytest.mark.parametrize("channels", [1, 2, 3, 4])
-def test_any_modality_is_made_visible(channels: int) -> None:
-    grey = torch.full((channels, 4, 4), 7, dtype=torch.uint8)
-    assert (to_rgb(grey).mode, to_rgb(grey).size) == ("RGB", (4, 4))
-    depth = to_rgb(torch.linspace(-5.0, 20.0, channels * 16).view(channels, 4, 4))
-    assert min(depth.tobytes()) == 0
-    assert max(to_rgb(torch.full((1, 2, 2), torch.nan)).tobytes()) == 0
 
 
 def test_test_images_are_shown_rather_than_training_images(run: Run) -> None:

@@ -54,6 +54,29 @@ def test_several_runs_stand_side_by_side_over_the_same_images(both: Path) -> Non
     assert "Settings that differ" in text
 
 
+def test_a_run_of_several_views_is_shown_whole(many: Run) -> None:
+    text = page([many], seconds=60)
+    assert left_out(text) == []
+    shown = ["scores", "across", "samples", "map", "neighbours", "curves", "diagnostics", "classes", "settings"]
+    assert sections(text) == shown
+    assert text.count("Of several views it is rgb.") == 3
+    assert "Not finished" not in text
+    assert not re.search(r"<(i|b|img)[ >]", text)
+    assert len(text) < 1_000_000
+
+
+def test_a_prediction_is_shown_without_what_only_a_contrast_has(pairs: Path, tmp_path: Path) -> None:
+    settings = {"method": "prediction", "views": "depth,L", "method__target": "depth", "decoder__side": 4}
+    assert pretrain(tmp_path / "run", "--quiet", data=pairs, **settings) == 0
+    text = page([Run(tmp_path / "run")], seconds=60)
+    assert left_out(text) == []
+    assert sections(text) == ["scores", "samples", "map", "neighbours", "curves", "diagnostics", "classes", "settings"]
+    assert "Of several views it is L." in text  # the first that has an encoder
+    for title in (*FIGURES[:1], *FIGURES[4:7]):
+        assert f"<h3>{title}</h3>" not in text
+    assert f"<h3>{FIGURES[1]}</h3>" in text
+
+
 def test_names_with_markup_in_them_are_text(report: Path) -> None:
     text = report.read_text()
     assert "alert(" in text

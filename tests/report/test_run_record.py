@@ -96,3 +96,34 @@ def test_settings_of_another_version_are_one_line(run: Run, tmp_path: Path) -> N
     (odd.folder / "config.yaml").write_text("colour: blue")
     with pytest.raises(ValueError, match="colour: there is no such setting"):
         read_records([odd])
+
+
+def test_recalls_have_what_they_were_before_training_and_what_chance_gives(run: Run, tmp_path: Path) -> None:
+    names = {f"recall@{k}/rgb to ir": 0.1 * k for k in (1, 5, 10)}
+    found = measured(
+        copy(run, tmp_path / "a"),
+        {"step": 0, "epoch": 0, "recall@1/rgb to ir": 0.02, "pairs/rgb to ir": 50, "recall@1/odd": 0.5},
+        {"step": 9, "epoch": 1, **names, "recall@1": 0.1, "pairs/rgb to ir": 50},
+    )
+    assert found.pairs == [("rgb", "ir")]
+    first, fifth, tenth = found.recalls("rgb", "ir")
+    assert first == (1, 0.1, 0.02, 0.02)
+    assert fifth == (5, 0.5, None, 0.1)
+    assert tenth.last == 1.0
+    assert found.recalls("ir", "rgb") == []
+
+
+def test_a_run_with_an_encoder_a_view_is_finished_when_they_are_written(run: Run, tmp_path: Path) -> None:
+    folder = copy(run, tmp_path / "a").folder
+    assert not read_records([Run(folder)])[0].finished
+    (folder / "encoder-rgb.safetensors").touch()
+    assert read_records([Run(folder)])[0].finished
+
+
+def test_metrics_of_views_and_terms_are_no_measures_of_health(many: Run) -> None:
+    found = read_records([many])[0]
+    verdict = found.verdict()
+    assert verdict is not None
+    assert verdict.word == found.metrics[-1]["health"]
+    assert found.names("loss/")[:2] == ["rgb to ab", "ab to rgb"]
+    assert found.names("knn/") == ["rgb", "ab", "depth"]

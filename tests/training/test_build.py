@@ -16,6 +16,7 @@ from manyview.methods.terms import queries
 from manyview.training import build
 from manyview.views import VIEWS, View
 from tests.config.small import flags
+from tests.data.test_paired import put
 from tests.methods.toys.two_banks import two_banks
 from tests.tiny import pictures
 
@@ -151,6 +152,33 @@ def test_a_method_of_many_views_sees_all_modalities_or_the_views_that_are_named(
     both = build.views_of(flags("--method two_banks"), ("rgb", "depth"))
     assert both == {"rgb": View("rgb"), "depth": View("depth")}
     assert list(build.views_of(flags("--method two_banks --views ab,L"), ("rgb", "depth"))) == ["ab", "L"]
+    assert list(build.views_of(flags("--method two_banks"), ("image",))) == ["L", "ab"]  # of photos
+    mixed = build.views_of(flags("--method two_banks --views L,depth"), ("depth", "rgb"), "rgb")
+    assert mixed == {"L": View("rgb", channels=(0,), space="lab"), "depth": View("depth")}
+
+
+def test_label_maps_are_not_seen_and_the_line_says_how_to_take_them() -> None:
+    take = re.escape("the data has no 'masks'; it has rgb, depth; --data.modalities rgb,depth,masks takes it")
+    with pytest.raises(UserError, match=take):
+        build.views_of(flags("--method cmc --views rgb,masks"), ("rgb", "depth"), None, ("masks",))
+
+
+def test_a_modality_that_few_samples_have_is_found(tmp_path: Path) -> None:
+    for number in range(40):
+        put(tmp_path / "rgb" / f"{number:02}.png")
+    put(tmp_path / "depth" / "07.png", "depth")
+    data = build.data(flags(f"--data {tmp_path} --method cmc"))
+    assert data.channels == {"rgb": 3, "depth": 1}
+    assert data.statistics["depth"].mean == (1234.0,)
+
+
+def test_a_run_keeps_which_views_it_sees(tmp_path: Path) -> None:
+    put(tmp_path / "a" / "1.png")
+    put(tmp_path / "a" / "2.png")
+    config = flags(f"--data {tmp_path / 'a'} --method cmc")
+    assert build.settled(config, build.data(config)).views == ("L", "ab")
+    config = flags(f"--data {tmp_path / 'a'} --method simclr")
+    assert build.settled(config, build.data(config)).views is None
 
 
 @pytest.mark.parametrize(

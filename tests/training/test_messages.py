@@ -18,6 +18,7 @@ from manyview.training import messages
 from manyview.training.build import RunData
 from manyview.training.run import encoder_file
 from manyview.training.state import RunState
+from tests.data.test_paired import put
 from tests.patience import PATIENCE
 from tests.tiny import noise, pictures, pretrain
 from tests.training.kills import metrics
@@ -146,9 +147,9 @@ def test_a_gain_is_said_with_its_doubt_and_none_with_what_to_do(tmp_path: Path) 
 
 
 def test_of_many_unreadable_images_some_are_named() -> None:
-    loader = SimpleNamespace(unreadable=dict.fromkeys(range(5)), dataset=Named("abcdefgh"))
+    loader = SimpleNamespace(unreadable=dict.fromkeys(range(5), "cut off"), dataset=Named("abcdefgh"))
     (said,) = messages.unreadable(cast(Loader, loader))
-    assert said == "5 of 8 images cannot be read, others stand in for them: a, b, c, ..."
+    assert said == "5 of 8 images cannot be read, others stand in for them: a (cut off), b (cut off), c (cut off), ..."
     assert messages.unreadable(cast(Loader, SimpleNamespace(unreadable={}))) == []
 
 
@@ -157,3 +158,18 @@ class Named(str):
 
     def name(self, row: int) -> str:
         return self[row]
+
+
+def test_it_says_which_views_are_missing_what_is_normalised_how_and_what_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(20):
+        for folder in ("rgb", "labels", *(["depth"] if number > 2 else [])):
+            put(tmp_path / "street" / folder / f"{number:02}.png", "depth" if folder == "depth" else "rgb")
+    (tmp_path / "street" / "depth" / "08.png").write_bytes(b"broken")
+    assert pretrain(tmp_path / "run", data=tmp_path / "street", method="cmc", max_steps=1, data__nodata=1234) == 0
+    said = capsys.readouterr()
+    assert "depth is missing in 3 of 20 samples: a sample takes part in what it has" in said.out
+    assert "depth: normalised with mean 0, std 1 of 16 samples; pixels without data (1234 or NaN), 100.0%" in said.out
+    assert "left out labels: label maps by name" in said.out
+    assert "others stand in for them: 08 (depth: not an image of a known format" in said.err

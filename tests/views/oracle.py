@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import torch
 import torchvision.transforms.functional as tv
 from torch import Tensor
+from torchvision.transforms import InterpolationMode
 
 from manyview.views import IMAGENET, Augmentation
 from manyview.views.augmentation import AugmentationParams
 from manyview.views.colour import _TURNS
+from manyview.views.rand_augment import FILL
 
 OPERATIONS = (tv.adjust_brightness, tv.adjust_contrast, tv.adjust_saturation, tv.adjust_hue)
 
@@ -35,5 +40,26 @@ def oracle(image: Tensor, augmentation: Augmentation, params: AugmentationParams
         view = tv.gaussian_blur(view, [augmentation.blur_kernel] * 2, [params.sigma[row].item()] * 2)
     if params.solarise[row]:
         view = tv.solarize(view, 0.5)
+    for operation, level in zip(params.operation[row].tolist(), params.level[row].tolist(), strict=True):
+        view = view if operation < 0 else randomly(operation, view, level)
     normalised: Tensor = tv.normalize(view, *(list(each) for each in IMAGENET))
     return normalised
+
+
+def randomly(number: int, picture: Tensor, level: float) -> Tensor:
+    """One of RandAugment's operations by torchvision's functions; shears have their centre in the corner."""
+    height, width = picture.shape[1:]
+    whole, degrees = InterpolationMode.BILINEAR, math.degrees(math.atan(0.3 * level))
+    moves: list[Callable[[Tensor], Tensor]] = [
+        lambda x: tv.rotate(x, 30 * level, whole),
+        lambda x: tv.affine(x, 0.0, [0, 0], 1.0, [degrees, 0.0], whole, center=[0, 0]),
+        lambda x: tv.affine(x, 0.0, [0, 0], 1.0, [0.0, degrees], whole, center=[0, 0]),
+        lambda x: tv.affine(x, 0.0, [-0.45 * width * level, 0], 1.0, [0.0, 0.0], whole),
+        lambda x: tv.affine(x, 0.0, [0, -0.45 * height * level], 1.0, [0.0, 0.0], whole),
+    ]
+    if number < 3:
+        still = [picture, tv.autocontrast(picture), tv.adjust_sharpness(picture, 0.1 + 1.8 * abs(level))]
+        done: Tensor = still[number]
+        return done
+    move, fill = moves[number - 3], torch.tensor(FILL).view(3, 1, 1)
+    return move(picture) + (1 - move(torch.ones_like(picture))) * fill

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torchvision.transforms.functional as tv
+from torch import Tensor
 
 from manyview.views import AUGMENTATIONS, CIFAR, IMAGENET, Modality, ViewPipeline
 from manyview.views.augmentation_recipes import usual_augmentation, usual_size
@@ -13,7 +14,7 @@ from tests.views.oracle import oracle, pictures
 
 @pytest.mark.parametrize("name", AUGMENTATIONS)
 def test_a_named_recipe_is_torchvisions_with_its_numbers(name: str) -> None:
-    pipeline = AUGMENTATIONS[name](32)
+    pipeline = AUGMENTATIONS[name](32) if name != "patches" else AUGMENTATIONS[name](32, distance=16)
     pipeline = ViewPipeline(pipeline.augmentations)  # ImageNet's mean and std, as the oracle has
     images, ids = pictures(10, 48, 64), torch.arange(10)
     views = pipeline({"image": images}, ids)["image"]
@@ -95,3 +96,54 @@ def test_small_views_are_not_blurred() -> None:
     for size in (32, 64, 96):
         blurred = any(each.blur for each in AUGMENTATIONS[usual_augmentation(size)](size).augmentations)
         assert blurred == (size > 64)
+
+
+def test_several_views_are_cropped_and_flipped_alone() -> None:
+    for size in (32, 96):
+        (one,) = set(AUGMENTATIONS[usual_augmentation(size, views=2)](size).augmentations)
+        assert one.grey == one.blur == one.solarise == 0
+        assert not any(one.jitter)
+
+
+def placed(height: int, width: int, count: int) -> Tensor:
+    """Pictures of floats whose pixels say where they are: x and y."""
+    rows, columns = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
+    return torch.stack([columns, rows]).float().expand(count, 2, height, width)
+
+
+@pytest.mark.parametrize("distance", [0, 24, 40])
+def test_patches_lie_exactly_the_distance_apart(distance: int) -> None:
+    images, ids = placed(150, 90, 200), torch.arange(200)
+    pipeline = AUGMENTATIONS["patches"](16, 3 if distance < 40 else 2, distance=distance)
+    first, *others = pipeline({"where": images}, ids)["where"]
+    inside = placed(16, 16, 200)
+    assert torch.equal(first - first[:, :, :1, :1], inside)  # neither flipped nor resized
+    for number, other in enumerate(others, start=1):
+        assert torch.equal(other, first + number * distance)
+    x, y = first[:, :, 0, 0].T
+    room = 16 + len(others) * distance
+    assert x.min() >= 0
+    assert y.min() >= 0
+    assert x.max() <= 90 - room
+    assert y.max() <= 150 - room
+    assert x.max() - x.min() > 0.9 * (90 - room)
+    assert not torch.equal(first, pipeline({"where": images}, ids, epoch=1)["where"][0])
+
+
+def test_a_worker_cuts_the_same_patches_of_pictures_as_a_batch() -> None:
+    images, ids = pictures(6, 60, 70), torch.arange(6)
+    pipeline = AUGMENTATIONS["patches"](16, 2, distance=20)
+    whole = pipeline({"image": images}, ids)["image"]
+    ones = [pipeline.prepare({"image": images[i]}, i)["image"] for i in range(6)]
+    finished = pipeline.finish({"image": [torch.stack(copy) for copy in zip(*ones, strict=True)]}, ids)["image"]
+    for a, b in zip(finished, whole, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-5, rtol=0)
+
+
+def test_pictures_that_are_too_small_for_the_distance_are_named() -> None:
+    pipeline, images = AUGMENTATIONS["patches"](16, 2, distance=48), pictures(2)
+    reason = "distance: patches of 16 pixels up to 48 apart need pictures of 64 x 64, got 36 x 40"
+    with pytest.raises(ValueError, match=reason):
+        pipeline({"image": images}, torch.arange(2))
+    with pytest.raises(ValueError, match=reason):
+        pipeline.prepare({"image": images[0]}, 0)

@@ -50,6 +50,8 @@ def test_a_pixel_does_not_depend_on_who_else_is_there_or_how_they_lie(
     monkeypatch.setattr("manyview.views.colour_spaces.PART_PIXELS", 2 * 60 * 80)
     assert torch.equal(convert(planes), found)
     assert convert(planes[:, :0]).shape == (3, 0, 60, 80)
+    odd = planes[:, :, :11, :7].contiguous()
+    assert torch.equal(convert(odd)[:, 2:4], convert(odd[:, 2:4].contiguous()))
 
 
 def test_known_colours_in_lab() -> None:

@@ -113,12 +113,24 @@ def test_a_modality_that_is_called_a_mask_keeps_its_values() -> None:
     assert set(view.unique().tolist()) <= set(range(13))
 
 
-def test_a_hole_in_a_modality_stays_a_hole() -> None:
-    depth = torch.rand(2, 1, 40, 40)
-    depth[0, 0, 10, 10] = float("nan")
-    view = ViewPipeline([Augmentation(32, (0.5, 1.0))])({"depth": depth}, torch.arange(2))["depth"][0]
-    assert 0 < view[0].isnan().float().mean() < 0.05
-    assert not view[1].isnan().any()
+@pytest.mark.parametrize("hole", [float("nan"), float("inf"), -9999.0])
+def test_a_hole_in_a_modality_is_the_mean_before_it_is_mixed_with_others(hole: float) -> None:
+    depth, ids = torch.rand(2, 1, 40, 40), torch.arange(2)
+    holed, filled = depth.clone(), depth.clone()
+    holed[0, 0, 10:14, 10], filled[0, 0, 10:14, 10] = hole, 0.25
+    pipeline = ViewPipeline([Augmentation(32, (0.5, 1.0))], {"depth": Modality((0.25,), (2.0,), nodata=-9999)})
+    assert pipeline({"depth": holed}, ids)["depth"][0].equal(pipeline({"depth": filled}, ids)["depth"][0])
+    prepared, right = (pipeline.prepare({"depth": each[0]}, 0)["depth"][0] for each in (holed, filled))
+    assert prepared.equal(right)
+
+
+def test_no_data_of_8_bits_is_the_mean_too() -> None:
+    grey = torch.full((1, 1, 32, 32), 7, dtype=torch.uint8)
+    grey[..., :16] = 0
+    middle = ViewPipeline([Augmentation(32, None, resize=32, flip=0)], {"x": Modality((0.2,), (0.1,), nodata=0)})
+    seen = middle({"x": grey}, torch.arange(1))["x"][0]
+    assert seen[..., :16].abs().max() < 1e-6
+    assert seen[..., 16:].sub((7 / 255 - 0.2) / 0.1).abs().max() < 1e-6
 
 
 def test_a_float_picture_in_colour_is_the_same_from_a_worker() -> None:
@@ -262,13 +274,14 @@ def test_copies_and_geometry_that_cannot_be_are_named() -> None:
 @pytest.mark.parametrize("name", AUGMENTATIONS)
 def test_views_are_made_on_the_device_of_the_pictures(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a GPU that is not there: whatever lies elsewhere, or waits for a number, fails."""
-    pipeline, ids = AUGMENTATIONS[name](32, 2).of({"L": 1, "image": 2, "flow": 1}), torch.arange(8)
-    params = {(cut, k): pipeline.params(cut, ids, k, 0, 0, (40, 40)) for cut in ("image", "flow") for k in range(2)}
+    size = 32 if name != "patches" else 4  # two of them, 64 pixels apart
+    pipeline, ids = AUGMENTATIONS[name](size, 2).of({"L": 1, "image": 2, "flow": 1}), torch.arange(8)
+    params = {(cut, k): pipeline.params(cut, ids, k, 0, 0, (80, 80)) for cut in ("image", "flow") for k in range(2)}
     monkeypatch.setattr(ViewPipeline, "params", lambda self, cut, ids, k, *rest: params[cut, k])
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)  # the mode is known to this thread only
     with FakeTensorMode(allow_non_fake_inputs=True):
-        images = torch.zeros(8, 3, 40, 40, dtype=torch.uint8, device="cuda")
-        views = pipeline({"image": images, "flow": torch.zeros(8, 2, 40, 40, device="cuda")}, ids)
+        images = torch.zeros(8, 3, 80, 80, dtype=torch.uint8, device="cuda")
+        views = pipeline({"image": images, "flow": torch.zeros(8, 2, 80, 80, device="cuda")}, ids)
         made = [copy for copies in views.values() for copy in copies]
     assert len(made) == 4
     assert {copy.device.type for copy in made} == {"cuda"}

@@ -11,6 +11,7 @@ from manyview.data.check import as_json, as_text, open_splits
 from manyview.data.factory import SCENES
 from manyview.data.image import MAX_PIXELS, MaxPixels
 from manyview.data.splits import Labels
+from manyview.data.statistics import NoData
 from manyview.data.survey import survey
 
 
@@ -21,6 +22,8 @@ def check(
     root: Annotated[str | None, "where named sets lie; by default $MANYVIEW_DATA or ~/.cache/manyview"] = None,
     download: Annotated[bool, "fetch a named set that is not there"] = False,
     labels: Annotated[Labels, "whether folders are classes"] = "auto",
+    modalities: Annotated[tuple[str, ...] | None, "folders or columns that are looked at; all but label maps"] = None,
+    nodata: Annotated[NoData, "the value where a sensor saw nothing, or {MODALITY: VALUE}; NaN always is"] = None,
     max_pixels: Annotated[MaxPixels, "of a picture in a folder; one with more is unreadable"] = MAX_PIXELS,
     fast: Annotated[bool, "read only the headers: no damaged pixels, no duplicates"] = False,
     json: Annotated[bool, "print JSON"] = False,
@@ -31,9 +34,11 @@ def check(
 
     Exit code: 0 all well, 1 too many unreadable files, 2 DATA cannot be opened.
     """
-    splits, missing = open_splits(data, split, root=root, labels=labels, download=download, max_pixels=max_pixels)
+    splits, missing = open_splits(
+        data, split, root=root, labels=labels, download=download, modalities=modalities, max_pixels=max_pixels
+    )
     with progress_bar(sum(map(len, splits.values())), "examining") as advance:
-        result = survey(splits, fast=fast, threads=threads, advance=advance)
+        result = survey(splits, fast=fast, threads=threads, nodata=nodata, advance=advance)
     print(encoding.dumps(as_json(data, result, missing), indent=2) if json else as_text(data, result, missing))
     if result.unreadable_share <= max_unreadable:
         return 0

@@ -55,6 +55,7 @@ def run(name: str, arguments: list[str]) -> int:
 
     module, function = COMMANDS[name][0].split(":")
     with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module="PIL.TiffImagePlugin")  # a damaged file is counted and listed
         warnings.filterwarnings("ignore", "Image size .* exceeds limit")  # pictures have a limit of ours, max_pixels
         warnings.showwarning = _warn
         return call(getattr(importlib.import_module(module), function), arguments)

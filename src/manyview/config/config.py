@@ -99,6 +99,11 @@ class Config:
         return flat(self.nested(), self.parts)
 
     @property
+    def data_options(self) -> dict[str, Any]:
+        """What the data is opened with, and divided by."""
+        return {key: value for key, value in self.data.items() if key not in ("name", "statistics")}
+
+    @property
     def own_data(self) -> bool:
         """Whether the data set is one that a person made themselves, which no setting can open."""
         return bool(self.data["name"] == OWN)

@@ -11,7 +11,7 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from manyview import encoders
 from manyview.config.keys import Flat, Key, key_of, keys_of
@@ -67,6 +67,9 @@ PARTS = {  # what a method's parameter of this name can be
     "momentum": Section(encoders.MOMENTUM),
 }
 ALWAYS = ("data", "encoder", *SECTIONS)
+STATISTICS = Annotated[
+    dict[str, Any], "mean and std that modalities other than pictures are normalised with; measured where not given"
+]
 ENCODER = "patchnet"  # where nobody names one
 
 
@@ -143,11 +146,15 @@ def _checked_name(section: str, about: Section, name: Any) -> str:
 
 def data_keys(name: str | None) -> dict[str, Key]:
     """The arguments of `open_data` that mean something for this data; all while nobody has named any."""
-    kinds = {"scenes": ("count", "size", "seed"), "named": ("root", "download"), "folder": ("labels", "max_pixels")}
+    kinds = {
+        "scenes": ("count", "size", "seed"),
+        "named": ("root", "download"),
+        "folder": ("labels", "camera", "max_pixels"),
+    }
     kind = "scenes" if name == SCENES else "named" if name in NAMED else "folder"
     hidden = [key for each, keys in kinds.items() if name is not None and each != kind for key in keys]
     found = keys_of("data", open_data, hidden=("data", *hidden), part="" if name is None else str(name))
-    return {**found, "data.imbalance": Key(Rule | None, None)}
+    return {**found, "data.imbalance": Key(Rule | None, None), "data.statistics": key_of(STATISTICS, {})}
 
 
 def encoder_keys() -> dict[str, Key]:

@@ -11,9 +11,12 @@ from manyview.core.text import printable
 from manyview.data.dataset import Dataset
 from manyview.data.decoded import default_limit
 from manyview.data.factory import SCENES, open_data
+from manyview.data.modality_facts import facts_table
 from manyview.data.named import NAMED
+from manyview.data.nyu import is_nyu, nyu_splits
 from manyview.data.splits import check_folder, find_splits
 from manyview.data.survey import MIN_SIDE, Survey
+from manyview.data.table import is_table, table_splits
 
 MAX_LISTED = 20  # lines of a long list
 SCENES_CHECKED = 1000  # scenes are made as they are looked at; so many show what they are
@@ -53,6 +56,7 @@ def as_text(data: str, result: Survey, missing: dict[str, str]) -> str:
     for title, text in _facts(result):
         lines.append(f"  {title:<11} {text}")
     lines += [f"  no split    {split}: {why}" for split, why in missing.items()]
+    lines += facts_table(result.by_modality, result.samples)
     for split, classes in result.labels.items():
         lines += _class_lines(split, classes)
     lines += _listed("cannot be read", [f"{name}: {why}" for name, why in result.unreadable])
@@ -67,6 +71,10 @@ def _split_names(data: str) -> list[str]:
     if data in NAMED:
         distinct = {str(arguments): name for name, arguments in reversed(NAMED[data].splits.items())}
         return [name for name in NAMED[data].splits if name in distinct.values() and "+" not in name]
+    if is_nyu(data):
+        return nyu_splits(data)
+    if is_table(data):
+        return table_splits(data) or ["train"]
     if os.path.exists(data):
         check_folder(data)
         return list(find_splits(data)) or ["train"]
@@ -85,6 +93,10 @@ def _facts(result: Survey) -> list[tuple[str, str]]:
     facts.append(("memory", _in_memory(result)))
     facts.append(("unreadable", f"{len(result.unreadable)}" if result.unreadable else "none"))
     facts.append(("duplicates", _duplicates(result)))
+    if result.left_out:
+        take = ",".join([*result.by_modality, *result.left_out])
+        maps = ", ".join(map(printable, result.left_out))
+        facts.append(("left out", f"{maps}: label maps by name; --modalities {printable(take)} takes them"))
     ignored = [_plain(result.ignored)] if result.ignored else []
     ignored += [f"{result.hidden} hidden"] if result.hidden else []
     ignored += [f"{result.twice} links to files counted already"] if result.twice else []

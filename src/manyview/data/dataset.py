@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -53,6 +54,19 @@ class Batched(Protocol):
         ...
 
 
+@runtime_checkable
+class Partial(Protocol):
+    """A data set that reads some modalities of a sample without opening the files of others, and knows which it has."""
+
+    def sample(self, index: int, modalities: Collection[str]) -> Sample:
+        """A sample with some of its modalities."""
+        ...
+
+    def present(self, index: int) -> set[str]:
+        """The modalities that a sample has, as far as that is known without reading it."""
+        ...
+
+
 class Unreadable(Exception):
     """A sample that cannot be read; the message is the reason in one line. The loader goes on with another."""
 
@@ -64,6 +78,19 @@ def read(dataset: Any, index: int) -> Sample | str:
         return sample
     except Unreadable as error:
         return str(error)
+
+
+def partial_sample(dataset: Dataset, index: int, modalities: Collection[str]) -> Sample:
+    """A sample with some of its modalities; of the others no file is opened where the data set can do without."""
+    if isinstance(dataset, Partial):
+        return dataset.sample(index, modalities)
+    sample = dataset[index]
+    return replace(sample, modalities={name: x for name, x in sample.modalities.items() if name in modalities})
+
+
+def present(dataset: Dataset, index: int) -> set[str]:
+    """The modalities that a sample has, as far as that is known without reading it."""
+    return dataset.present(index) if isinstance(dataset, Partial) else set(dataset.modalities)
 
 
 def label_target(labels: Tensor | None, index: int) -> dict[str, Any]:
@@ -121,9 +148,10 @@ def few_samples(dataset: Dataset) -> list[Sample]:
     return [sample for row in rows if isinstance(sample := read(dataset, row), Sample)]
 
 
-def usual_shape(few: Sequence[Sample], modality: str) -> tuple[int, int]:
-    """Channels, and the usual length of the shorter side, of some samples' pictures."""
+def usual_shape(few: Sequence[Sample], modality: str, other: Tensor | None = None) -> tuple[int, int]:
+    """Channels, and the usual length of the shorter side, of some samples' pictures, or for want of them of `other`."""
     shapes = [sample.modalities[modality].shape for sample in few if modality in sample.modalities]
+    shapes = shapes if shapes or other is None else [other.shape]
     if not shapes:
         raise UserError("data", f"of its {modality} images none that was looked at can be read; try `manyview check`")
     sides = sorted(min(shape[1:]) for shape in shapes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,9 +16,13 @@ from manyview.data.dataset import Dataset
 from manyview.data.folder import Folder
 from manyview.data.image import MAX_PIXELS, MaxPixels
 from manyview.data.named import NAMED, open_named
+from manyview.data.normals import NORMALS, open_with_normals
+from manyview.data.nyu import NyuDepth, is_nyu
 from manyview.data.paired import Paired, open_if_paired
 from manyview.data.selection import imbalanced, subset
 from manyview.data.splits import Labels, check_folder
+from manyview.data.statistics import NoData
+from manyview.data.table import Table, is_table
 
 SCENES = "scenes"
 HELD_OUT_SHARE, MAX_HELD_OUT = 0.1, 1000  # of the images, and how many at most, where there is no test split
@@ -35,13 +40,17 @@ def open_data(
     size: int = 32,
     seed: int = 0,
     modalities: tuple[str, ...] | None = None,
+    camera: tuple[float, float, float, float] | None = None,
+    nodata: NoData = None,
     max_pixels: MaxPixels = MAX_PIXELS,
 ) -> Dataset:
-    """Opens a named set of `NAMED` (cifar10, stl10, ...), `scenes`, or else a folder.
+    """Opens a named set of `NAMED` (cifar10, stl10, ...), `scenes`, a table of paths, NYU-Depth v2, or else a folder.
 
-    A folder that holds one folder per modality, one of them called rgb, image or images, opens as `Paired`, any other
-    as `Folder`. Names win over paths: write ./cifar10 for a folder of that name. `root` and `download` are for named
-    sets, `count`, `size` and `seed` for scenes; `modalities` are those of `Scenes` and `Paired`, the reference first.
+    A CSV or Parquet file opens as `Table`, a .mat file as `NyuDepth`, a folder that holds one folder per modality, one
+    of them called rgb, image or images, as `Paired`, any other as `Folder`. Names win over paths: write ./cifar10 for a
+    folder of that name. `root` and `download` are for named sets, `count`, `size` and `seed` for scenes; `modalities`
+    are those of `Scenes`, `Paired`, `Table` and `NyuDepth`, the reference first; `normals` that the data does not have
+    are made of its depth: `camera` is fx, fy, cx, cy, and `nodata` the value where there is none (`normals_of`).
     Pictures in folders with more than `max_pixels` are unreadable.
     """
     text = os.fspath(data)
@@ -55,10 +64,23 @@ def open_data(
         return open_named(text, root=root, split=split or "train", download=download)
     if not os.path.exists(text):
         raise UserError("data", _unknown(text))
+    opened = partial(_open_path, text, split=split, labels=labels, max_pixels=max_pixels)
+    if modalities is not None and NORMALS in modalities:
+        return open_with_normals(opened, modalities, camera, nodata)
+    return opened(modalities)
+
+
+def _open_path(
+    path: str, modalities: tuple[str, ...] | None, *, split: str | None, labels: Labels, max_pixels: int
+) -> Dataset:
+    if is_nyu(path):
+        return NyuDepth(path, modalities=modalities, split=split, labels=labels)
+    if is_table(path):
+        return Table(path, modalities=modalities, split=split, labels=labels, max_pixels=max_pixels)
     if modalities is not None:
-        return Paired(text, modalities=modalities, split=split, labels=labels, max_pixels=max_pixels)
-    paired = open_if_paired(text, split, labels, max_pixels)
-    return Folder(text, split=split, labels=labels, max_pixels=max_pixels) if paired is None else paired
+        return Paired(path, modalities=modalities, split=split, labels=labels, max_pixels=max_pixels)
+    paired = open_if_paired(path, split, labels, max_pixels)
+    return Folder(path, split=split, labels=labels, max_pixels=max_pixels) if paired is None else paired
 
 
 def _unknown(text: str) -> str:

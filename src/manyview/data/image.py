@@ -15,6 +15,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from manyview.core.bounds import AtLeast, AtMost
+from manyview.core.errors import UserError
 from manyview.core.text import one_line
 from manyview.data.dataset import Unreadable
 
@@ -31,7 +32,7 @@ _ORIENTATION = 0x0112
 _PIECE = 1 << 20  # numbers that are scaled at a time
 _DEEP = ("I", "F", "I;16", "I;16L", "I;16B", "I;16N")  # one channel of more than 8 bits
 
-_Array = np.ndarray[Any, np.dtype[Any]]
+Array = np.ndarray[Any, np.dtype[Any]]
 
 Source = str | os.PathLike[str] | bytes
 """A path, or the bytes that a file holds."""
@@ -76,15 +77,20 @@ def decode_array(path: str | os.PathLike[str], max_pixels: int = MAX_PIXELS) -> 
     for four channels.
     """
     with unreadable():
-        check_regular(path)
-        stored = np.load(path, mmap_mode="r", allow_pickle=False)  # a header that lies about its size allocates nothing
-        _check_size(" x ".join(map(str, stored.shape)), stored.size // 4, max_pixels)
-        return torch.from_numpy(_channels_first(np.asarray(stored)))
+        return torch.from_numpy(numbers(channels_first(open_array(path, max_pixels))))
+
+
+def open_array(path: str | os.PathLike[str], max_pixels: int = MAX_PIXELS) -> Array:
+    """Opens a `.npy` file and reads its header alone: one that lies about its size allocates nothing."""
+    check_regular(path)
+    stored = np.load(path, mmap_mode="r", allow_pickle=False)
+    check_size(" x ".join(map(str, stored.shape)), stored.size // 4, max_pixels)
+    return np.asarray(stored)
 
 
 def read_header(source: Source, max_pixels: int = MAX_PIXELS) -> Header:
     """Reads format, mode and size from a file's first bytes. The mode is in words: "16-bit grey", "palette+alpha"."""
-    with unreadable(), _open(source, max_pixels) as image:
+    with unreadable(), open_image(source, max_pixels) as image:
         width, height = image.size
         turned = image.format in ("JPEG", "MPO") and image.getexif().get(_ORIENTATION, 1) >= 5
         width, height = (height, width) if turned else (width, height)
@@ -115,7 +121,7 @@ def unreadable() -> Iterator[None]:
     """Makes `Unreadable` of whatever a broken file makes a library raise, which is almost anything."""
     try:
         yield
-    except (MemoryError, ImportError):  # no fault of the file's
+    except (MemoryError, ImportError, UserError):  # no fault of the file's
         raise
     except Exception as error:
         raise Unreadable(reason(error)) from error
@@ -148,21 +154,21 @@ def check_regular(path: str | os.PathLike[str]) -> int:
     return status.st_size
 
 
-def _open(source: Source, max_pixels: int) -> Image.Image:
+def open_image(source: Source, max_pixels: int) -> Image.Image:
     if source == b"":
         raise Unreadable("the file is empty")
     if not isinstance(source, bytes):
         check_regular(source)
     image = Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=FORMATS)
     try:
-        _check_size(f"{image.width} x {image.height}", image.width * image.height, max_pixels)
+        check_size(f"{image.width} x {image.height}", image.width * image.height, max_pixels)
     except Unreadable:
         image.close()
         raise
     return image
 
 
-def _check_size(shape: str, pixels: int, most: int) -> None:
+def check_size(shape: str, pixels: int, most: int) -> None:
     if pixels > most:
         raise Unreadable(f"too large: {shape} pixels, more than max_pixels={most:,} in all")
 
@@ -170,7 +176,7 @@ def _check_size(shape: str, pixels: int, most: int) -> None:
 def _load(source: Source, max_pixels: int) -> Image.Image:
     """Opens an image once, decodes it, turns it upright and closes it."""
     with unreadable():
-        image = _open(source, max_pixels)
+        image = open_image(source, max_pixels)
         with image:
             image.load()
             if image.getexif().get(_ORIENTATION, 1) != 1:
@@ -186,7 +192,7 @@ def _opaque(image: Image.Image) -> Image.Image:
     return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
 
 
-def _eight_bits(array: _Array, mode: str) -> _Array:
+def _eight_bits(array: Array, mode: str) -> Array:
     """Scales to 0 to 255, a piece at a time, so that what is between takes little memory."""
     flat, scaled = array.reshape(-1), np.empty(array.shape, np.uint8)
     pieces = [slice(start, start + _PIECE) for start in range(0, flat.size, _PIECE)]
@@ -203,18 +209,24 @@ def _eight_bits(array: _Array, mode: str) -> _Array:
     return scaled
 
 
-def _finite(array: _Array) -> _Array:
-    finite: _Array = np.nan_to_num(array.astype(np.float64), posinf=0, neginf=0)
+def _finite(array: Array) -> Array:
+    finite: Array = np.nan_to_num(array.astype(np.float64), posinf=0, neginf=0)
     return finite
 
 
-def _channels_first(array: _Array) -> _Array:
+def channels_first(array: Array) -> Array:
+    """(C, H, W) of an array of numbers: of the first and last of three axes the shorter is the channels."""
     if array.ndim not in (2, 3) or array.size == 0 or array.dtype.kind not in "buif":
         raise Unreadable(f"expected numbers (H, W), (H, W, C) or (C, H, W), got {array.dtype} {array.shape}")
     if array.ndim == 2:
-        array = array[None]
-    elif array.shape[2] < array.shape[0]:
-        array = array.transpose(2, 0, 1)
+        return array[None]
+    return array.transpose(2, 0, 1) if array.shape[2] < array.shape[0] else array
+
+
+def numbers(array: Array) -> Array:
+    """The same numbers as uint8 or float32; true and false become 255 and 0."""
+    if array.dtype.kind not in "buif":
+        raise Unreadable(f"expected numbers, got {array.dtype}")
     if array.dtype == bool:
         array = array.astype(np.uint8) * np.uint8(255)
     return np.array(array, dtype=np.uint8 if array.dtype == np.uint8 else np.float32, order="C")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -17,16 +18,23 @@ from manyview.core.sample import Sample
 from manyview.core.text import printable
 from manyview.data.dataset import Unreadable, id_of, label_target
 from manyview.data.files import Files, Found, scan
-from manyview.data.image import EXTENSIONS, MAX_PIXELS, MaxPixels, Source, decode_array, decode_own
+from manyview.data.image import MAX_PIXELS, MaxPixels, Source
+from manyview.data.raster import RASTERS, decode_raster
 from manyview.data.splits import Labels, check_folder, class_labels, folders_in, pick_split, sibling_classes
 
 REFERENCE = ("rgb", "image", "images")
 """Names of modalities of which one comes first if a root has it."""
 
+LABEL_MAPS = re.compile(
+    r"(labels?|masks?|annotations?|semantics?|instances?|segmentations?|ground_?truth|gt)($|[-_\d])", re.I
+)
+"""Names of folders and columns that hold what a picture shows, not what a sensor saw: they are taken where named."""
+
 FORM_FILES = 15  # files that say what a modality is
-_READ = (*EXTENSIONS, ".npy")
 
 Path = str | os.PathLike[str]
+Rows = np.ndarray[tuple[int, int], np.dtype[np.int64]]
+"""(n, modalities): the place of each sample's file in each list, -1 where it has none."""
 
 
 class Form(NamedTuple):
@@ -42,12 +50,13 @@ class Paired:
 
     root           a folder with one folder per modality, or {modality: folder}. The first one given is the reference;
                    of a root it is `rgb`, `image` or `images`, else the first by name
-    modalities     which folders of a root to use, the reference first; all that hold images or arrays by default
+    modalities     which folders of a root to use, the reference first; by default all that hold images or arrays, but
+                   for label maps (`labels`, `masks`, `annotations`, ...), which `left_out` names
     complete_only  leave out samples that lack a modality. Without it a sample has those that are there
     split, labels, max_pixels  as in `Folder`; a split folder of a root holds the folders of the modalities
 
-    Pictures of 8 bits are uint8, (3, H, W) or (1, H, W); one channel of 16 or 32 bits, float TIFF and `.npy` are
-    float32 (C, H, W) in their own unit: depth in millimetres stays in millimetres. See `decode_own` and `decode_array`.
+    Pictures of 8 bits are uint8, (3, H, W) or (1, H, W); one channel of 16 or 32 bits, TIFF with several bands and
+    `.npy` are float32 (C, H, W) in their own unit: depth in millimetres stays in millimetres. See `decode_raster`.
     The first files of a modality say how many channels it has, and of what type: what most of them have. Grey among RGB
     becomes RGB; other files that differ count as unreadable.
 
@@ -57,6 +66,15 @@ class Paired:
     """
 
     threads = True  # may be read by several at once
+    left_out: tuple[str, ...] = ()
+    found: dict[str, Found]
+    labels: Tensor | None
+    classes: tuple[str, ...]
+    _folders: dict[str, str]
+    _files: dict[str, Files]
+    _stems: Sequence[str]
+    _rows: Rows
+    _forms: dict[str, Form | None]
 
     def __init__(
         self,
@@ -70,21 +88,23 @@ class Paired:
     ) -> None:
         self.max_pixels = max_pixels
         self._prefix, self._folders = _folders(root, modalities, split)
-        self.found: dict[str, Found] = {name: scan(folder, _READ) for name, folder in self._folders.items()}
+        self.found = {name: scan(folder, RASTERS) for name, folder in self._folders.items()}
         if not isinstance(root, Mapping) and modalities is None:
-            self.found = {name: found for name, found in self.found.items() if len(found.files)}
+            there = {name: found for name, found in self.found.items() if len(found.files)}
+            self.found = {name: found for name, found in there.items() if not LABEL_MAPS.match(name)} or there
+            self.left_out = tuple(name for name in there if name not in self.found)
         empty = next((name for name, found in self.found.items() if not len(found.files)), None)
         if empty is not None:
             where = printable(self._folders[empty])
             raise UserError(None, f"modality {empty!r}: no images or .npy files below {where!r}")
-        if len(self.found) < 2:
-            there = ", ".join(map(printable, self.found)) or "none"
-            what = f"expected at least two folders with images, found {there}; for a single folder of images use Folder"
+        if len(self.found) + len(self.left_out) < 2:
+            only = ", ".join(map(printable, self.found)) or "none"
+            what = f"expected at least two folders with images, found {only}; for a single folder of images use Folder"
             raise UserError("modalities", what)
         self._files = {name: found.files for name, found in self.found.items()}
         self._stems, self._rows = _match(self._files, complete_only)
         self._label(root, labels)
-        self._forms: dict[str, Form | None] = {}
+        self._forms = {}
         self.ids = torch.tensor([id_of(self._prefix + stem) for stem in self._stems])
 
     @property
@@ -100,13 +120,21 @@ class Paired:
         return len(self._stems)
 
     def __getitem__(self, index: int) -> Sample:
+        return self.sample(index, self.modalities)
+
+    def sample(self, index: int, modalities: Collection[str]) -> Sample:
+        """A sample with some of its modalities; of the others no file is opened."""
         index = range(len(self))[index]
-        modalities = {name: self._read(name, path) for name, path in self.paths(index).items()}
-        return Sample(int(self.ids[index]), index, modalities, label_target(self.labels, index))
+        read = {name: self._read(name, path) for name, path in self.paths(index).items() if name in modalities}
+        return Sample(int(self.ids[index]), index, read, label_target(self.labels, index))
+
+    def present(self, index: int) -> set[str]:
+        """The modalities of which a sample has a file."""
+        return {name for name, row in zip(self._files, self._rows[index].tolist(), strict=True) if row >= 0}
 
     def decode(self, name: str, source: Source) -> Tensor:
         """A file of a modality, or its bytes, with the channels and the type that the modality has."""
-        tensor = _decode(source, self.max_pixels)
+        tensor = decode_raster(source, self.max_pixels)
         if name not in self._forms:
             self._forms[name] = _usual_form(self._folders[name], self._files[name], self.max_pixels)
         return _fitted(tensor, self._forms[name])
@@ -121,7 +149,7 @@ class Paired:
         return {name: os.path.join(self._folders[name], files[row]) for (name, files), row in rows if row >= 0}
 
     def __repr__(self) -> str:
-        return f"Paired({len(self)} samples, {', '.join(f'{n} {v}' for v, n in self.counts.items())})"
+        return f"{type(self).__name__}({len(self)} samples, {', '.join(f'{n} {v}' for v, n in self.counts.items())})"
 
     def _label(self, root: Path | Mapping[str, Path], labels: Labels) -> None:
         others = (
@@ -151,18 +179,12 @@ def open_if_paired(
     return paired
 
 
-def _decode(source: Source, max_pixels: int) -> Tensor:
-    if isinstance(source, bytes) or not os.fspath(source).lower().endswith(".npy"):
-        return decode_own(source, max_pixels)
-    return decode_array(source, max_pixels)
-
-
 def _usual_form(folder: str, files: Files, max_pixels: int) -> Form | None:
     """The commonest of the first files that can be read, so that it is the same in every process."""
     forms: list[Form] = []
     for file in files:
         with suppress(Unreadable):
-            tensor = _decode(os.path.join(folder, file), max_pixels)
+            tensor = decode_raster(os.path.join(folder, file), max_pixels)
             forms.append(Form(len(tensor), tensor.dtype, file))
         if len(forms) == FORM_FILES:
             break
@@ -205,13 +227,11 @@ def _folders(
     return prefix, there if modalities is None else {name: there[name] for name in modalities}
 
 
-def _match(
-    files: dict[str, Files], complete_only: bool
-) -> tuple[Files, np.ndarray[tuple[int, int], np.dtype[np.int64]]]:
-    """The samples' names, and (n, modalities) the place of each sample's file in each list, -1 where it has none."""
+def _match(files: dict[str, Files], complete_only: bool) -> tuple[Files, Rows]:
+    """The samples' names, and where their files are."""
     places = [_by_stem(name, listed) for name, listed in files.items()]
     having = Counter(stem for place in places for stem in place)
-    paired = max(having.values()) > 1
+    paired = max(having.values()) > 1 or len(places) == 1
     shared = [stem for stem, count in having.items() if count == len(places) or not complete_only]
     if not paired or not shared:
         examples = ", ".join(f"{name} has {printable(listed[0])!r}" for name, listed in files.items())

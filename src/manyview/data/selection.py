@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Literal, cast
 
@@ -13,8 +14,8 @@ from torch import Tensor
 from manyview.core.errors import UserError
 from manyview.core.rng import key, order
 from manyview.core.sample import Sample
-from manyview.data.dataset import Batched, Dataset
-from manyview.data.paired import Paired
+from manyview.data.dataset import Batched, Dataset, few_samples, partial_sample, present
+from manyview.data.paired import REFERENCE
 
 Rule = Literal["linear", "exponential"]
 
@@ -51,17 +52,32 @@ def only_modalities(dataset: Dataset, modalities: Sequence[str]) -> Dataset:
     """The data set with these modalities alone, without the samples that have none of them."""
     if dataset.modalities == tuple(modalities):
         return dataset
-    rows = [row for row in range(len(dataset)) if _has_one(dataset, modalities, row)]
+    rows = [row for row in range(len(dataset)) if present(dataset, row) & set(modalities)]
     kind = BatchedSubset if isinstance(dataset, Batched) else Subset
     return kind(dataset, torch.tensor(rows, dtype=torch.int64), modalities)
 
 
-def _has_one(dataset: Dataset, modalities: Sequence[str], row: int) -> bool:
-    """Tells whether a sample has one of the modalities, as far as that is known without reading it."""
-    while isinstance(dataset, Subset):
-        row = int(dataset.rows[row])
-        dataset = dataset.dataset
-    return not isinstance(dataset, Paired) or any(name in dataset.paths(row) for name in modalities)
+def missing(dataset: Dataset) -> dict[str, int]:
+    """How many samples lack each modality, as far as that is known without reading them; only those that some lack."""
+    counts = Counter(name for row in range(len(dataset)) for name in present(dataset, row))
+    lacking = {name: len(dataset) - counts[name] for name in dataset.modalities}
+    return {name: count for name, count in lacking.items() if count}
+
+
+def left_out(dataset: Dataset) -> tuple[str, ...]:
+    """Folders or columns of a data set that hold label maps, and are therefore not taken for a modality."""
+    found: tuple[str, ...] = getattr(dataset, "left_out", ())
+    return found
+
+
+def reference(dataset: Dataset) -> str:
+    """The modality of which colours are taken: that called rgb, image or images, else the first of RGB or of all."""
+    for name in REFERENCE:
+        if name in dataset.modalities:
+            return name
+    few = [sample.modalities for sample in few_samples(dataset)]
+    photos = {name for each in few for name, x in each.items() if len(x) == 3 and x.dtype == torch.uint8}
+    return next((name for name in dataset.modalities if name in photos), dataset.modalities[0])
 
 
 class Subset:
@@ -82,10 +98,22 @@ class Subset:
         return len(self.rows)
 
     def __getitem__(self, index: int) -> Sample:
+        return self.sample(index, self.modalities)
+
+    def sample(self, index: int, modalities: Collection[str]) -> Sample:
+        """A sample with some of its modalities; the files of others are not opened."""
         index = range(len(self))[index]
-        sample = self.dataset[int(self.rows[index])]
-        kept = {name: sample.modalities[name] for name in self.modalities if name in sample.modalities}
+        row, wanted = int(self.rows[index]), [name for name in self.modalities if name in modalities]
+        sample = partial_sample(self.dataset, row, wanted)
+        kept = {name: sample.modalities[name] for name in wanted if name in sample.modalities}
         return replace(sample, index=index, modalities=kept)
+
+    def present(self, index: int) -> set[str]:
+        return present(self.dataset, int(self.rows[index])) & set(self.modalities)
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        return left_out(self.dataset)
 
     def name(self, index: int) -> str:
         return self.dataset.name(int(self.rows[index]))

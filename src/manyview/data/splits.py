@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal
 
 import torch
@@ -50,11 +50,25 @@ def find_splits(root: str) -> dict[str, str]:
     folders = folders_in(root)
     found: dict[str, str] = {}
     for folder in folders:
-        for split, pattern in _SPLITS.items():
-            if re.fullmatch(pattern + r"[-_]?(\d{4})?", folder.lower()):
-                found.setdefault(split, folder)
+        if (split := split_named(folder)) is not None:
+            found.setdefault(split, folder)
     evident = len(found) > 1 or len(folders) == len(found)
     return {split: found[split] for split in _SPLITS if split in found} if evident else {}
+
+
+def split_named(name: str) -> str | None:
+    """The split that a name means: "train", "val", "test" or "unlabeled"; None for any other."""
+    return next((split for split, form in _SPLITS.items() if re.fullmatch(form + r"[-_]?(\d{4})?", name.lower())), None)
+
+
+def picked(found: Collection[str], split: str | None, where: str) -> str | None:
+    """Which of the splits there are is meant; "test" is `val` where there is no `test`. None is everything."""
+    if split is None:
+        return None
+    if split in found or (split == "test" and "val" in found):
+        return split if split in found else "val"
+    there = f"has {', '.join(sorted(found))}; give one of those, or"
+    raise UserError("split", f"no {split!r}; {printable(where)!r} {there} leave the split out")
 
 
 def pick_split(root: str, split: str | None) -> str:

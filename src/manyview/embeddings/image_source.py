@@ -89,9 +89,9 @@ def open_images(
     options = {"split": split, "root": None if root is None else os.path.abspath(root)}
     if not isinstance(found, Folder | Paired):
         return ImageSource(found, *_labelled(found), os.fspath(data), None, options)
-    home = os.path.abspath(data)
+    home = os.path.abspath(data if os.path.isdir(data) else os.path.dirname(data))  # of a table, its folder
     numbers = _labels_by_split(found, home, labels) if divided else _labelled(found)
-    return ImageSource(found, *numbers, home, home, options)
+    return ImageSource(found, *numbers, os.path.abspath(data), home, options)
 
 
 def one_view(found: ImageSource, view: str) -> ImageSource:

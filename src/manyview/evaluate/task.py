@@ -237,9 +237,9 @@ def _open(data: Data | None, run: Run | None) -> tuple[str, Divided]:
     if data is None:
         if run is None:
             raise UserError("data", "is needed; give --data, a folder or a name of `manyview list data`")
-        data = run.config.data
         if run.config.own_data:
             raise UserError("data", f"{run.folder} was trained on a data set of your own; give it")
+        data = {"name": run.config.data["name"], **run.config.data_options}
     if isinstance(data, tuple):
         train, test = map(as_dataset, data)
         if isinstance(train, TorchDataset) and isinstance(test, TorchDataset) and not (train.known or test.known):

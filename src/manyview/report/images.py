@@ -19,13 +19,15 @@ from manyview.core.rng import key, order
 from manyview.core.sample import Sample
 from manyview.data import Dataset, Unreadable
 from manyview.data.dataset import Batched, label_target
-from manyview.data.selection import Subset, subset
+from manyview.data.selection import Subset, only_modalities, subset
 from manyview.report.html import Html, tag
+from manyview.report.visible import to_rgb
 from manyview.training import build
 
 DRAWN = 0x5E1EC7  # keeps this choice apart from others by the same ids
 CHUNK = 128  # images at a time
 SIDES, QUALITIES = (64, 48, 32, 24, 16), (85, 70, 50)  # tried until the sheet is small enough
+LARGE_SIDES = (112, *SIDES)  # where few pictures are shown
 MAX_BYTES = 3_000_000  # of all thumbnails of a page
 CACHED_BYTES = 1 << 28  # of pictures that are kept in memory
 NAME_LETTERS = 90
@@ -100,25 +102,40 @@ def open_images(config: Config, own: Dataset | None = None) -> build.RunData:
     return build.data(replace(config, data=data), own)
 
 
-def choose_images(images: build.RunData, count: int, *, seconds: float = 5.0, max_bytes: int = MAX_BYTES) -> PageImages:
+def choose_images(
+    images: build.RunData,
+    count: int,
+    *,
+    modality: str | None = None,
+    seconds: float = 5.0,
+    max_bytes: int = MAX_BYTES,
+) -> PageImages:
     """Chooses at most `count` images, held-out ones where there are any, by their ids alone.
 
-    seconds: that reading them may take; fewer are then chosen. max_bytes: of the thumbnails.
+    modality   that is shown; without, that of the first view
+    seconds    that reading them may take; fewer are then chosen
+    max_bytes  of the thumbnails
     """
-    source = images.train if images.test is None else images.test
-    kind = "training images" if images.test is None else "held-out images" if images.held_out else "test images"
-    modality = next(iter(images.views.values())).modality  # of several views a page shows the first
+    source, kind = source_of(images)
+    modality = modality or next(iter(images.views.values())).modality
     rows, thumbnails, raw = _read(source, order(key(DRAWN, source.ids))[:count], modality, seconds)
     if len(rows) < 2:
         raise UserError("data", f"of {min(count, len(source))} images {len(rows)} can be read; a page shows 2 or more")
     chosen = subset(source, rows)
-    dataset = chosen if raw is None else CachedImages(chosen, modality, raw)
+    dataset = only_modalities(chosen, (modality,)) if raw is None else CachedImages(chosen, modality, raw)
     labels = None if chosen.labels is None or not bool((chosen.labels >= 0).any()) else chosen.labels
-    names = [_shorten(chosen.name(row)) for row in range(len(chosen))]
-    description = f"{len(chosen):,} of the {len(source):,} {kind}"
+    names = [shorten(chosen.name(row)) for row in range(len(chosen))]
+    description = f"{len(chosen):,} of the {len(source):,} {kind} images"
     return PageImages(
         dataset, names, labels, chosen.classes, thumbnail_sheet(thumbnails, max_bytes=max_bytes), description
     )
+
+
+def source_of(data: build.RunData) -> tuple[Dataset, str]:
+    """Gives what a page is made of, held-out samples where there are any, and what they are called."""
+    if data.test is None:
+        return data.train, "training"
+    return data.test, "held-out" if data.held_out else "test"
 
 
 class CachedImages(Subset):
@@ -136,12 +153,14 @@ class CachedImages(Subset):
         return {self.modalities[0]: self.raw[index]}
 
 
-def thumbnail_sheet(pictures: Sequence[Image.Image], *, max_bytes: int = MAX_BYTES) -> ThumbnailSheet:
-    """Makes thumbnails of pictures, as large and as good as `max_bytes` allow."""
+def thumbnail_sheet(
+    pictures: Sequence[Image.Image], *, max_bytes: int = MAX_BYTES, sides: Sequence[int] = SIDES
+) -> ThumbnailSheet:
+    """Makes thumbnails of pictures, as large and as good as `max_bytes` allow; sides: that are tried, in pixels."""
     usual = sorted(min(picture.size) for picture in pictures)[len(pictures) // 2]
     columns = math.ceil(math.sqrt(len(pictures)))
     rows = math.ceil(len(pictures) / columns)
-    for side in [side for side in SIDES if side <= usual] or [SIDES[-1]]:
+    for side in [side for side in sides if side <= usual] or [sides[-1]]:
         tiled = Image.new("RGB", (columns * side, rows * side))
         for number, picture in enumerate(pictures):
             tiled.paste(_resize(picture, side), (number % columns * side, number // columns * side))
@@ -153,16 +172,6 @@ def thumbnail_sheet(pictures: Sequence[Image.Image], *, max_bytes: int = MAX_BYT
             if jpeg.tell() <= max_bytes:
                 return sheet
     return sheet
-
-
-def to_rgb(picture: Tensor) -> Image.Image:
-    """Makes any modality (C, H, W) visible as three channels of bytes, stretched from its least to its most."""
-    if picture.dtype != torch.uint8:
-        picture = torch.nan_to_num(picture.float(), 0.0, 0.0, 0.0)
-        low, high = picture.min(), picture.max()
-        picture = ((picture - low) / (high - low).clamp_min(1e-12) * 255).round().to(torch.uint8)
-    rgb = picture[:1].expand(3, -1, -1) if picture.shape[0] < 3 else picture[:3]
-    return Image.fromarray(rgb.permute(1, 2, 0).contiguous().numpy())
 
 
 def _read(
@@ -177,7 +186,7 @@ def _read(
         for row, picture in zip(part.tolist(), _raw(source, part, modality), strict=True):
             if picture is not None:
                 found.append(row)
-                small.append(_centre(to_rgb(picture)))
+                small.append(centre(to_rgb(picture)))
                 size += picture.nbytes
                 if size <= CACHED_BYTES:
                     raw.append(picture)
@@ -196,12 +205,12 @@ def _raw(source: Dataset, rows: Tensor, modality: str) -> list[Tensor | None]:
         return [None]
 
 
-def _centre(picture: Image.Image) -> Image.Image:
+def centre(picture: Image.Image, most: int = SIDES[0]) -> Image.Image:
     """Crops the middle, not much larger than a thumbnail, so that a thousand of them fit in memory."""
     side = min(picture.size)
     left, top = ((length - side) // 2 for length in picture.size)
     middle = picture.crop((left, top, left + side, top + side))
-    return middle if side <= SIDES[0] else _resize(middle, SIDES[0])
+    return middle if side <= most else _resize(middle, most)
 
 
 def _resize(picture: Image.Image, side: int) -> Image.Image:
@@ -209,6 +218,6 @@ def _resize(picture: Image.Image, side: int) -> Image.Image:
     return picture.resize((side, side), Image.Resampling.NEAREST if enlarged else Image.Resampling.LANCZOS)
 
 
-def _shorten(name: str) -> str:
+def shorten(name: str) -> str:
     """Keeps the end of a path, which tells more than its beginning."""
     return name if len(name) <= NAME_LETTERS else f"\N{HORIZONTAL ELLIPSIS}{name[-NAME_LETTERS + 1 :]}"

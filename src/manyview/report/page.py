@@ -24,11 +24,13 @@ from manyview.data import Dataset
 from manyview.report.html import Child, Html, attempted, data, tag, verbatim
 from manyview.report.run_embeddings import MAX_IMAGES, EmbeddedRuns, embed_runs
 from manyview.report.run_record import RunRecord, read_records
+from manyview.report.sections.across import across
 from manyview.report.sections.curves import curves
 from manyview.report.sections.diagnostics import diagnostics
 from manyview.report.sections.map import maps, script_data
 from manyview.report.sections.neighbours import classes, gallery
 from manyview.report.sections.overview import header, settings, title
+from manyview.report.sections.samples import samples
 from manyview.report.sections.scores import comparison, ranking, scores
 from manyview.training.failures import Interrupted
 from manyview.training.run import CONFIG, REPORT, Run
@@ -37,8 +39,9 @@ IMAGES, MIN_IMAGES = 400, 16  # of a map
 SECONDS = 8.0
 WRITER = "manyview"  # by which a page of ours is known, that may be written over
 LINKS = {
-    "comparison": "Comparison", "scores": "Scores", "map": "Map", "neighbours": "Neighbours", "curves": "Curves",
-    "diagnostics": "Diagnostics", "classes": "Classes", "settings": "Settings",
+    "comparison": "Comparison", "scores": "Scores", "across": "Across views", "samples": "Samples", "map": "Map",
+    "neighbours": "Neighbours", "curves": "Curves", "diagnostics": "Diagnostics", "classes": "Classes",
+    "settings": "Settings",
 }  # fmt: skip
 
 
@@ -142,6 +145,8 @@ def _sections(records: Sequence[RunRecord], embedded: EmbeddedRuns, compared: Ou
         attempted("The summary", lambda: header(records, None if compared is None else ranking(compared))),
         None if compared is None else attempted("The comparison", lambda: comparison(compared)),
         attempted("Scores", lambda: scores(records)),
+        attempted("Retrieval across views", lambda: across(records, embedded)),
+        attempted("Samples", lambda: samples(embedded)),
         attempted("The map", lambda: maps(embedded)),
         attempted("Nearest neighbours", lambda: gallery(embedded)),
         attempted("Curves", lambda: curves(records)),

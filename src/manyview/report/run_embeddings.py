@@ -21,8 +21,10 @@ from manyview.embeddings.model_source import ModelSource, open_model
 from manyview.embeddings.view_embeddings import Snapshot
 from manyview.features.embedding_pass import embedding, features, forward
 from manyview.methods import Contrast, Method
+from manyview.report.cross_view import CrossView, embed_samples
 from manyview.report.images import MAX_BYTES, PageImages, choose_images, open_images
 from manyview.report.run_record import RunRecord
+from manyview.report.view_samples import ViewSamples, choose_samples
 from manyview.training.build import RunData
 
 NEIGHBOURS = 8  # that are shown of an image
@@ -32,6 +34,7 @@ CONTRASTED = 5  # copies of an image: a query and four positives, as in CACR's F
 SNAPSHOTS = 4  # of a run that are shown: the untrained, the last, and two between
 MAX_RUNS = 4  # whose images are shown; more would be neither distinguished nor loaded
 PASSES = 4  # from which the time of one image is measured
+MAX_SAMPLES = 512  # of several views, that are searched across them
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,10 @@ class TimeBudget:
 class RunEmbeddings:
     """Some images as a run's encoder embeds them; each part is computed when it is first asked for.
 
-    source  the trained encoder
+    Of a run with several views the images are shown in the first that has an encoder; `samples` has all of them.
+
+    source  the trained encoders
+    data    of the run
     sheet   the number of the thumbnails' sheet on the page
     own     the data set of a run on one's own
     """
@@ -69,6 +75,7 @@ class RunEmbeddings:
     source: ModelSource
     images: PageImages
     budget: TimeBudget
+    data: RunData
     sheet: int = 0
     own: Dataset | None = None
 
@@ -117,9 +124,34 @@ class RunEmbeddings:
         rows = dict.fromkeys(round(number * last / (SNAPSHOTS - 1)) for number in range(SNAPSHOTS))
         return [self.snapshots[row] for row in rows]
 
+    @property
+    def views(self) -> list[str]:
+        return list(self.data.views)
+
+    @property
+    def view(self) -> str:
+        """The view that the images are shown in."""
+        return shown_view(self.source, self.data)
+
+    @cached_property
+    def samples(self) -> ViewSamples:
+        """Some samples in all views of the run."""
+        count = self.budget.images(0.3, len(self.views), least=16, most=MAX_SAMPLES)
+        return choose_samples(self.record.config, self.data, count)
+
+    @cached_property
+    def across(self) -> CrossView:
+        """The samples through the towers of the views that are contrasted with one another."""
+        return embed_samples(self.method, self.samples)
+
     @cached_property
     def method(self) -> Method:
         return view_embeddings.method_of(self.record.run)
+
+    @property
+    def contrasts(self) -> bool:
+        """Whether the method contrasts embeddings; a prediction does not, and has neither negatives nor a coupling."""
+        return any(isinstance(term, Contrast) for term in self.method.terms)
 
     def loss_option(self, name: str, default: float) -> float:
         """Asks the run's terms for an argument of their loss, such as the temperature; the default if none has it."""
@@ -127,7 +159,8 @@ class RunEmbeddings:
         return float(next((value for value in values if value is not None), default))
 
     def _features(self, source: ModelSource) -> Tensor:
-        encoder, pipeline = source.encoder.to(resolve_device()), self.source.pipeline(self.images.dataset.modalities[0])
+        encoder, first = source.encoder.to(resolve_device()), next(iter(source.encoders))
+        pipeline = self.source.pipeline(self.images.dataset.modalities[0], view=first)
         return features(encoder, self.images.dataset, pipeline, device=resolve_device(), workers=0)[0]
 
     def _spread(self, source: ModelSource) -> Spread:
@@ -142,6 +175,12 @@ class EmbeddedRuns:
 
     shown: list[RunEmbeddings] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def which_view(self) -> str:
+        """A sentence that says which view is shown of runs that have several."""
+        shown = list(dict.fromkeys(each.view for each in self.shown if len(each.views) > 1))
+        return f" Of several views it is {' or '.join(shown)}." if shown else ""
 
     @property
     def sheets(self) -> dict[int, PageImages]:
@@ -161,19 +200,28 @@ def embed_runs(records: Sequence[RunRecord], images: int, seconds: float, own: D
     slowest = max(map(_seconds_per_image, sources.values()), default=1.0)  # so that all are shown the same images
     budget, runs = TimeBudget(seconds, slowest), max(1, len(sources))
     count = min(images, MAX_IMAGES // runs, max(MIN_IMAGES, int(0.2 * seconds / (2 * slowest))))
-    sheets: list[tuple[RunData, PageImages]] = []
+    sheets: list[tuple[RunData, str, PageImages]] = []
     for record, source in sources.items():
         try:
             data = open_images(record.config, own)
-            sheet = next((number for number, (other, _) in enumerate(sheets) if _same(other, data)), len(sheets))
+            modality = data.views[shown_view(source, data)].modality
+            alike = [shown == modality and _same(other, data) for other, shown, _ in sheets]
+            sheet = alike.index(True) if True in alike else len(sheets)
             if sheet == len(sheets):
-                sheets.append((data, choose_images(data, count, seconds=0.3 * seconds, max_bytes=MAX_BYTES // runs)))
-            embedded = RunEmbeddings(record, source, sheets[sheet][1], budget, sheet, own)
+                most = MAX_BYTES // runs
+                chosen = choose_images(data, count, modality=modality, seconds=0.3 * seconds, max_bytes=most)
+                sheets.append((data, modality, chosen))
+            embedded = RunEmbeddings(record, source, sheets[sheet][2], budget, data, sheet, own)
             embedded.neighbours  # noqa: B018  here, so that what cannot be embedded is known before anything is drawn
             found.shown.append(embedded)
         except Exception as error:
             found.missing[record.name] = reason(error)
     return found
+
+
+def shown_view(source: ModelSource, data: RunData) -> str:
+    """The first view that has an encoder: one that is only predicted has none."""
+    return next((view for view in source.encoders if view in data.views), next(iter(data.views)))
 
 
 def _same(one: RunData, other: RunData) -> bool:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from manyview.comparison.outcome import steps_per_epoch
 from manyview.config.config import Config, components, differences
@@ -15,14 +15,30 @@ from manyview.diagnose.health import Health, Verdict
 from manyview.losses import is_coupled
 from manyview.report.charts import Point
 from manyview.report.frame import colour_class
-from manyview.training.run import CONFIG, ENCODER, METRICS, Run, read_metrics
+from manyview.training.run import CONFIG, METRICS, Run, encoder_files, read_metrics
 
-TERM = "loss/"  # before the name of a term, where a method has several
+TERM, BOUND = "loss/", "bound/"  # before the name of a term, where a method has several
+VIEW_KNN = "knn/"  # before the name of a view, where a method has an encoder a view
+RECALL, PAIRS = "recall@", "pairs/"  # recall@1/rgb to thermal: from the query's view to the one that is searched
+VIEW_HEALTH = "health/"  # before the name of a view
+KS = (1, 5, 10)
 NO_MEASURES = ("gradient_norm", "lr", "loss", "health", "knn", "not_finite", "step", "epoch", "seconds")
-NO_MEASURE_PREFIXES = ("validation_", TERM)
+NO_MEASURE_PREFIXES = ("validation_", TERM, BOUND, VIEW_KNN, RECALL, PAIRS, VIEW_HEALTH)
 NAMED_SETTINGS = 2  # that differ, in a run's name
 LEVELS = {"diverging": "bad", "collapsing": "bad", "healthy": "healthy", "starting": "healthy"}  # else a warning
 Metrics = dict[str, Any]
+
+
+class Recall(NamedTuple):
+    """How often a query of one view finds its own sample among the k nearest of another view.
+
+    chance  what drawing at random would give; None where nobody wrote down among how many samples
+    """
+
+    k: int
+    last: float
+    untrained: float | None
+    chance: float | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +70,7 @@ class RunRecord:
 
     @property
     def finished(self) -> bool:
-        return (self.folder / ENCODER).is_file()
+        return bool(encoder_files(self.folder))
 
     @property
     def method(self) -> str:
@@ -93,11 +109,10 @@ class RunRecord:
             if isinstance(line.get(name), int | float) and math.isfinite(line[name])
         ]
 
-    @property
-    def terms(self) -> list[str]:
-        """The names of the terms whose losses were logged one by one."""
-        names = dict.fromkeys(name for line in self.metrics for name in line if name.startswith(TERM))
-        return [name.removeprefix(TERM) for name in names]
+    def names(self, prefix: str) -> list[str]:
+        """What follows a prefix in the names of the metrics, such as the terms after "loss/"."""
+        names = dict.fromkeys(name for line in self.metrics for name in line if name.startswith(prefix))
+        return [name.removeprefix(prefix) for name in names]
 
     @property
     def knn(self) -> list[Point]:
@@ -106,7 +121,28 @@ class RunRecord:
     @property
     def untrained(self) -> float | None:
         """The kNN accuracy before training."""
-        return next((value for when, value in self.knn if when == 0), None)
+        return self.before("knn")
+
+    def before(self, name: str) -> float | None:
+        """What was measured before training."""
+        return next((value for when, value in self.curve(name) if when == 0), None)
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """The ordered pairs of views of which one was searched with the other: the query's view first."""
+        found = [tuple(name.split(" to ")) for name in self.names(f"{RECALL}1/")]
+        return [(each[0], each[1]) for each in found if len(each) == 2]
+
+    def recalls(self, query: str, searched: str) -> list[Recall]:
+        """The last recall@1, @5 and @10 of a pair of views, as far as they were measured."""
+        name, found = f"{query} to {searched}", []
+        counts = self.curve(PAIRS + name)
+        for k in KS:
+            metric = f"{RECALL}{k}/{name}"
+            chance = min(1.0, k / counts[-1][1]) if counts and counts[-1][1] > 0 else None
+            if points := self.curve(metric):
+                found.append(Recall(k, points[-1][1], self.before(metric), chance))
+        return found
 
     def verdict(self) -> Verdict | None:
         """Judges again, from the metrics, how the run was doing at its last measurement."""
@@ -125,6 +161,15 @@ class RunRecord:
         found = health.verdict()
         level: Any = LEVELS.get(word, "warning")
         return found if found.word == word else Verdict(level, word, str(word))
+
+    def words(self, name: str = "health") -> list[tuple[int, str]]:
+        """Gives (step, word) of how the run was doing, or one view of it under "health/VIEW"."""
+        return [(int(line["step"]), str(line[name])) for line in self.metrics if name in line]
+
+    @property
+    def view_health(self) -> dict[str, str]:
+        """The last word on each view, where there are several."""
+        return {view: self.words(VIEW_HEALTH + view)[-1][1] for view in self.names(VIEW_HEALTH)}
 
     def _when(self, line: Metrics, over: str) -> float:
         return float(line.get("seconds") or 0) / 60 if over == "minutes" else line["step"] / self.steps_per_epoch

@@ -6,7 +6,7 @@ import hashlib
 import inspect
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +19,24 @@ from manyview.core.errors import UserError, nearest
 from manyview.core.parallel import resolve_device
 from manyview.data import NAMED, Dataset
 from manyview.data.dataset import few_samples, fingerprint, usual_shape
+from manyview.data.decoded import some_samples
 from manyview.data.factory import SCENES, divided, has_classes
-from manyview.data.selection import only_modalities
+from manyview.data.normals import NORMALS, WithNormals
+from manyview.data.selection import left_out, only_modalities, reference
+from manyview.data.statistics import Statistics
 from manyview.encoders import Encoder
 from manyview.encoders.map_heads import UnknownLayer
 from manyview.methods import METHODS, Method
 from manyview.methods.method import VIEW
 from manyview.methods.terms import try_loss
+from manyview.training import normalisation
 from manyview.views import AUGMENTATIONS, VIEWS, Augmentation, Modality, ViewPipeline
 from manyview.views.augmentation_recipes import usual_augmentation, usual_size
 from manyview.views.jigsaw import jigsaw_of
 from manyview.views.view import View, view_named
 
 MANY = "encoders"  # the first parameter of a method that has an encoder a view
+PHOTO_VIEWS = ("L", "ab")  # of photos, for such a method, where nobody says
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +50,9 @@ class RunData:
     side: int  # the usual length of a picture's shorter side
     fingerprint: tuple[int, ...]  # how many training images there are; sums of which, of sizes and times
     modalities: tuple[str, ...]  # all that the data has; those of no view are left out
+    statistics: dict[str, Statistics] = field(default_factory=dict)  # of the modalities that are no pictures
+    left_out: tuple[str, ...] = ()  # folders and columns of label maps, which are not taken for a modality
+    derived: bool = False  # whether surface normals are made of its depth, because the data has none
     held_out: bool = False  # whether the images to score on were held out of the training data, and are no test split
     why: str | None = None  # the test split is not used, where there is one
 
@@ -56,32 +64,63 @@ class RunData:
 
 def data(config: Config, own: Dataset | None = None) -> RunData:
     """The data of a run, with the modalities that its views are derived from."""
-    options = {key: value for key, value in config.data.items() if key != "name"}
     if own is None and config.own_data:
         raise UserError("data", "the run was made on a data set of your own; give it: manyview.pretrain(data=...)")
-    found = divided(config.data["name"] if own is None else own, unlabelled=_takes_many(config), **options)
-    views = views_of(config, found.train.modalities)
+    options = {**config.data_options, "unlabelled": _takes_many(config)}
+    there = config.data["name"] if own is None else own
+    found = divided(there, **options)
+    derived = NORMALS in (config.views or ()) and NORMALS not in found.train.modalities
+    if derived and own is None:
+        found = divided(there, **{**options, "modalities": (*found.train.modalities, NORMALS)})
+    elif derived and own is not None:
+        found = divided(WithNormals(own, options.get("camera"), options.get("nodata")), **options)
+    normalisation.check(config, found.train.modalities)
+    label_maps = left_out(found.train)
+    views = views_of(config, found.train.modalities, reference(found.train) if config.views else None, label_maps)
     used = tuple(dict.fromkeys(view.modality for view in views.values()))
     train = only_modalities(found.train, used)
     test = None if found.test is None else only_modalities(found.test, used)
     few = few_samples(train)
-    shapes = {name: usual_shape(few, view.modality) for name, view in views.items()}
-    channels = {name: view.width(shapes[name][0]) for name, view in views.items()}
-    side, known_by, there = next(iter(shapes.values()))[1], fingerprint(train, few), found.train.modalities
-    return RunData(train, test, views, channels, side, known_by, there, found.held_out, found.test_unused)
+    met = {name: sample.modalities[name] for sample in reversed(few) for name in sample.modalities}
+    if len(met) < len(used):  # one that few samples have
+        met = {name: sample.modalities[name] for sample in some_samples(train) for name in sample.modalities}
+    shapes = {name: usual_shape(few, view.modality, met.get(view.modality)) for name, view in views.items()}
+    return RunData(
+        train=train,
+        test=test,
+        views=views,
+        channels={name: view.width(shapes[name][0]) for name, view in views.items()},
+        side=next(iter(shapes.values()))[1],
+        fingerprint=fingerprint(train, few),
+        modalities=found.train.modalities,
+        statistics=normalisation.measured(config, train, met),
+        left_out=label_maps,
+        derived=derived,
+        held_out=found.held_out,
+        why=found.test_unused,
+    )
 
 
-def views_of(config: Config, modalities: tuple[str, ...]) -> dict[str, View]:
-    """The views that the method sees: one of the data's first modality, or where it takes many all modalities."""
-    many = _takes_many(config)
-    names = config.views or (modalities if many else modalities[:1])
-    views = {name: view_named(name, modalities[0]) for name in names}
+def views_of(
+    config: Config, modalities: tuple[str, ...], picture: str | None = None, label_maps: tuple[str, ...] = ()
+) -> dict[str, View]:
+    """The views that the method sees: one of the data's first modality, or where it takes many all modalities.
+
+    Of data with a single modality, which are photos, a method that takes many sees L and ab.
+
+    picture     the modality of which colours are taken; the first unless given
+    label_maps  what else the data has, and is not taken for a modality
+    """
+    many = takes_many(config)
+    names = config.views or ((modalities if len(modalities) > 1 else PHOTO_VIEWS) if many else modalities[:1])
+    views = {name: view_named(name, picture or modalities[0]) for name in names}
     for name, view in views.items():
         if name in VIEWS and name in modalities:
             raise UserError("views", f"{name!r} is a view derived of pictures: give the modality {name!r} another name")
         if view.modality not in modalities:
             near = nearest(name, (*modalities, *VIEWS))
             more = f"did you mean {near!r}?" if near else "`manyview list views` has what is derived of pictures"
+            more = f"--data.modalities {','.join([*modalities, name])} takes it" if name in label_maps else more
             raise UserError("views", f"the data has no {name!r}; it has {', '.join(modalities)}; {more}")
     if many:
         return views
@@ -94,12 +133,18 @@ def settled(config: Config, found: RunData) -> Config:
     """The settings with everything decided that depends on the data: augmentation and size, the run's folder."""
     size = config.augmentation["size"] or usual_size(found.side)
     name = config.augmentation["name"]
-    name = usual_augmentation(size) if name == "auto" else name
+    name = usual_augmentation(size, len(found.views)) if name == "auto" else name
     augmentation, source = {**config.augmentation, "name": name, "size": size}, _absolute(config.data)
+    if "statistics" in source:
+        source |= normalisation.as_settings(found.statistics, source["nodata"])
+    if found.derived and not config.own_data:
+        source["modalities"] = found.modalities  # normals among them
     encoder = {**config.encoder}
     if isinstance(encoder["pretrained"], str):
         encoder["pretrained"] = os.path.abspath(encoder["pretrained"])
-    config = resolve(replace(config, augmentation=augmentation, data=source, encoder=encoder).flat(), {})
+    views = tuple(found.views) if takes_many(config) else config.views
+    config = replace(config, augmentation=augmentation, data=source, encoder=encoder, views=views)
+    config = resolve(config.flat(), {})
     images = source["name"]
     if config.out and os.path.isabs(images) and os.path.realpath(config.out) == os.path.realpath(images):
         raise UserError("out", f"{config.out} is the folder of the images; give another, which is made")
@@ -118,7 +163,7 @@ def check(config: Config) -> None:
         raise error.within("encoder") from None
     with torch.random.fork_rng(devices=[]), torch.device("meta"):
         small = encoders.create(ENCODER, size=8, widths=(4,), blocks=(1,))
-        networks = dict.fromkeys(config.views or ("one", "other"), small) if _takes_many(config) else small
+        networks = dict.fromkeys(config.views or ("one", "other"), small) if takes_many(config) else small
         parts = components(config)
         try:
             declared = component(config, "method")(networks, **parts)
@@ -144,13 +189,15 @@ def pipeline(config: Config, views: Mapping[str, View], method: Method) -> ViewP
     """What a method's towers see in training: so many augmented copies of each view."""
     most = max(method.views.values())
     made: ViewPipeline = component(config, "augmentation")(config.augmentation["size"], most)
+    made = replace(made, modalities=normalisation.modalities(config, views))
     return made.of(method.views, views=views, geometry=method.geometry, jigsaw=method.jigsaw)
 
 
 def test_pipeline(config: Config, views: Mapping[str, View]) -> ViewPipeline:
     """What encoders see in evaluation: the middle of the picture, with training's normalisation."""
     middle = AUGMENTATIONS["probe-test"](config.augmentation["size"]).augmentations
-    return ViewPipeline(middle, picture=picture(config)).of(dict.fromkeys(views, 1), views=views)
+    made = ViewPipeline(middle, normalisation.modalities(config, views), picture=picture(config))
+    return made.of(dict.fromkeys(views, 1), views=views)
 
 
 def picture(config: Config) -> Modality:
@@ -177,7 +224,7 @@ def method(config: Config, channels: Mapping[str, int], instances: int, *, begun
     """The method with its parts, drawn from the run's seed, for so many training images."""
     torch.manual_seed(config.seed)
     made = {view: encoder(config, count, begun=begun) for view, count in channels.items()}
-    networks = made if _takes_many(config) else next(iter(made.values()))
+    networks = made if takes_many(config) else next(iter(made.values()))
     declared: Method = component(config, "method")(networks, **components(config))
     if declared.jigsaw:
         _check_patches(config, made)
@@ -203,7 +250,7 @@ def check_groups(method: Method, config: Config, world: int = 1) -> None:
             raise UserError("method.bn_splits", f"{said}; give a divisor")
 
 
-def _takes_many(config: Config) -> bool:
+def takes_many(config: Config) -> bool:
     """Whether a method takes an encoder for each view, as its signature says."""
     return next(iter(inspect.signature(METHODS[config.method["name"]]).parameters)) == MANY
 

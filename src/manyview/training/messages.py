@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from torch import nn
 
 from manyview.config.config import Config
+from manyview.core.text import printable
 from manyview.data import Loader
+from manyview.data.normals import NORMALS, camera_of
+from manyview.data.selection import missing
+from manyview.data.statistics import no_data_of
 from manyview.memories import Memory
 from manyview.methods import Method
 from manyview.training.build import RunData
@@ -31,7 +35,38 @@ def introduction(config: Config, data: RunData, method: Method, state: RunState)
         f"encoder {config.encoder['name']} ({_parameters(method)} parameters), augmentation "
         f"{config.augmentation['name']} of {config.augmentation['size']} px, batch {config.batch_size}, "
         f"{state.total:,} steps",
+        *_modalities(config, data),
     ]
+
+
+def _modalities(config: Config, data: RunData) -> list[str]:
+    """Which views are missing where, how modalities that are no pictures are normalised, and what is left out."""
+    views = {name: view.modality for name, view in data.views.items()}
+    lacking = missing(data.train)
+    found = [
+        f"{name} is missing in {count:,} of {len(data.train):,} samples: a sample takes part in what it has"
+        for name, count in lacking.items()
+        if len(set(views.values())) > 1
+    ]
+    for name, each in data.statistics.items():
+        value = no_data_of(config.data.get("nodata"), name)
+        holes = "NaN" if value is None else f"{value:g} or NaN"
+        share = f"; pixels without data ({holes}), {each.no_data:.1%}, become the mean" if each.no_data else ""
+        scaled = " of values / 255" if each.scaled else ""
+        of = f" of {each.samples} samples" if each.samples else ""
+        found.append(f"{name}: normalised with mean {_few(each.mean)}, std {_few(each.std)}{scaled}{of}{share}")
+    if NORMALS in views.values() and (camera := camera_of(data.train)) is not None:
+        found.append(f"{NORMALS} are made of the depth, by {camera}")
+    if data.left_out:
+        take = ",".join([*data.modalities, *data.left_out])
+        folders = f"{', '.join(map(printable, data.left_out))}: label maps by name, not taken for a modality"
+        found.append(f"left out {folders} (--data.modalities {take} takes them)")
+    return found
+
+
+def _few(numbers: Sequence[float]) -> str:
+    """Up to four numbers, of each channel."""
+    return ", ".join([*(f"{each:.5g}" for each in numbers[:4]), *(["..."] if len(numbers) > 4 else [])])
 
 
 def cautions(config: Config, data: RunData, loader: Loader, method: Method, world: int) -> list[str]:
@@ -89,7 +124,8 @@ def unreadable(loader: Loader) -> list[str]:
     broken = list(loader.unreadable)
     if not broken:
         return []
-    some = ", ".join(loader.dataset.name(row) for row in broken[:3]) + (", ..." if len(broken) > 3 else "")
+    some = ", ".join(f"{loader.dataset.name(row)} ({loader.unreadable[row]})" for row in broken[:3])
+    some += ", ..." if len(broken) > 3 else ""
     return [f"{len(broken)} of {len(loader.dataset)} images cannot be read, others stand in for them: {some}"]
 
 

@@ -112,8 +112,8 @@ def read_metrics(path: Path) -> tuple[list[dict[str, Any]], int]:
 
 def _sound(key: str, value: Any) -> bool:
     """Tells whether training may have written a value: it is a number, or None for one that was not finite."""
-    if key in ("health", "not_finite"):
-        return isinstance(value, str if key == "health" else dict)
+    if key == "not_finite" or key.partition("/")[0] == "health":  # of the run, or of a view: health/rgb
+        return isinstance(value, dict if key == "not_finite" else str)
     number = type(value) in (int, float) and abs(value) <= LARGEST
     return number and value >= 0 if key in ("step", "epoch", "seconds") else number or value is None
 

@@ -7,14 +7,18 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from manyview.core.errors import UserError
 
 Array = np.ndarray[Any, Any]
 
 TRIES = 10  # how often torchvision's RandomResizedCrop draws a box before it takes the central one
-GEOMETRY, PHOTOMETRY = 2 * TRIES + 3, 10  # numbers that one picture takes
+MOST_OPERATIONS = 4  # of RandAugment on one picture
+GEOMETRY, PHOTOMETRY = 2 * TRIES + 3, 10 + 4 * MOST_OPERATIONS  # numbers that one picture takes
 ORDERS = 24  # of brightness, contrast, saturation and hue
+RANDOM_OPERATIONS = 8  # that RandAugment draws from (`rand_augment.OPERATIONS`),
+SKIPPED, MAGNITUDE_STD = 0.5, 0.5  # the chance that one is skipped, and the noise of the magnitude
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,11 @@ class Augmentation:
     sigma       its width in pixels is drawn between these
     kernel      side of the blur's kernel, odd; None: a tenth of `size`
     solarise    chance that pixels of at least one half are inverted
+    offset      instead of `scale`: exactly `size` pixels, not resized, so many pixels to the right of and below a place
+                that all copies share; the second number is the largest offset of a copy, for which room is left
+    operations  how many of RandAugment (`rand_augment.py`) come last; 0: none. They turn, shear and shift pictures and
+                no other modality
+    magnitude   of these operations, 0 to 10
     patch       side of nine patches that the view is cut into in the end, one out of each cell of a 3x3 grid, in a
                 random order, (n, 9, C, patch, patch): see `jigsaw_of`; None leaves it whole
     """
@@ -52,6 +61,9 @@ class Augmentation:
     sigma: tuple[float, float] = (0.1, 2.0)
     kernel: int | None = None
     solarise: float = 0.0
+    offset: tuple[int, int] | None = None
+    operations: int = 0
+    magnitude: float = 10.0
     patch: int | None = None
 
     def __post_init__(self) -> None:
@@ -76,6 +88,12 @@ class Augmentation:
             raise UserError("sigma", f"expected the blur's width in pixels, 0 < low <= high, got {self.sigma}")
         if self.kernel is not None and (self.kernel < 1 or self.kernel % 2 == 0):
             raise UserError("kernel", f"expected the odd side of the blur's kernel, got {self.kernel}")
+        if self.offset is not None and not 0 <= self.offset[0] <= self.offset[1]:
+            raise UserError("offset", f"expected pixels, 0 <= that of this copy <= the largest, got {self.offset}")
+        if not 0 <= self.operations <= MOST_OPERATIONS:
+            raise UserError("operations", f"expected 0 to {MOST_OPERATIONS} of RandAugment, got {self.operations}")
+        if not 0 <= self.magnitude <= 10:
+            raise UserError("magnitude", f"expected that of RandAugment's operations, 0 to 10, got {self.magnitude}")
         if self.resize is not None and (self.scale is not None or self.resize < self.size):
             raise UserError(
                 "resize", f"expected at least size={self.size}, and only with scale=None, got {self.resize}"
@@ -86,6 +104,16 @@ class Augmentation:
     @property
     def blur_kernel(self) -> int:
         return self.kernel or max(3, self.size // 10 | 1)
+
+    def check_picture(self, height: int, width: int) -> None:
+        """Raises what is wrong with pictures of this size."""
+        if self.offset is not None and min(height, width) < self.size + self.offset[1]:
+            least = self.size + self.offset[1]
+            raise UserError(
+                "distance",
+                f"patches of {self.size} pixels up to {self.offset[1]} apart need pictures of {least} x {least}, "
+                f"got {width} x {height}; give a smaller one, or larger pictures",
+            )
 
 
 class AugmentationParams(NamedTuple):
@@ -98,10 +126,12 @@ class AugmentationParams(NamedTuple):
     grey: Array  # (n,) bool
     sigma: Array  # (n,) float32, 0: no blur
     solarise: Array  # (n,) bool
+    operation: Array  # (n, 4) which of RandAugment's operations come first, second, ...; -1: none
+    level: Array  # (n, 4) float32 in [-1, 1]: how much of each
 
 
 def draw(a: Augmentation, g: Array, p: Array, height: int, width: int) -> AugmentationParams:
-    """Draws what happens to n pictures of one size, from numbers in [0, 1): (n, 23) for geometry, (n, 10) for colour.
+    """Draws what happens to n pictures of one size, from numbers in [0, 1): (n, 23) for geometry, (n, 26) for colour.
 
     Pictures that show the same thing as different modalities share the geometric numbers.
     """
@@ -109,16 +139,38 @@ def draw(a: Augmentation, g: Array, p: Array, height: int, width: int) -> Augmen
     low, high = np.maximum(centre - strength, [0.0, 0.0, 0.0, -1.0]), centre + strength
     active = (p[:, 4] < a.jitter_p) & any(a.jitter)
     sigma = a.sigma[0] + (a.sigma[1] - a.sigma[0]) * p[:, 6]
-    whole = np.broadcast_to(np.array([0, 0, height, width]), (len(g), 4))
+    which, done, noise, sign = np.moveaxis(p[:, 10:].reshape(len(p), MOST_OPERATIONS, 4), 2, 0)
+    done = (done >= SKIPPED) & (np.arange(MOST_OPERATIONS) < a.operations)
+    magnitude = a.magnitude + MAGNITUDE_STD * torch.special.ndtri(torch.from_numpy(noise)).numpy()
+    level = np.where(sign < 0.5, -0.1, 0.1) * magnitude.clip(0, 10)
     return AugmentationParams(
-        box=random_boxes(g, height, width, a.scale, a.ratio) if a.scale else whole,
+        box=_boxes(a, g, height, width),
         flip=g[:, 22] < a.flip,
         colour=(low + (high - low) * p[:, 0:4]).astype(np.float32),
         order=np.where(active, (p[:, 5] * ORDERS).astype(np.int64), -1),
         grey=p[:, 7] < a.grey,
         sigma=np.where(p[:, 8] < a.blur, sigma, 0.0).astype(np.float32),
         solarise=p[:, 9] < a.solarise,
+        operation=np.where(done, (which * RANDOM_OPERATIONS).astype(np.int64), -1),
+        level=level.astype(np.float32),
     )
+
+
+def _boxes(a: Augmentation, g: Array, height: int, width: int) -> Array:
+    if a.offset is not None:
+        return patch_boxes(g, height, width, a.size, a.offset)
+    if a.scale is not None:
+        return random_boxes(g, height, width, a.scale, a.ratio)
+    return np.broadcast_to(np.array([0, 0, height, width]), (len(g), 4))
+
+
+def patch_boxes(u: Array, height: int, width: int, size: int, offset: tuple[int, int]) -> Array:
+    """Boxes (n, 4) of `size` pixels at (x + d, y + d), d being the first offset; (x, y) leaves room for the second."""
+    top, left = (
+        (u[:, 2 * TRIES + axis] * (length - size - offset[1] + 1)).astype(np.int64) + offset[0]
+        for axis, length in enumerate((height, width))
+    )
+    return np.stack([top, left, np.full_like(top, size), np.full_like(top, size)], 1)
 
 
 def random_boxes(u: Array, height: int, width: int, scale: tuple[float, float], ratio: tuple[float, float]) -> Array:

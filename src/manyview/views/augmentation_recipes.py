@@ -6,15 +6,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated, Literal, get_args
 
-from manyview.core.bounds import Between, Count
+from manyview.core.bounds import MOST, AtLeast, AtMost, Between, Count
 from manyview.core.errors import UserError
-from manyview.views.augmentation import Augmentation
+from manyview.views.augmentation import MOST_OPERATIONS, Augmentation
 from manyview.views.pipeline import ViewPipeline
 from manyview.views.view import CIFAR, PICTURE, Modality
 
 SIZES = (32, 128)  # pixels of a view, at least and at most, where nobody says
 UNBLURRED_SIZE = 64  # pixels up to which pictures are not blurred
 Chance = Annotated[float, Between(0, 1, "a chance")]
+Distance = Annotated[int, AtLeast(0), AtMost(MOST)]
+Operations = Annotated[int, Between(0, MOST_OPERATIONS)]
+Magnitude = Annotated[float, Between(0, 10)]
 Statistics = Literal["imagenet", "cifar10", "cifar100", "stl10"]
 _CIFAR_PICTURE = Modality(*CIFAR, colour=True)
 _PICTURES: dict[Statistics, Modality] = {  # all but ImageNet's as CACR's Algorithm 1 prints them
@@ -95,6 +98,46 @@ def cacr_stl(size: int = 64, copies: int = 2, *, statistics: Statistics = "stl10
     return ViewPipeline([one] * copies, picture=_picture(statistics))
 
 
+def cmc(
+    size: int = 224,
+    copies: int = 1,
+    *,
+    smallest: float = 0.08,
+    jitter: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0),
+) -> ViewPipeline:
+    """CMC (Tian et al., ECCV 2020): crop and flip, no colour.
+
+    `smallest` is .08 for ResNets, .2 for AlexNet in the authors' code. Their PyContrast always jitters CMC's pictures:
+    `jitter` (.4, .4, .4, .1).
+    """
+    return ViewPipeline([Augmentation(size, (smallest, 1.0), jitter=jitter)] * copies)
+
+
+def cmc_ra(
+    size: int = 224, copies: int = 1, *, smallest: float = 0.2, operations: Operations = 2, magnitude: Magnitude = 10.0
+) -> ViewPipeline:
+    """CMC + RandAugment (Tables 1 and 9), which the paper does not describe: as PyContrast has it for its CMC v2.
+
+    Jitter (.4, .4, .4, .1) with chance .8, blur .5, then two operations that leave colours alone. `smallest` is .2 with
+    a queue, .08 with a bank.
+    """
+    one = Augmentation(
+        size, (smallest, 1.0), jitter=(0.4, 0.4, 0.4, 0.1), jitter_p=0.8, blur=0.5,
+        operations=operations, magnitude=magnitude,
+    )  # fmt: skip
+    return ViewPipeline([one] * copies)
+
+
+def patches(size: int = 64, copies: int = 2, *, distance: Distance = 64) -> ViewPipeline:
+    """CMC's patches at a distance (section 4.4, Fig. 5): copy k of `size` pixels is cut at (x + k d, y + k d).
+
+    (x, y) is drawn for each picture, so that all copies lie inside it; neither resized nor flipped. The paper has two
+    patches of 64 px in pictures of about 2,000 (DIV2K), and d from 64, where they do not overlap.
+    """
+    largest = distance * (copies - 1)
+    return ViewPipeline([Augmentation(size, flip=0.0, offset=(distance * copy, largest)) for copy in range(copies)])
+
+
 def multicrop(
     size: int = 224,
     copies: int = 8,
@@ -128,6 +171,8 @@ def custom(
     grey: Chance = 0.2,
     blur: Chance = 0.0,
     solarise: Chance = 0.0,
+    operations: Operations = 0,
+    magnitude: Magnitude = 10.0,
     small_size: int | None = None,
     large: Count = 1,
 ) -> ViewPipeline:
@@ -138,8 +183,9 @@ def custom(
     if large < 1:
         raise UserError("large", f"expected at least one copy of the full size, got {large}")
     one = Augmentation(
-        size, scale, flip=flip, jitter=jitter, jitter_p=jitter_p, grey=grey, blur=blur, solarise=solarise
-    )
+        size, scale, flip=flip, jitter=jitter, jitter_p=jitter_p, grey=grey, blur=blur, solarise=solarise,
+        operations=operations, magnitude=magnitude,
+    )  # fmt: skip
     large = copies if small_size is None else min(large, copies)
     return ViewPipeline([one] * large + [replace(one, size=small_size or size)] * (copies - large))
 
@@ -166,6 +212,9 @@ AUGMENTATIONS: dict[str, Callable[..., ViewPipeline]] = {
     "moco-v3": moco_v3,
     "cacr-cifar": cacr_cifar,
     "cacr-stl": cacr_stl,
+    "cmc": cmc,
+    "cmc-ra": cmc_ra,
+    "patches": patches,
     "multicrop": multicrop,
     "custom": custom,
     "probe-train": probe_train,
@@ -178,6 +227,12 @@ def usual_size(side: int, largest: int = SIZES[1]) -> int:
     return min(max(SIZES[0], 32 * round(side / 32)), largest)
 
 
-def usual_augmentation(size: int) -> str:
-    """The augmentation recipe for views of a size, where nobody says."""
+def usual_augmentation(size: int, views: int = 1) -> str:
+    """The augmentation recipe for so many views of a size, where nobody says.
+
+    Views of one thing teach each other what they share, so that they are only cropped and flipped, as in CMC: grey
+    pictures would have no colour for the others to tell.
+    """
+    if views > 1:
+        return "cmc"
     return "custom" if size <= UNBLURRED_SIZE else "moco-v2"

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from manyview.core.parallel import scratch
 from manyview.views.augmentation import Array, Augmentation, AugmentationParams
+from manyview.views.rand_augment import OPERATIONS as RANDOM
 
 RED, GREEN, BLUE = 0.2989, 0.587, 0.114  # torchvision's weights of luma
 REACH = 5.0  # of a blur in sigmas: a weight beyond is under 4e-6 of the middle one
@@ -87,6 +88,10 @@ def coloured(planes: Tensor, augmentation: Augmentation, params: AugmentationPar
     sigma = params.sigma[rows]
     some_(planes, sigma > 0, partial(blur_, kernel=augmentation.blur_kernel), sigma)
     some_(planes, params.solarise[rows], solarise_)
+    for turn in range(augmentation.operations):
+        drawn, level = params.operation[rows, turn], params.level[rows, turn]
+        for number, operation in enumerate(RANDOM):
+            some_(planes, drawn == number, operation, level)
     return taken(planes, rows.argsort(), "a") if moving else planes
 
 

@@ -14,9 +14,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from manyview.core.parallel import parallel_map
+from manyview.core.parallel import parallel_map, scratch
 
 PART_PIXELS = 1 << 17  # converted at a time, by one core: enough that starting the operations costs little
+VECTOR = 64  # numbers that torch works on at a time, or a multiple of that
 
 Matrix = Sequence[Sequence[float]]
 Channels = tuple[float, float, float]
@@ -81,10 +82,7 @@ def _in_parts(convert: Callable[[Tensor, Tensor], None], planes: Tensor) -> Tens
     pictures = max(1, PART_PIXELS // max(1, planes.shape[2] * planes.shape[3]))
     step = pictures if planes.device.type == "cpu" else max(1, planes.shape[1])
     parts = list(zip(planes.split(step, 1), out.split(step, 1), strict=True))
-    if len(parts) == 1:
-        convert(planes, out)
-    else:
-        parallel_map(lambda part: convert(*part), parts)
+    parallel_map(lambda part: convert(*part), parts)
     return out
 
 
@@ -95,29 +93,38 @@ def _mix(matrix: Matrix, planes: Tensor, out: Tensor) -> None:
 
 
 def _lab(planes: Tensor, out: Tensor) -> None:
-    _mix(RELATIVE_XYZ, _linear(planes), out)
-    x, y, z = _lightness(out)
+    """Works in two blocks of scratch space (3, pixels), filled up to whole vectors.
+
+    torch computes what is left over after the last whole vector otherwise, with another last bit: a pixel would depend
+    on how many there are.
+    """
+    count = planes[0].numel()
+    one, two = (scratch(name, 3, -(-count // VECTOR) * VECTOR, device=planes.device) for name in ("lab 1", "lab 2"))
+    one[:, :count].unflatten(1, planes.shape[1:]).copy_(planes)
+    one[:, count:] = 1
+    _linear_(one, two)
+    _mix(RELATIVE_XYZ, one, two)
+    _lightness_(two, one)
+    x, y, z = two[:, :count].unflatten(1, planes.shape[1:])
+    torch.mul(y, 116, out=out[0]).sub_(16)
     torch.sub(x, y, out=out[1]).mul_(500)
     torch.sub(y, z, out=out[2]).mul_(200)
-    torch.mul(y, 116, out=out[0]).sub_(16)
 
 
-def _linear(planes: Tensor) -> Tensor:
-    """Light of sRGB: ((c + .055) / 1.055)^2.4, but c / 12.92 where it is dark.
+def _linear_(colour: Tensor, line: Tensor) -> None:
+    """Light of sRGB: ((c + .055) / 1.055)^2.4, but c / 12.92 where it is dark; `line` is overwritten.
 
-    The curve of max(c, dark), plus the line from dark down to min(c, dark).
+    It is the curve of max(c, dark), plus the line from dark down to min(c, dark).
     """
-    curve = planes.clamp_min(SRGB_DARK).add_(0.055).mul_(1 / 1.055).log2_().mul_(2.4).exp2_()
-    line = planes.clamp_max(SRGB_DARK).sub_(SRGB_DARK)
-    return curve.add_(line, alpha=1 / 12.92)
+    torch.clamp(colour, max=SRGB_DARK, out=line).sub_(SRGB_DARK)
+    colour.clamp_min_(SRGB_DARK).add_(0.055).mul_(1 / 1.055).log2_().mul_(2.4).exp2_().add_(line, alpha=1 / 12.92)
 
 
-def _lightness(share: Tensor) -> Tensor:
-    """The cube root, but the line 7.787 s + 16 / 116 where it is dark, which ends 3e-7 below the cube root."""
-    curve = share.clamp_min(LIGHTNESS_DARK).log2_().mul_(1 / 3).exp2_()
-    line = share.clamp_max(LIGHTNESS_DARK).sub_(LIGHTNESS_DARK)
-    curve.add_(line, alpha=7.787)
-    return curve.add_(line.clamp_min_(-GAP_WIDTH), alpha=LIGHTNESS_GAP / GAP_WIDTH)
+def _lightness_(share: Tensor, line: Tensor) -> None:
+    """The cube root of the share of white, but 7.787 s + 16 / 116 where it is dark, which ends 3e-7 below that."""
+    torch.clamp(share, max=LIGHTNESS_DARK, out=line).sub_(LIGHTNESS_DARK)
+    share.clamp_min_(LIGHTNESS_DARK).log2_().mul_(1 / 3).exp2_().add_(line, alpha=7.787)
+    share.add_(line.clamp_min_(-GAP_WIDTH), alpha=LIGHTNESS_GAP / GAP_WIDTH)
 
 
 def _ycbcr(planes: Tensor, out: Tensor) -> None:

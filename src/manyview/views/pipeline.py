@@ -23,11 +23,10 @@ from manyview.views.augmentation import GEOMETRY, PHOTOMETRY, Augmentation, Augm
 from manyview.views.colour import coloured
 from manyview.views.colour_spaces import SPACES
 from manyview.views.jigsaw import cut_patches, jigsaw_of, shape_of
-from manyview.views.resample import crop_batch, crop_each, scaled_boxes
+from manyview.views.resample import PRODUCT_SIDE, crop_each, crops, scaled_boxes
 from manyview.views.view import PICTURE, Modality, View, checked, usual, view_named
 
 PART_PIXELS = 1 << 18  # pixels worked on at a time, by one core: enough that starting the operations costs little
-PRODUCT_SIDE = 128  # on a CPU, sides up to this are resampled as matrix products, larger ones one by one
 
 Geometry = Literal["shared", "own"]
 
@@ -127,7 +126,7 @@ class ViewPipeline:
         def cut(name: str, number: int, rows: slice, modality: Modality) -> tuple[Tensor, AugmentationParams]:
             params = self.params(name, ids[rows], number, seed, epoch, size)
             images = raw[cuts[name].modality][rows]
-            return _crops(images, self.augmentations[number], params, size, modality), params
+            return crops(images, self.augmentations[number], params, size, modality), params
 
         sources = {name: [raw[cut.modality]] * cut.copies for name, cut in cuts.items()}
         return self._develop(sources, cuts, cut, partial(self._geometry, ids=ids, seed=seed, epoch=epoch))
@@ -146,6 +145,7 @@ class ViewPipeline:
                 continue
             image, size = raw[source], self._reference(raw).shape[1:]
             modality, made[name] = self.modality(source, image), []
+            image = modality.filled(image)
             params = self.params(name, torch.tensor([id]), torch.arange(copies), seed, epoch, size)
             for number, augmentation in enumerate(self.augmentations[:copies]):
                 one = AugmentationParams(*(column[number : number + 1] for column in params))
@@ -184,6 +184,8 @@ class ViewPipeline:
         geometry = self._geometry(name, numbers, ids=ids, seed=seed, epoch=epoch)
         own = key(geometry, zlib.crc32(name.encode()))
         g, p = uniform(geometry, GEOMETRY).numpy(), uniform(own, PHOTOMETRY).numpy()
+        if self.augmentations[0].offset is not None:  # all copies lie about one place, that of the first
+            g = uniform(self._geometry(name, 0 * numbers, ids=ids, seed=seed, epoch=epoch), GEOMETRY).numpy()
         if isinstance(numbers, int):
             return draw(self.augmentations[numbers], g, p, *size)
         if len(set(self.augmentations)) == 1:
@@ -214,7 +216,10 @@ class ViewPipeline:
     def _reference(self, raw: Mapping[str, Tensor]) -> Tensor:
         """The first modality that a view is made of."""
         used = {view.modality for view in self._views(raw).values()}
-        return next(image for name, image in raw.items() if name in used)
+        image = next(image for name, image in raw.items() if name in used)
+        for each in self.augmentations:
+            each.check_picture(*image.shape[-2:])
+        return image
 
     def _develop(
         self,
@@ -279,17 +284,6 @@ def _parts(source: Tensor, size: int) -> list[slice]:
     n, pixels = len(source), max(size**2, source.shape[2] * source.shape[3])
     rows = max(1, PART_PIXELS // pixels) if source.device.type == "cpu" else max(1, n)
     return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
-
-
-def _crops(
-    images: Tensor, augmentation: Augmentation, params: AugmentationParams, reference: Sequence[int], modality: Modality
-) -> Tensor:
-    """Crops pictures to planes, in [0, 1] where they are pictures."""
-    unit, boxes = modality.unit(images), scaled_boxes(params.box, reference, images.shape[2:])
-    mixed = images.dtype == torch.uint8 and not (modality.nearest or modality.vectors)  # a product would spread a NaN
-    if mixed and (images.device.type != "cpu" or max(images.shape[2:]) <= PRODUCT_SIDE):
-        return crop_batch(images, augmentation, boxes, params.flip, unit=unit)
-    return crop_each(images, augmentation, boxes, params.flip, modality).float().mul_(unit)
 
 
 def _rounded(crop: Tensor, augmentation: Augmentation, params: AugmentationParams) -> Tensor:

@@ -16,8 +16,22 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyview.core.parallel import scratch
-from manyview.views.augmentation import Array, Augmentation
+from manyview.views.augmentation import Array, Augmentation, AugmentationParams
 from manyview.views.view import Modality
+
+PRODUCT_SIDE = 128  # on a CPU, sides up to this are resampled as matrix products, larger ones one by one
+
+
+def crops(
+    images: Tensor, augmentation: Augmentation, params: AugmentationParams, reference: Sequence[int], modality: Modality
+) -> Tensor:
+    """Crops pictures to planes, in [0, 1] where they are pictures."""
+    images = modality.filled(images)
+    unit, boxes = modality.unit(images), scaled_boxes(params.box, reference, images.shape[2:])
+    mixed = images.dtype == torch.uint8 and not (modality.nearest or modality.vectors)  # a product would spread a NaN
+    if mixed and (images.device.type != "cpu" or max(images.shape[2:]) <= PRODUCT_SIDE):
+        return crop_batch(images, augmentation, boxes, params.flip, unit=unit)
+    return crop_each(images, augmentation, boxes, params.flip, modality).float().mul_(unit)
 
 
 def crop_batch(images: Tensor, augmentation: Augmentation, box: Array, flip: Array, *, unit: float = 1.0) -> Tensor:

@@ -27,6 +27,8 @@ class Modality:
     vectors    the values are vectors in the picture, which turn with it: channel 0 points to the right, 1 down, 2 away.
                "directions", such as surface normals: a flip changes the sign of x (of uint8, x becomes 255 - x).
                "displacements" in pixels, such as optical flow: they also grow as the crop is enlarged
+    nodata     the raw value of pixels where a sensor saw nothing. They become the mean, which is 0 for the network,
+               before anything is mixed; so do NaN and infinity
     """
 
     mean: tuple[float, ...] = (0.0,)
@@ -34,6 +36,7 @@ class Modality:
     colour: bool = False
     nearest: bool = False
     vectors: Literal["directions", "displacements"] | None = None
+    nodata: float | None = None
 
     def __post_init__(self) -> None:
         if len(self.mean) != len(self.std) or min(self.std, default=0.0) <= 0:
@@ -42,6 +45,14 @@ class Modality:
     def unit(self, like: Tensor) -> float:
         """Factor that brings pictures of 0 to 255 to [0, 1]."""
         return 1 / 255 if like.dtype == torch.uint8 and not self.nearest else 1.0
+
+    def filled(self, images: Tensor) -> Tensor:
+        """Values (..., C, H, W) with the mean where there is no data."""
+        if self.nodata is None and not images.is_floating_point():
+            return images
+        holes = ~images.isfinite() if self.nodata is None else (images == self.nodata) | ~images.isfinite()
+        mean = torch.tensor(self.mean, device=images.device).div(self.unit(images)).view(-1, 1, 1)
+        return torch.where(holes, (mean if images.is_floating_point() else mean.round()).to(images.dtype), images)
 
 
 PICTURE = Modality(*IMAGENET, colour=True)

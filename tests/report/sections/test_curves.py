@@ -5,6 +5,7 @@ from pathlib import Path
 
 from manyview.report.run_record import read_records
 from manyview.report.sections.curves import curves
+from manyview.report.sections.overview import summary
 from manyview.training.run import Run
 from tests.report.test_run_record import copy, measured
 
@@ -47,16 +48,41 @@ def test_the_loss_on_held_out_images_is_drawn_beside(run: Run, tmp_path: Path) -
     assert 'data-name="held-out"' in curves([measured(copy(run, tmp_path / "a"), *lines)])
 
 
-def test_every_term_has_a_curve_in_the_chart_of_the_loss(run: Run, tmp_path: Path) -> None:
+def test_every_term_has_a_curve_in_a_chart_of_its_own(run: Run, tmp_path: Path) -> None:
     lines = [
         {"step": step, "epoch": 1, "loss": 3.0, "loss/crops": 2.0, "loss/<jigsaw>": 1.0, "validation_loss": 2.5}
         for step in (1, 2)
     ]
     found = measured(copy(run, tmp_path / "a"), *lines)
-    assert found.terms == ["crops", "<jigsaw>"]
     text = curves([found])
     assert re.findall('data-name="([^"]*)"', text) == ["training", "held-out", "crops", "&lt;jigsaw&gt;"]
-    assert titles(text) == ["Loss"]
+    assert titles(text) == ["Loss", "Loss by term"]
+
+
+VIEWS = {
+    "loss/rgb to <i>": 2.0, "loss/<i> to rgb": 2.0, "bound/rgb to <i>": 1.5, "bound/<i> to rgb": 1.5,
+    "recall@1/rgb to <i>": 0.25, "recall@1/<i> to rgb": 0.5, "recall@5/rgb to <i>": 0.5, "recall@1": 0.375,
+    "pairs/rgb to <i>": 20.0, "pairs/<i> to rgb": 20.0, "knn": 0.4, "knn/rgb": 0.3, "knn/<i>": 0.2,
+}  # fmt: skip
+
+
+def test_a_run_of_several_views_has_curves_of_each_edge_and_each_view(run: Run, tmp_path: Path) -> None:
+    found = measured(copy(run, tmp_path / "a"), *({"step": step, "epoch": 1, "loss": 4.0, **VIEWS} for step in (1, 2)))
+    text = curves([found])
+    of_views = ["Loss by term", "Bound on mutual information", "Recall@1 across views", "kNN by view"]
+    assert [title for title in titles(text) if title in of_views] == of_views
+    names = {part.partition("</h3>")[0]: re.findall('data-name="([^"]*)"', part) for part in text.split("<h3>")[1:]}
+    edges = ["rgb to &lt;i&gt;", "&lt;i&gt; to rgb"]
+    assert names["Loss by term"] == names["Bound on mutual information"] == edges
+    assert names["Recall@1 across views"] == [*edges, "chance"]
+    assert names["kNN by view"] == ["rgb", "&lt;i&gt;", "side by side"]
+    assert "chance: from 5% to 5%" in text
+
+
+def test_runs_of_several_views_side_by_side_have_their_mean_recall(run: Run, tmp_path: Path) -> None:
+    lines = [{"step": step, "epoch": 1, "loss": 4.0, **VIEWS} for step in (1, 2)]
+    found = [measured(copy(run, tmp_path / name), *lines) for name in ("a", "b")]
+    assert "Recall@1 across views, mean" in titles(curves(found))
 
 
 def test_beside_another_run_a_run_of_several_terms_has_one_curve(run: Run, other: Run, tmp_path: Path) -> None:
@@ -73,3 +99,18 @@ def test_the_health_is_a_strip_of_as_many_steps(run: Run, tmp_path: Path) -> Non
     assert (
         "Health over the steps: starting for 20 steps, then healthy for 10 steps, then diverging for 40 steps" in text
     )
+
+
+def test_each_of_several_views_has_a_strip_of_its_own(run: Run, tmp_path: Path) -> None:
+    words = [(10, "starting", "starting"), (20, "collapsing", "healthy"), (30, "collapsing", "healthy")]
+    lines = [
+        {"step": step, "loss": 1.0, "health": one, "health/<i>": one, "health/rgb": other} for step, one, other in words
+    ]
+    found = measured(copy(run, tmp_path / "a"), *lines)
+    assert found.odd == 0
+    assert found.view_health == {"<i>": "collapsing", "rgb": "healthy"}
+    text = curves([found])
+    assert text.count('class="strip"') == 3
+    assert "Health &lt;i&gt; over the steps: starting for 10 steps, then collapsing for 20 steps" in text
+    assert "Health rgb over the steps: starting for 10 steps, then healthy for 20 steps" in text
+    assert "(by view: <i> collapsing, rgb healthy)" in summary(found)

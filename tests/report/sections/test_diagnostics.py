@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from manyview.report.run_embeddings import EmbeddedRuns
+from manyview.report.run_embeddings import EmbeddedRuns, RunEmbeddings
 from manyview.report.run_record import read_records
 from manyview.report.sections.diagnostics import (
     ENTROPY,
@@ -65,7 +65,8 @@ def test_training_images_are_not_called_held_out(held_out: bool, title: str, run
         )
         for epoch in (0, 1)
     ]
-    drawn = entropy([record], [SimpleNamespace(record=record, snapshots=snapshots)])  # type: ignore[list-item]
+    shown = SimpleNamespace(record=record, snapshots=snapshots, contrasts=True)
+    drawn = entropy([record], [shown])  # type: ignore[list-item]
     assert drawn is not None
     assert f"<h3>{title}</h3>" in drawn
     assert ("of held-out images" in drawn) == held_out
@@ -82,3 +83,14 @@ def test_the_coupling_has_a_box_a_batch_size_and_snapshot(embedded: EmbeddedRuns
     for name in ("batch 8, epoch 0", "batch 8, epoch 1", "batch 8, epoch 2", "batch 32, epoch 2"):
         assert name in drawn
     assert "at temperature 0.1" in drawn
+
+
+def test_a_method_without_a_contrast_has_no_figures_of_one(
+    run: Run, embedded: EmbeddedRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RunEmbeddings, "contrasts", False)
+    text = diagnostics(read_records([run]), embedded)
+    for title in ("Coupling by batch size", "Weights of positives and negatives", "neighbourhood"):
+        assert title not in text
+    assert "left-out" not in text
+    assert "Spectrum of the features" in text

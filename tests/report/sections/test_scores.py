@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -114,3 +115,15 @@ def test_runs_are_rows_with_their_names(run: Run, other: Run) -> None:
     text = scores(read_records([run, other]))
     assert 'scope="row" class="name c0">dcl<' in text
     assert 'scope="row" class="name c1">simclr<' in text
+
+
+def test_every_view_has_its_score_beside_that_of_all(run: Run, tmp_path: Path) -> None:
+    lines = {"knn": 0.5, "knn/rgb": 0.4, "knn/<i>": 0.3}
+    found = measured(copy(run, tmp_path / "a"), {"step": 0, "knn": 0.2, "knn/rgb": 0.1}, {"step": 9, **lines})
+    text = scores([found])
+    assert "kNN, all views side by side, last epoch" in text
+    cells = re.findall(
+        r'<td class="what">kNN of ([^<]*), last epoch</td><td class="number"><strong>([^<]*)</strong>', text
+    )
+    assert cells == [("rgb", "40.0"), ("&lt;i&gt;", "30.0")]
+    assert "+30.0" in text

@@ -9,13 +9,22 @@ from manyview.diagnose.measures import PREFIX
 from manyview.report.charts import Line, line_chart, trail_chart
 from manyview.report.frame import Axis
 from manyview.report.html import Html, figure, left_out, section, tag
-from manyview.report.run_record import TERM, RunRecord
+from manyview.report.run_record import BOUND, PAIRS, RECALL, TERM, VIEW_HEALTH, VIEW_KNN, RunRecord
 
 EPOCH, MINUTES = Axis("epoch", low=0.0), Axis("minutes", low=0.0)
 ACCURACY, DIMENSIONS = Axis("kNN accuracy", percent=True), Axis("dimensions (RankMe)", low=0.0)
 LOG_FROM = 100.0  # times the least, from which on a curve is drawn by its logarithm
 COLOUR = {"healthy": "good", "starting": "idle", "diverging": "bad", "collapsing": "bad"}  # else a warning
 LOSS = "What is minimised. Losses of different methods are on different scales: compare shapes, not heights."
+TERMS = (
+    "What each part of the objective adds, before its weight: of views, one a direction of each edge of their graph."
+)
+BOUNDS = (
+    "How many nats one view is known to tell of the other, at least: log k minus L with k negatives. It cannot exceed "
+    "log k, so compare runs with as many negatives."
+)
+RECALLS = "How often a held-out sample in one view finds itself first in the other, by the vectors behind the heads."
+BY_VIEW = "The same for each view's encoder alone, and for all views side by side."
 KNN = "Share of images whose class their neighbours name. It should rise above the untrained encoder and stay."
 BY_TIME = "The same by training time, without the time that scoring takes: what a minute buys."
 TRAIL = (
@@ -51,6 +60,7 @@ def curves(runs: Sequence[RunRecord]) -> Html:
         _loss(runs),
         _chart("kNN by epoch", _lines(runs, "knn", alone="trained"), ACCURACY, KNN, more=_untrained(runs)),
         _chart("kNN by time", by_time, ACCURACY, BY_TIME, x=MINUTES),
+        *(_of_views(runs[0]) if len(runs) == 1 else [_recall_of_runs(runs)]),
         _alignment_and_uniformity(runs),
         _similarities(runs),
         chart("Entropy of the negatives", "entropy", Axis("nats"), ENTROPY, "entropy_limit", source="CACR, Eq. 8"),
@@ -59,9 +69,9 @@ def curves(runs: Sequence[RunRecord]) -> Html:
         _gradient(runs),
         chart("Learning rate", "lr", Axis("learning rate", low=0.0), RATE),
     ]
-    strip = _health_strip(runs[0]) if len(runs) == 1 else None
+    strips = _health(runs[0]) if len(runs) == 1 else None
     lead = "Point at a curve, or focus it and use the arrow keys, to read its values."
-    return section("curves", "Curves", lead, strip, tag("div", drawn, class_="grid"), odd)
+    return section("curves", "Curves", lead, strips, tag("div", drawn, class_="grid"), odd)
 
 
 def _chart(
@@ -97,12 +107,48 @@ def _limits(runs: Sequence[RunRecord], name: str) -> list[Line]:
 
 
 def _loss(runs: Sequence[RunRecord]) -> Html | None:
-    """Draws the loss; of a single run also on held-out images, and a curve a term where there are several."""
-    shown, more = _lines(runs, "loss", alone="training"), []
-    if len(runs) == 1:
-        names = {f"{PREFIX}loss": "held-out", **{TERM + term: term for term in runs[0].terms}}
-        more = [Line(title, runs[0].curve(name), colour) for colour, (name, title) in enumerate(names.items(), 1)]
-    return _chart("Loss", shown, Axis("loss"), LOSS, more=[line for line in more if line.points])
+    """Draws the loss; of a single run also on held-out images."""
+    shown = _lines(runs, "loss", alone="training")
+    held_out = [Line("held-out", runs[0].curve(f"{PREFIX}loss"), 1)] if len(runs) == 1 else []
+    return _chart("Loss", shown, Axis("loss"), LOSS, more=[line for line in held_out if line.points])
+
+
+def _of_views(run: RunRecord) -> list[Html | None]:
+    """Draws what a single run measured of each term, of each view and of each pair of views, where it has several."""
+    by_view = _named(run, VIEW_KNN) and [*_named(run, VIEW_KNN), Line("side by side", run.knn, 8, dashed=True)]
+    recall = _named(run, f"{RECALL}1/")
+    return [
+        _chart("Loss by term", _named(run, TERM), Axis("loss"), TERMS),
+        _chart("Bound on mutual information", _named(run, BOUND), Axis("nats"), BOUNDS, source="CMC, Eq. 6"),
+        _chart("Recall@1 across views", recall, Axis("recall@1", percent=True), RECALLS, more=_chance(run, recall)),
+        _chart("kNN by view", by_view, ACCURACY, BY_VIEW),
+        _chart("Dimensions in use by view", _named(run, "rank/"), DIMENSIONS, RANK, source="RankMe, Eq. 1"),
+    ]
+
+
+def _named(run: RunRecord, prefix: str) -> list[Line]:
+    """Gives a line for each metric whose name begins so, called by the rest of its name."""
+    return [
+        Line(name, points, number)
+        for number, name in enumerate(run.names(prefix))
+        if len(points := run.curve(prefix + name)) > 1
+    ]
+
+
+def _chance(run: RunRecord, shown: Sequence[Line]) -> list[Line]:
+    """Gives what chance would find, the mean over pairs of views, as a line across the chart."""
+    counts = [value for line in shown for _, value in run.curve(PAIRS + line.name)[-1:] if value > 0]
+    if not counts:
+        return []
+    mean = sum(1 / count for count in counts) / len(counts)
+    ends = shown[0].points[0][0], shown[0].points[-1][0]
+    return [Line("chance", [(end, mean) for end in ends], 8, dashed=True)]
+
+
+def _recall_of_runs(runs: Sequence[RunRecord]) -> Html | None:
+    """Draws the mean recall@1 over pairs of views, a line a run."""
+    title = "Recall@1 across views, mean"
+    return _chart(title, _lines(runs, f"{RECALL}1"), Axis("recall@1", percent=True), RECALLS)
 
 
 def _untrained(runs: Sequence[RunRecord]) -> list[Line]:
@@ -141,22 +187,29 @@ def _gradient(runs: Sequence[RunRecord]) -> Html | None:
     return _chart("Gradient", shown if values else [], Axis("norm", low=None if log else 0.0, log=log), GRADIENT)
 
 
-def _health_strip(run: RunRecord) -> Html | None:
-    """Shows how the run was doing, from its beginning to its end, as a band of colours with words."""
+def _health(run: RunRecord) -> list[Html]:
+    """Shows how the run was doing, and each view where there are several, from the beginning to the end."""
+    views = [_strip(run.words(VIEW_HEALTH + view), view) for view in run.names(VIEW_HEALTH)]
+    return [strip for strip in (_strip(run.words(), ""), *views) if strip is not None]
+
+
+def _strip(words: Sequence[tuple[int, str]], view: str) -> Html | None:
+    """Makes a band of colours with words, as wide as they were true for."""
     spans: list[tuple[str, int]] = []
     begin = 0
-    for word, lines in groupby((line for line in run.metrics if "health" in line), lambda line: str(line["health"])):
-        end = [int(line["step"]) for line in lines][-1]
+    for word, steps in groupby(words, lambda each: each[1]):
+        end = [step for step, _ in steps][-1]
         spans.append((word, end - begin))
         begin = end
     if not spans:
         return None
     description = ", then ".join(f"{word} for {steps} steps" for word, steps in spans)
+    of = f"{view} " if view else ""
     parts = [
         tag(
-            "span", word, class_=f"span {COLOUR.get(word, 'warn')}", style=f"flex-grow:{max(1, steps)}",
-            title=f"{word}: {steps} steps",
+            "span", of, word, class_=f"span {COLOUR.get(word, 'warn')}", style=f"flex-grow:{max(1, steps)}",
+            title=f"{of}{word}: {steps} steps",
         )
         for word, steps in spans
     ]  # fmt: skip
-    return tag("div", parts, class_="strip", role="img", aria_label=f"Health over the steps: {description}")
+    return tag("div", parts, class_="strip", role="img", aria_label=f"Health {of}over the steps: {description}")

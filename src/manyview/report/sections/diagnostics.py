@@ -18,7 +18,7 @@ from manyview.diagnose.negatives import T_NEG
 from manyview.embeddings.view_embeddings import Snapshot
 from manyview.report.charts import Distribution, Line, Point, box_plot, histogram, line_chart
 from manyview.report.frame import Axis
-from manyview.report.html import Html, attempted, figure, left_out, section, tag
+from manyview.report.html import Child, Html, attempted, figure, left_out, section, tag
 from manyview.report.run_embeddings import AUGMENTED, EmbeddedRuns, RunEmbeddings
 from manyview.report.run_record import RunRecord
 from manyview.report.sections.query import neighbourhoods, weights
@@ -47,11 +47,17 @@ def diagnostics(records: Sequence[RunRecord], embedded: EmbeddedRuns) -> Html:
     large = []
     for number, each in enumerate(shown):
         name = f": {each.record.name}" if len(shown) > 1 else ""
-        small.append(attempted(f"Coupling by batch size{name}", partial(coupling, each, name)))
-        large.append(attempted(f"Weights of positives and negatives{name}", partial(weights, each, number, name)))
-        large.append(attempted(f"A query's neighbourhood{name}", partial(neighbourhoods, each, name)))
+        small.append(_contrasted(f"Coupling by batch size{name}", each, partial(coupling, name=name)))
+        queries = partial(weights, number=number, name=name), partial(neighbourhoods, name=name)
+        large.append(_contrasted(f"Weights of positives and negatives{name}", each, queries[0]))
+        large.append(_contrasted(f"A query's neighbourhood{name}", each, queries[1]))
     inside = tag("div", small, class_="grid"), tag("div", large, class_="grid pairs")
-    return section("diagnostics", "Diagnostics", LEAD, inside, missing)
+    return section("diagnostics", "Diagnostics", LEAD + embedded.which_view, inside, missing)
+
+
+def _contrasted(title: str, embedded: RunEmbeddings, draw: Callable[[RunEmbeddings], Html]) -> Child:
+    """Draws a figure of a method that contrasts; there is none of others, such as a prediction."""
+    return attempted(title, lambda: draw(embedded) if embedded.contrasts else None)
 
 
 def agreement(shown: Sequence[RunEmbeddings]) -> Html:
@@ -110,6 +116,7 @@ def entropy(records: Sequence[RunRecord], shown: Sequence[RunEmbeddings]) -> Htm
     runs = [(run, run.curve(PREFIX + ENTROPY), run.curve(f"{PREFIX}{ENTROPY}_limit")) for run in records]
     runs, held_out = [each for each in runs if each[1]], True
     if not runs:
+        shown = [each for each in shown if each.contrasts]
         held_out = all(snapshot.embeddings.held_out for each in shown for snapshot in each.snapshots)
         runs = [
             (each.record, _curve(each.snapshots, ENTROPY), _curve(each.snapshots, f"{ENTROPY}_limit")) for each in shown

@@ -42,7 +42,9 @@ def maps(embedded: EmbeddedRuns) -> Html:
     symbols = tag("svg", tag("defs", SYMBOLS), class_="symbols", aria_hidden="true")
     legends = [_legend(images, number) for number, images in embedded.sheets.items()]
     title = f"Map of {shown[0].images.description}"
-    return section("map", title, LEAD, symbols, legends, tag("div", drawn, class_="maps"), missing)
+    return section(
+        "map", title, LEAD + embedded.which_view, symbols, legends, tag("div", drawn, class_="maps"), missing
+    )
 
 
 def script_data(embedded: EmbeddedRuns) -> dict[str, Any]:

@@ -26,7 +26,8 @@ def gallery(embedded: EmbeddedRuns) -> Html | None:
         return None
     labelled = shown[0].images.labels is not None
     frames = " A line below marks a neighbour of the same class, dots one of another." if labelled else ""
-    lead = f"On the left an image, then those whose features are nearest to its own, the nearest first.{frames}"
+    said = f"{frames}{embedded.which_view}"
+    lead = f"On the left an image, then those whose features are nearest to its own, the nearest first.{said}"
     sheets = {each.sheet: [other for other in shown if other.sheet == each.sheet] for each in shown}
     rows = [_row(runs, query) for runs in sheets.values() for query in choose_queries(runs[0].images)]
     return section("neighbours", "Nearest neighbours", lead, tag("div", rows, class_="gallery"))

@@ -13,6 +13,7 @@ from manyview import __version__
 from manyview.config.config import RUNTIME_KEYS
 from manyview.config.recipes import to_yaml
 from manyview.core.text import duration
+from manyview.report.frame import mean
 from manyview.report.html import DASH, Child, Html, copyable, section, signed_points, table, tag
 from manyview.report.run_record import RunRecord
 
@@ -56,15 +57,31 @@ def summary(run: RunRecord) -> str:
             f"its nearest neighbours find the class of {run.knn[-1][1]:.1%} of the images, {run.untrained:.1%} before "
             f"training ({signed_points(run.knn[-1][1] - run.untrained)} points)"
         )
+    elif run.pairs and run.steps:
+        score = _retrieval(run)
     elif run.metrics:
         score = "there is no kNN score, since the data has no labels or nobody asked for one"
     else:
         score = "nothing has been measured yet"
     unknown = "too little has been measured to call it healthy or not"
     health = unknown if verdict is None else HEALTH.get(verdict.word, verdict.word)
+    views = run.view_health
+    if len(set(views.values())) > 1:
+        health += f" (by view: {', '.join(f'{view} {word}' for view, word in views.items())})"
     unfinished = "" if run.finished else "Not finished. "
     after = f"After {_plural(run.epochs, 'epoch')} ({run.steps:,} steps, {duration(run.seconds)})"
     return f"{unfinished}{after} {score}; {health}."
+
+
+def _retrieval(run: RunRecord) -> str:
+    """Says how often one view of a sample finds another, the mean over all pairs of views."""
+    found = [run.recalls(*pair)[0] for pair in run.pairs]
+    before = [each.untrained for each in found if each.untrained is not None]
+    chance = [each.chance for each in found if each.chance is not None]
+    against = [f"{mean(before):.1%} before training"] if before else []
+    against += [f"{mean(chance):.1%} by chance"] if chance else []
+    said = f"a sample in one view finds itself first in another in {mean([each.last for each in found]):.1%} of cases"
+    return ", ".join([said, *against])
 
 
 def _one(run: RunRecord) -> Child:
@@ -120,6 +137,7 @@ def _facts(run: RunRecord) -> list[tuple[str, str]]:
         ("method", run.method),
         ("data", run.data),
         ("encoder", str(config.encoder["name"])),
+        *([("views", ", ".join(config.views))] if config.views else []),
         ("augmentation", f"{config.augmentation['name']}, {config.augmentation['size']} px"),
         ("batch", f"{config.batch_size}"),
         ("trained", f"{_plural(run.epochs, 'epoch')}, {run.steps:,} steps"),

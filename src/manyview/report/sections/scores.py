@@ -13,7 +13,7 @@ from manyview.evaluate.results import Result, read
 from manyview.report.charts import Line, line_chart
 from manyview.report.frame import Axis
 from manyview.report.html import DASH, Child, Html, figure, left_out, section, signed_points, table, tag
-from manyview.report.run_record import RunRecord
+from manyview.report.run_record import VIEW_KNN, RunRecord
 from manyview.training.evaluators import NEIGHBOURS
 
 ACCURACY = Axis("kNN accuracy", percent=True)
@@ -144,8 +144,21 @@ def _during_training(run: RunRecord) -> list[Row]:
         f"training images; at most {config.knn_queries:,} other images as queries"
     )
     best = max(value for _, value in run.knn)
-    name = f"kNN, last epoch (best {best:.1%})" if best > run.knn[-1][1] else "kNN, last epoch"
-    return [Row(run, name, protocol, run.knn[-1][1], run.untrained)]
+    views = run.names(VIEW_KNN)
+    last = "kNN, all views side by side, last epoch" if views else "kNN, last epoch"
+    name = f"{last} (best {best:.1%})" if best > run.knn[-1][1] else last
+    by_view = [
+        Row(
+            run,
+            f"kNN of {view}, last epoch",
+            "the same, with the encoder of one view",
+            points[-1][1],
+            run.before(metric),
+        )
+        for view in views
+        if (points := run.curve(metric := VIEW_KNN + view))
+    ]
+    return [Row(run, name, protocol, run.knn[-1][1], run.untrained), *by_view]
 
 
 def _rows(run: RunRecord, result: Result) -> list[Row]:

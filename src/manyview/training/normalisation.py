@@ -1,0 +1,73 @@
+"""Normalisation of modalities that are no pictures: measured once, and kept in the run's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from manyview.config.config import Config
+from manyview.core.errors import UserError
+from manyview.data import Dataset
+from manyview.data.statistics import NoData, Statistics, no_data_of, statistics
+from manyview.methods.method import VIEW
+from manyview.views import PICTURE, Modality
+from manyview.views.view import View, usual
+
+
+def measured(config: Config, train: Dataset, met: Mapping[str, Tensor]) -> dict[str, Statistics]:
+    """Of each modality that is no picture and no mask, as the settings have them or else measured.
+
+    met  one tensor (C, H, W) of each modality
+    """
+    kinds = {name: usual(name, image, PICTURE) for name, image in met.items()}
+    grey = {name for name, image in met.items() if name == VIEW and image.dtype == torch.uint8}  # pictures as well
+    wanted = [name for name, kind in kinds.items() if not (kind.colour or kind.nearest or name in grey)]
+    given = known(config)
+    anew = statistics(train, [name for name in wanted if name not in given], config.data.get("nodata"))
+    return {name: given.get(name) or anew[name] for name in wanted}
+
+
+def as_settings(found: Mapping[str, Statistics], nodata: NoData) -> dict[str, Any]:
+    """What a run's settings keep. NaN is no data in any case, and as a setting would never equal itself."""
+    by_name = {name: no_data_of(nodata, name) for name in nodata} if isinstance(nodata, Mapping) else None
+    nodata = no_data_of(nodata, "") if by_name is None else {name: x for name, x in by_name.items() if x is not None}
+    kept = {name: {"mean": list(each.mean), "std": list(each.std)} for name, each in found.items()}
+    return {"statistics": kept, "nodata": nodata}
+
+
+def check(config: Config, modalities: Sequence[str]) -> None:
+    """Refuses settings for modalities that the data does not have."""
+    nodata = config.data.get("nodata")
+    for setting, named in (("statistics", known(config)), ("nodata", nodata if isinstance(nodata, Mapping) else {})):
+        for name in named:
+            if name not in modalities:
+                raise UserError(f"data.{setting}", f"the data has no {name!r}; it has {', '.join(modalities)}")
+
+
+def known(config: Config) -> dict[str, Statistics]:
+    """The statistics that the settings hold: those of a run that has begun, or what somebody gave."""
+    found = {}
+    for name, each in config.data.get("statistics", {}).items():
+        try:
+            mean, std = (tuple(float(number) for number in each[key]) for key in ("mean", "std"))
+            Modality(mean, std)
+        except (KeyError, TypeError, ValueError):
+            wanted = "{mean: [...], std: [...]}, a number a channel, and std above 0"
+            raise UserError("data.statistics", f"of {name!r}: expected {wanted}, got {each!r}") from None
+        found[str(name)] = Statistics(mean, std)
+    return found
+
+
+def modalities(config: Config, views: Mapping[str, View]) -> dict[str, Modality]:
+    """What the views' modalities are normalised with where they are no pictures, by the statistics in the settings."""
+    found = {}
+    for name in dict.fromkeys(view.modality for view in views.values()):
+        if (each := known(config).get(name)) is not None:
+            kind = usual(name, torch.empty(len(each.mean), 1, 1), PICTURE)
+            nodata = no_data_of(config.data.get("nodata"), name)
+            found[name] = replace(kind, mean=each.mean, std=each.std, nodata=nodata)
+    return found

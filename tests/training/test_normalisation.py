@@ -1,0 +1,89 @@
+"""Normalisation of modalities that are no pictures: what is measured, kept in the settings, and used."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from manyview.config.config import Config
+from manyview.core.errors import UserError
+from manyview.data.paired import Paired
+from manyview.training import build, normalisation
+from manyview.views import PICTURE, View
+from tests.config.small import flags
+
+
+@pytest.fixture
+def street(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    for number in range(6):
+        depth = rng.integers(1000, 9000, (32, 40)).astype(np.uint16)
+        depth[:8] = 0
+        for name, values in {"rgb": rng.integers(0, 255, (32, 40, 3), np.uint8), "depth": depth}.items():
+            (tmp_path / name).mkdir(exist_ok=True)
+            Image.fromarray(values).save(tmp_path / name / f"{number}.png")
+    return tmp_path
+
+
+def begun(street: Path, *more: str) -> tuple[Config, build.RunData]:
+    config = flags(f"--data {street} --method cmc {' '.join(more)}")
+    data = build.data(config)
+    return build.settled(config, data), data
+
+
+def test_the_settings_of_a_run_keep_what_was_measured(street: Path) -> None:
+    config, data = begun(street, "--data.nodata 0")
+    assert list(config.data["statistics"]) == ["depth"]  # rgb is a picture
+    depths = torch.stack([sample.modalities["depth"] for sample in map(Paired(street).__getitem__, range(6))])
+    held = depths[depths > 0]
+    assert config.data["statistics"]["depth"]["mean"] == pytest.approx([float(held.double().mean())], rel=1e-5)
+    again = replace(config, data={**config.data, "name": str(street)})
+    assert build.data(again).statistics == data.statistics  # given, and not measured again
+    assert build.data(again).statistics["depth"].samples == 0
+
+
+def test_training_and_evaluation_see_mean_0_and_std_1(street: Path) -> None:
+    config, data = begun(street, "--data.nodata 0 --augmentation.size 32")
+    samples = [data.train[row].modalities for row in range(6)]
+    raw = {name: torch.stack([each[name] for each in samples]) for name in data.train.modalities}
+    seen = build.test_pipeline(config, data.views)(raw, data.train.ids)["depth"][0]
+    assert seen[:, :, :4].abs().max() < 1e-6  # no data
+    assert seen[:, :, 10:].mean().abs() < 0.1
+    method = build.method(config, data.channels, len(data.train))
+    trained = build.pipeline(config, data.views, method).modality("depth", raw["depth"])
+    assert trained == build.test_pipeline(config, data.views).modality("depth", raw["depth"])
+    assert (trained.mean, trained.nodata) == (data.statistics["depth"].mean, 0.0)
+    assert build.pipeline(config, data.views, method).modality("rgb", raw["rgb"]) == PICTURE
+
+
+def test_what_somebody_gives_is_taken(street: Path) -> None:
+    config = flags(f"--data {street} --method cmc")
+    config = replace(config, data={**config.data, "statistics": {"depth": {"mean": [5], "std": [2]}}})
+    assert build.data(config).statistics["depth"].mean == (5.0,)
+    assert normalisation.modalities(config, {"depth": View("depth")})["depth"].std == (2.0,)
+
+
+@pytest.mark.parametrize("wrong", [{"mean": [1]}, {"mean": [1], "std": [0]}, {"mean": ["x"], "std": [1]}, 3, None])
+def test_statistics_that_make_no_sense_are_refused(street: Path, wrong: object) -> None:
+    config = flags(f"--data {street} --method cmc")
+    config = replace(config, data={**config.data, "statistics": {"depth": wrong}})
+    with pytest.raises(UserError, match=r"data.statistics: of 'depth': expected \{mean"):
+        build.data(config)
+
+
+def test_modalities_that_there_are_not_are_named(street: Path) -> None:
+    config = flags(f"--data {street} --method cmc")
+    config = replace(config, data={**config.data, "nodata": {"dept": 0.0}})
+    with pytest.raises(UserError, match=r"data.nodata: the data has no 'dept'; it has rgb, depth"):
+        build.data(config)
+
+
+def test_nan_as_a_setting_equals_itself() -> None:
+    assert normalisation.as_settings({}, float("nan"))["nodata"] is None
+    assert normalisation.as_settings({}, "nan")["nodata"] is None
+    assert normalisation.as_settings({}, {"a": float("nan"), "b": 0.0})["nodata"] == {"b": 0.0}
