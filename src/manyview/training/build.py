@@ -66,7 +66,7 @@ def data(config: Config, own: Dataset | None = None) -> RunData:
     """The data of a run, with the modalities that its views are derived from."""
     if own is None and config.own_data:
         raise UserError("data", "the run was made on a data set of your own; give it: manyview.pretrain(data=...)")
-    options = {**config.data_options, "unlabelled": _takes_many(config)}
+    options = {**config.data_options, "unlabelled": takes_many(config)}
     there = config.data["name"] if own is None else own
     found = divided(there, **options)
     derived = NORMALS in (config.views or ()) and NORMALS not in found.train.modalities
