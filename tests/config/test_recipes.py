@@ -29,7 +29,7 @@ from tests.config.small import flags as run_with
 
 OWN = ("demo",)  # written for this package, not after a paper
 NAMES = tuple(recipes())
-PUBLISHED = [name for name in NAMES if name not in OWN and not name.startswith("cifar10-cpu-")]
+PUBLISHED = [name for name in NAMES if name not in OWN and "-cpu-" not in name]
 HCL = [name for name in PUBLISHED if re.fullmatch("(?!dcl).*-(cifar10|cifar100|stl10)-resnet50", name)]  # its set-up
 CHEAP = ["cifar10-cpu-jcl", "cifar10-cpu-cacr", "cifar10-cpu-align_uniform"]
 QUIET: Flat = {"quiet": True, "loggers": (), "evaluate_every": 0, "device": "cpu", "workers": 0}
@@ -41,6 +41,8 @@ KNOWN = {  # parameters without classifier or head, from the libraries and from 
     ("small_alexnet", None, 32): 27_221_088 - (4096 * 128 + 128),
     ("small_alexnet", None, 64): 58_678_368 - (4096 * 128 + 128),
 }
+
+OTHER_NETWORKS = ("encoder.options", "encoder.crop", "views")  # settings that make it another
 
 
 @cache
@@ -137,14 +139,19 @@ def test_encoders_have_as_many_parameters_as_their_recipes_say() -> None:
     for name in NAMES:
         if "parameters" in recipe(name).about:
             settings = recipe(name).settings
-            network = (settings["encoder.name"], settings.get("encoder.stem"), settings["augmentation.size"])
+            network = (
+                settings["encoder.name"], settings.get("encoder.stem"), settings["augmentation.size"],
+                *(str(settings[key]) for key in OTHER_NETWORKS if key in settings),
+            )  # fmt: skip
             said.setdefault(network, set()).add(recipe(name).about["parameters"])
             example[network] = name
     assert set(KNOWN) <= set(said)
     for network, counts in said.items():
         settings = recipe(example[network]).settings
         kept = {
-            key: value for key, value in settings.items() if key == "augmentation.size" or key.startswith("encoder.")
+            key: value
+            for key, value in settings.items()
+            if key in ("augmentation.size", "views") or key.startswith("encoder.")
         }
         found = encoder_parameters(resolve(kept, {"data.name": "scenes"}))
         assert counts == {found}
@@ -215,6 +222,13 @@ def test_smoke_refuses_a_recipe_whose_encoder_is_another_than_it_says() -> None:
 def test_smoke_shortens_a_queue_and_leaves_methods_without_one_alone() -> None:
     assert smoke(Recipe("jcl", {}, {"method.name": "jcl", "memory.size": 65536}), {})["memory.size"] == 64
     assert "memory.size" not in smoke(Recipe("dcl", {}, {"method.name": "dcl"}), {})
+
+
+def test_smoke_draws_few_negatives_and_does_what_the_recipe_says_of_it() -> None:
+    about = {"smoke": {"augmentation": {"size": 64}}}
+    found = smoke(Recipe("npid", about, {"method.name": "npid", "memory.m": 4096}), {})
+    assert (found["memory.m"], found["augmentation.size"], found["batch_size"]) == (64, 64, 16)
+    assert smoke(Recipe("npid", about, {"method.name": "npid"}), {"augmentation.size": 32})["augmentation.size"] == 32
 
 
 def test_a_recipe_that_leaves_its_data_to_a_flag_can_be_smoked() -> None:

@@ -6,11 +6,14 @@ import pytest
 import torch
 
 from manyview.encoders import HEADS, create, dense_convolutions
+from manyview.encoders.decoders import upsampling
 from tests.fake_cuda import fake_cuda
 
 NETWORKS = [
     "patchnet",
     "small_alexnet",
+    "nyu",
+    "resnet",
     "torchvision/resnet18",
     "torchvision/mobilenet_v3_small",
     "timm/resnet18",
@@ -26,6 +29,15 @@ def test_embedding_and_maps_stay_on_the_gpu(name: str, training: bool) -> None:
         embedded, maps = cuda.module(encoder).embed_with_maps(cuda.tensor(images))
         assert (embedded.device.type, embedded.shape) == ("cuda", (2, encoder.dim))
         assert {each.device.type for each in maps.values()} == {"cuda"}
+
+
+def test_strided_crops_and_decoders_stay_on_the_gpu() -> None:
+    encoder, images = create("patchnet", size=32, crop=16), torch.zeros(2, 3, 32, 32)
+    decoder = upsampling((encoder.dim,), 2, side=6, width=4)
+    with fake_cuda() as cuda:
+        embedded, maps = cuda.module(encoder).embed_with_maps(cuda.tensor(images))
+        assert {embedded.device.type, maps["crops"].device.type} == {"cuda"}
+        assert cuda.module(decoder)(embedded).device.type == "cuda"
 
 
 def test_dense_convolutions_stay_on_the_gpu() -> None:

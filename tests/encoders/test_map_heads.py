@@ -7,13 +7,13 @@ import torch
 import torch.nn.functional as F
 
 from manyview.encoders import HEADS, Slot, Towers, create
-from manyview.encoders.map_heads import MapHead, Positions, local_layer
+from manyview.encoders.map_heads import LastHead, MapHead, OnMap, Positions, local_layer
 
 LINEAR = partial(HEADS["linear"], dim_out=6)
 
 
 def test_every_position_goes_through_the_head_and_comes_out_at_unit_length() -> None:
-    head = Positions("any", LINEAR(5))
+    head = Positions(LINEAR(5))
     maps = torch.randn(2, 5, 3, 4)
     found = head(maps)
     assert found.shape == (2, 12, 6)
@@ -61,3 +61,22 @@ def test_a_layer_that_has_no_map_is_refused(layer: str) -> None:
         pytest.raises(ValueError, match=f"layer: small_alexnet has no feature map '{layer}'"),
     ):
         MapHead(layer, LINEAR).build(create("small_alexnet", size=32))
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "layer", "shape"),
+    [
+        ("patchnet", 32, "stage4", (256, 2, 2)),
+        ("timm/resnet18", 64, "layer4", (512, 2, 2)),
+        ("small_alexnet", 32, None, (4096,)),  # fc7
+    ],
+)
+def test_the_last_layer_is_the_map_before_pooling_or_the_features(
+    name: str, size: int, layer: str | None, shape: tuple[int, ...]
+) -> None:
+    given: list[tuple[int, ...]] = []
+    with torch.device("meta"):
+        made = LastHead(lambda seen: given.append(seen) or LINEAR(4)).build(create(name, size=size))  # type: ignore[func-returns-value]
+    assert given == [shape]
+    assert getattr(made, "layer", None) == layer
+    assert isinstance(made, OnMap) == (layer is not None)

@@ -16,8 +16,10 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 
 from manyview import losses
 from manyview.encoders import Slot, Towers, create, heads, split_batch_norm
+from manyview.encoders.map_heads import MapHead
+from manyview.losses.prediction import bins
 from manyview.memories import BankMemory, Memory, Queue, QueueMemory, bank, queue
-from manyview.methods import METHODS, Alignment, BatchOutputs, Contrast, Method, Prediction
+from manyview.methods import METHODS, Alignment, BatchOutputs, Contrast, Method, Prediction, cmc_patch, split_brain
 from manyview.methods.contrast import total
 from manyview.methods.embeddings import Embeddings
 from manyview.methods.method import VIEW
@@ -106,6 +108,7 @@ TOWERS: dict[str, dict[str, Any]] = {
     "shuffled, without momentum": {"shuffle": 3},
     "predictor": {"predictor": PREDICTOR, "momentum": 0.9, "normalize": False},
     "heads": {"heads": {"decoded": decoder}},
+    "a head for maps": {"heads": {"positions": MapHead("stage1", partial(heads.linear, dim_out=DIM))}},
 }
 
 
@@ -197,6 +200,14 @@ def test_methods(name: str) -> None:
     batch = BatchOutputs(outputs, ids(), ids() + 20, step=1)
     on_cuda(method.objective(batch).loss)
     method.update(batch, 1, 10)
+
+
+@pytest.mark.parametrize("make", [cmc_patch, split_brain, partial(split_brain, distance=partial(bins, classes=3))])
+def test_patches_and_predictions(make: Callable[..., Method]) -> None:
+    method = built(lambda: make({"a": encoder(1), "b": encoder(2)}))
+    batch = BatchOutputs(method({"a": images(1, 1), "b": images(1, 2)}, 0), ids(), ids() + 20)
+    on_cuda(method.objective(batch).loss)
+    method.update(batch, 0, 1)
 
 
 def test_terms_of_two_views_with_a_bank_each() -> None:

@@ -30,7 +30,9 @@ class Recipe(NamedTuple):
     """A published setting."""
 
     name: str
-    about: dict[str, Any]  # for people: paper, command, hardware, expected result, and the encoder's parameter count
+    about: dict[
+        str, Any
+    ]  # for people: paper, command, hardware, expected result, the (first) encoder's parameter count
     settings: Flat
 
 
@@ -54,11 +56,11 @@ def read(name: str | Path) -> Recipe:
 
 
 def smoke(recipe: Recipe, given: Flat) -> Flat:
-    """What to put on top of a recipe to try it in seconds.
+    """What to put on top of a recipe to try it in seconds: `SMOKE`, and what the recipe itself says under about.smoke.
 
     given: what a person has set on top of it, which counts more.
     """
-    changed = {**SMOKE, "memory.size": 64, **given}
+    changed = {**SMOKE, "memory.size": 64, "memory.m": 64, **flat(recipe.about.get("smoke", {})), **given}
     there = schema({**recipe.settings, "data.name": SMOKE["data.name"], **given})
     return {key: value for key, value in changed.items() if key in there or key in given}
 

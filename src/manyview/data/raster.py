@@ -18,6 +18,7 @@ from manyview.core.errors import UserError
 from manyview.data.dataset import Unreadable
 from manyview.data.image import (
     EXTENSIONS,
+    MAX_PIXELS,
     Array,
     Header,
     Source,
@@ -40,7 +41,7 @@ _BANDS, _PHOTOMETRIC, _BITS, _CMYK = 277, 262, 258, 5
 _TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")  # the latter two are BigTIFF's
 
 
-def decode_raster(source: Source, max_pixels: int) -> Tensor:
+def decode_raster(source: Source, max_pixels: int = MAX_PIXELS) -> Tensor:
     """Decodes a file, or its bytes, into (C, H, W): uint8 for 8 bits, float32 in its own unit for anything else.
 
     Images are read as `decode_own` has it, `.npy` files as `decode_array`. A TIFF keeps all its bands, a fourth one

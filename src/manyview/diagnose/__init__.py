@@ -5,6 +5,7 @@ The figures are functions of embeddings; `manyview.embeddings.view_embeddings` m
 
 from manyview.diagnose.health import Health, Verdict
 from manyview.diagnose.measures import flat_share, measure, validation
+from manyview.diagnose.mine import mine
 from manyview.diagnose.negatives import ContrastWeights, Entropies, contrast_weights, couplings, entropies
 from manyview.diagnose.neighbourhood import (
     Nearest,
@@ -36,6 +37,7 @@ __all__ = [
     "flat_map",
     "flat_share",
     "measure",
+    "mine",
     "nearest",
     "neighbourhood",
     "purity",

@@ -1,4 +1,4 @@
-"""Heads for feature maps: vectors at the positions of a layer, which patch-based contrast compares with embeddings."""
+"""Heads for feature maps: vectors at all positions of a layer, for patch-based contrast, and decoders of the last."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -27,20 +27,46 @@ class MapHead(NamedTuple):
     layer: str | None
     make: Callable[[int], nn.Module]
 
-    def build(self, encoder: Encoder) -> "Positions":
+    def build(self, encoder: Encoder) -> nn.Module:
         layer = self.layer or local_layer(encoder)
         maps = _maps(encoder)
         if layer not in maps:
             raise UnknownLayer("layer", f"{encoder.name} has no feature map {layer!r}; {hint(layer, maps)}")
-        return Positions(layer, self.make(maps[layer][0]))
+        return OnMap(layer, Positions(self.make(maps[layer][0])))
+
+
+class LastHead(NamedTuple):
+    """Makes a head for the last layer of an encoder: its feature map before pooling, where it is one.
+
+    make  makes a head for a map's shape (C, H, W), or for that of features (dim,), such as `decoders.upsampling`
+    """
+
+    make: Callable[[tuple[int, ...]], nn.Module]
+
+    def build(self, encoder: Encoder) -> nn.Module:
+        layers = list(encoder.layer_shapes().items())
+        layer, shape = layers[-1] if layers else ("", (encoder.dim,))
+        return OnMap(layer, self.make(shape)) if len(shape) == 3 else self.make((encoder.dim,))
+
+
+class OnMap(nn.Module):
+    """A head with the name of the layer whose feature map it is given."""
+
+    def __init__(self, layer: str, head: nn.Module) -> None:
+        super().__init__()
+        self.layer, self.head = layer, head
+
+    def forward(self, feature_map: Tensor) -> Tensor:
+        made: Tensor = self.head(feature_map)
+        return made
 
 
 class Positions(nn.Module):
     """A feature map (B, C, H, W) to unit vectors (B, H W, d), by a head that all positions share."""
 
-    def __init__(self, layer: str, head: nn.Module) -> None:
+    def __init__(self, head: nn.Module) -> None:
         super().__init__()
-        self.layer, self.head = layer, head
+        self.head = head
 
     def forward(self, feature_map: Tensor) -> Tensor:
         rows = feature_map.flatten(2).transpose(1, 2)

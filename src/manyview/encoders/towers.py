@@ -14,7 +14,7 @@ from manyview.core.errors import UserError
 from manyview.core.sample import Views
 from manyview.encoders.encoder import Encoder
 from manyview.encoders.layers import split_batch_norm
-from manyview.encoders.map_heads import MapHead, Positions
+from manyview.encoders.map_heads import LastHead, MapHead, OnMap
 from manyview.encoders.momentum import SHARE, Schedule, average_, constant, shuffled
 
 SHARED = "shared"  # the name of a tower that all views go through
@@ -23,7 +23,7 @@ JIGSAW = -1  # the number of the copy that is a jigsaw: it comes last
 NAMES = ("embedding", "projection", "features")  # the outputs of every tower
 Branch = Literal["query", "key", "input"]
 Head = Callable[[int], nn.Module]
-AnyHead = Head | MapHead
+AnyHead = Head | MapHead | LastHead
 
 
 class Slot(NamedTuple):
@@ -60,7 +60,7 @@ class Tower(nn.Module):
         self.encoder, self.head = encoder, nn.Identity() if head is None else head(encoder.dim)
         self.heads = nn.ModuleDict(
             {
-                name: each.build(encoder) if isinstance(each, MapHead) else each(encoder.dim)
+                name: each.build(encoder) if isinstance(each, MapHead | LastHead) else each(encoder.dim)
                 for name, each in heads.items()
             }
         )
@@ -81,7 +81,7 @@ class Tower(nn.Module):
         """
         heads = {name: head for name, head in self.heads.items() if name in names}
         layers = [name.removeprefix(MAPS) for name in names if name.startswith(MAPS)]
-        read = {*layers, *(head.layer for head in heads.values() if isinstance(head, Positions))}
+        read = {*layers, *(head.layer for head in heads.values() if isinstance(head, OnMap))}
         images = x.flatten(0, 1) if x.dim() == 5 else x
         features, maps = self.encoder.embed_with_maps(images, read) if read else (self.encoder(images), {})
         features = features.unflatten(0, x.shape[:2]) if x.dim() == 5 else features
@@ -91,7 +91,7 @@ class Tower(nn.Module):
         if "projection" in names:
             found["projection"] = self.head(features)
         for name, head in heads.items():
-            found[name] = head(maps[head.layer] if isinstance(head, Positions) else features)
+            found[name] = head(maps[head.layer] if isinstance(head, OnMap) else features)
         missing = [name for name in names if name not in found]
         if missing:
             known = ", ".join([*NAMES, *self.heads, f"{MAPS}LAYER"])
@@ -104,8 +104,8 @@ class Towers(nn.Module):
 
     encoder    one for all views, or one for each by the view's name
     head       makes a head for an encoder's dim, such as partial(heads.mlp, dim_out=128); None for none
-    heads      makes further heads by name, such as a decoder or a second projection; a `MapHead` for feature maps.
-               {name: {view: make}} is for the towers of those views alone
+    heads      makes further heads by name, such as a decoder or a second projection; for feature maps a `MapHead` or a
+               `LastHead`. {name: {view: make}} is for the towers of those views alone
     predictor  makes a second head, for queries alone, from the embeddings' length; it has no momentum copy
     momentum   a number, or a function of (step, total) such as partial(cosine, start=0.99). With it, keys come from a
                copy without gradient; without, from the query tower, with gradient
@@ -179,7 +179,7 @@ class Towers(nn.Module):
             assert isinstance(tower, Tower)
             names = {name for each, name in asked if each == view}
             headless = not names & {"embedding", "projection"} and next(tower.head.parameters(), None) is not None
-            on_maps = {name for name, each in tower.heads.items() if isinstance(each, Positions)}
+            on_maps = {name for name, each in tower.heads.items() if isinstance(each, OnMap)}
             only_maps = all(name.startswith(MAPS) or name in on_maps for name in names)  # layers after have no part
             without_predictor = bool(len(self.predictor)) and "embedding" not in names
             if headless or only_maps or without_predictor or not names.issuperset(tower.heads):

@@ -41,8 +41,8 @@ def cmc(
 
     graph     "full": each two views (Eq. 8); "core": the core with each other view (Eq. 7)
     core      the view that the others are contrasted with; the first unless named
-    copies    augmented copies of each view, which are then the nodes of the graph: with one view and K + 1 copies it is
-              the "CMC (K)" that the CACR paper compares with
+    copies    augmented copies of each view, which are then the nodes of the graph: with one view and K copies it is the
+              "CMC (K)" that the CACR paper compares with, whose Table 1 counts K (K - 1) / 2 pairs
     geometry  "shared": all views of a copy have one crop and flip, as in CMC; "own": each view draws its own
     jigsaw    + PIRL (Table 9): weight of a jigsaw of each view, of the other terms 1 - jigsaw; PyContrast's is 0.5
     memory    one a view. `batch`: positives and negatives are the step's embeddings, with gradient on both sides, as
@@ -61,6 +61,7 @@ def cmc_moco(
     *,
     graph: Graph = "full",
     core: str | None = None,
+    copies: Count = 1,
     bn_splits: Count = 1,
     geometry: Literal["shared", "own"] = "shared",
     jigsaw: Share = 0.0,
@@ -73,14 +74,15 @@ def cmc_moco(
 
     A query of view 1 meets the key of view 2 and queue 2, a query of view 2 the key of view 1 and queue 1; summed.
 
+    copies  augmented copies of each view, as in `cmc`
     jigsaw  + PIRL (Table 9): weight of a jigsaw of each view, of the other terms 1 - jigsaw; PyContrast's is 0.5
     """
     further = jigsaw_heads(head, jigsaw)
     towers = momentum_towers(encoders, head, momentum, bn_splits, joint=False, heads=further)
     kept = {view: memory(towers.dim) for view in encoders}
-    terms = _contrasts(loss, kept, keys, edges_of(list(encoders), graph, core, copies=1), weight=1 - jigsaw)
-    terms += jigsaw_terms(encoders, jigsaw, loss, kept, keys)
-    return Method(views=dict.fromkeys(encoders, 1), towers=towers, terms=terms, memories=kept, geometry=geometry)
+    terms = _contrasts(loss, kept, keys, edges_of(list(encoders), graph, core, copies), weight=1 - jigsaw)
+    terms += jigsaw_terms(encoders, jigsaw, loss, kept, keys, copies)
+    return Method(views=dict.fromkeys(encoders, copies), towers=towers, terms=terms, memories=kept, geometry=geometry)
 
 
 def npid(

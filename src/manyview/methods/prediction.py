@@ -11,12 +11,13 @@ from torch import nn
 
 from manyview.core.errors import UserError, hint
 from manyview.encoders import Encoder, Slot, Towers, decoders
+from manyview.encoders.map_heads import LastHead
 from manyview.encoders.towers import AnyHead
 from manyview.losses import prediction as distances
 from manyview.methods.method import Method
 from manyview.methods.terms import Prediction
 
-Decoder = Callable[[int, int], nn.Module]
+Decoder = Callable[[tuple[int, ...], int], nn.Module]
 
 
 def prediction(
@@ -30,7 +31,8 @@ def prediction(
 
     target    the view that is predicted; the last unless named. It has no encoder
     distance  `l1`, `l2`; `bins`: cross-entropy over quantised values; `labels`: for a view that is classes already
-    decoder   from the encoder's features, which are what is evaluated, to the target at `side` x `side`
+    decoder   from the last layer of the encoder, its feature map before pooling where it is one, to the target at
+              `side` x `side`
 
     The encoders are those of `cmc`, so that Table 5 compares the objectives alone.
     """
@@ -69,7 +71,7 @@ def _predicting(
         own = encoders[predicted].options["channels"]
         channels = distances.channels_predicted(distance, own)
         distance(torch.zeros(1, channels, 1, 1), torch.zeros(1, own, 1, 1))  # refuses numbers that make no sense
-        heads.setdefault(_head(predicted), {})[seen] = partial(_decoder, decoder=decoder, channels=channels)
+        heads.setdefault(_head(predicted), {})[seen] = LastHead(partial(_decoder, decoder=decoder, channels=channels))
     seeing = {seen: encoders[seen] for seen, _ in directions}
     terms = [
         Prediction(
@@ -86,5 +88,5 @@ def _head(predicted: str) -> str:
     return f"predicted {predicted}"
 
 
-def _decoder(dim_in: int, *, decoder: Decoder, channels: int) -> nn.Module:
-    return decoder(dim_in, channels)
+def _decoder(shape: tuple[int, ...], *, decoder: Decoder, channels: int) -> nn.Module:
+    return decoder(shape, channels)

@@ -7,6 +7,7 @@ import inspect
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,14 +67,14 @@ def data(config: Config, own: Dataset | None = None) -> RunData:
     """The data of a run, with the modalities that its views are derived from."""
     if own is None and config.own_data:
         raise UserError("data", "the run was made on a data set of your own; give it: manyview.pretrain(data=...)")
-    options = {**config.data_options, "unlabelled": takes_many(config)}
-    there = config.data["name"] if own is None else own
-    found = divided(there, **options)
+    options, there = config.data_options, config.data["name"] if own is None else own
+    divide = partial(divided, unlabelled=takes_many(config))
+    found = divide(there, **options)
     derived = NORMALS in (config.views or ()) and NORMALS not in found.train.modalities
     if derived and own is None:
-        found = divided(there, **{**options, "modalities": (*found.train.modalities, NORMALS)})
+        found = divide(there, **{**options, "modalities": (*found.train.modalities, NORMALS)})
     elif derived and own is not None:
-        found = divided(WithNormals(own, options.get("camera"), options.get("nodata")), **options)
+        found = divide(WithNormals(own, options.get("camera"), options.get("nodata")), **options)
     normalisation.check(config, found.train.modalities)
     label_maps = left_out(found.train)
     views = views_of(config, found.train.modalities, reference(found.train) if config.views else None, label_maps)

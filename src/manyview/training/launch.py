@@ -21,6 +21,7 @@ from manyview.data.torch_dataset import as_dataset
 from manyview.training import build
 from manyview.training.failures import naming_failures
 from manyview.training.run import CONFIG, Run
+from manyview.views import VIEWS
 
 if TYPE_CHECKING:
     from torch.utils.data import Dataset as TorchDataset
@@ -95,9 +96,11 @@ def start(config: Config, own: Dataset | None = None) -> Run:
 
 
 def encoder_parameters(config: Config) -> int:
-    """How many parameters the encoder has at its real size, counted without making it."""
+    """How many parameters the encoder, of several views the first one's, has at its real size, without making it."""
+    first = next(iter(config.views or ()), "")
+    channels = VIEWS[first].width(3) if first in VIEWS else 3
     with torch.device("meta"):
-        return sum(each.numel() for each in build.encoder(config, 3).parameters())
+        return sum(each.numel() for each in build.encoder(config, channels).parameters())
 
 
 def _check_parameters(recipe: recipes.Recipe) -> None:

@@ -128,14 +128,15 @@ def cmc_ra(
     return ViewPipeline([one] * copies)
 
 
-def patches(size: int = 64, copies: int = 2, *, distance: Distance = 64) -> ViewPipeline:
+def patches(size: int = 64, copies: int = 2, *, distance: Distance = 64, flip: Chance = 0.0) -> ViewPipeline:
     """CMC's patches at a distance (section 4.4, Fig. 5): copy k of `size` pixels is cut at (x + k d, y + k d).
 
-    (x, y) is drawn for each picture, so that all copies lie inside it; neither resized nor flipped. The paper has two
-    patches of 64 px in pictures of about 2,000 (DIV2K), and d from 64, where they do not overlap.
+    (x, y) is drawn for each picture, so that all copies lie inside it; they are not resized. The paper has two patches
+    of 64 px in pictures of about 2,000 (DIV2K), and d from 64, where they do not overlap. For one copy it is a random
+    crop: CMC's of 64 px on STL-10, with flips, and of 128 px on NYU.
     """
     largest = distance * (copies - 1)
-    return ViewPipeline([Augmentation(size, flip=0.0, offset=(distance * copy, largest)) for copy in range(copies)])
+    return ViewPipeline([Augmentation(size, flip=flip, offset=(distance * copy, largest)) for copy in range(copies)])
 
 
 def multicrop(
