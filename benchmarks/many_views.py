@@ -161,7 +161,8 @@ def supervised(folder: Path, seed: int) -> Scores:
     data = build.data(config)
     method = build.method(config, data.channels, len(data.train))
     loader = Loader(data.train, build.pipeline(config, data.views, method), config.batch_size, seed=seed, workers=0)
-    classes = 1 + max(data.train.labels)
+    assert data.train.labels is not None
+    classes = 1 + int(data.train.labels.max())
     networks = nn.ModuleDict(
         {view: nn.Sequential(each, nn.Linear(each.dim, classes)) for view, each in method.towers.encoders.items()}
     )

@@ -247,7 +247,7 @@ def records(home: Path) -> list[Kind]:
             for name in ("loss", "knn", "rank", "lr"):
                 record.curve(name), record.curve(name, over="seconds")
             _ = record.steps, record.seconds, record.epochs, record.date, record.knn, record.untrained, record.verdict
-            _ = record.steps_per_epoch, record.terms, record.method, record.data, record.finished
+            _ = record.steps_per_epoch, record.method, record.data, record.finished
 
     def read_results(content: bytes) -> None:
         (folder / results.FILE).write_bytes(content)

@@ -157,10 +157,18 @@ def test_a_method_of_many_views_sees_all_modalities_or_the_views_that_are_named(
     assert mixed == {"L": View("rgb", channels=(0,), space="lab"), "depth": View("depth")}
 
 
-def test_label_maps_are_not_seen_and_the_line_says_how_to_take_them() -> None:
-    take = re.escape("the data has no 'masks'; it has rgb, depth; --data.modalities rgb,depth,masks takes it")
-    with pytest.raises(UserError, match=take):
-        build.views_of(flags("--method cmc --views rgb,masks"), ("rgb", "depth"), None, ("masks",))
+def test_what_the_data_has_on_request_is_taken_where_a_view_names_it(tmp_path: Path) -> None:
+    for number in range(4):
+        for folder, kind in (("rgb", "rgb"), ("depth", "depth"), ("masks", "grey")):
+            put(tmp_path / folder / f"{number}.png", kind)
+    config = flags(f"--data {tmp_path} --method cmc")
+    assert tuple(build.data(config).views) == ("rgb", "depth")
+    config = flags(f"--data {tmp_path} --method cmc --views rgb,masks")
+    found = build.data(config)
+    assert tuple(found.views) == found.train.modalities == ("rgb", "masks")
+    assert build.settled(config, found).data["modalities"] == ("rgb", "depth", "masks")  # so that a resumed run has it
+    config = flags("--method cmc --views L,depth --data.count 40", SCENES)
+    assert build.data(config).train.modalities == ("image", "depth")
 
 
 def test_a_modality_that_few_samples_have_is_found(tmp_path: Path) -> None:

@@ -70,6 +70,12 @@ def left_out(dataset: Dataset) -> tuple[str, ...]:
     return found
 
 
+def on_request(dataset: Dataset) -> tuple[str, ...]:
+    """What a data set has where it is named alone: label maps, and what scenes can be rendered as."""
+    rendered: tuple[str, ...] = getattr(dataset, "renderable", ())
+    return (*left_out(dataset), *(name for name in rendered if name not in dataset.modalities))
+
+
 def reference(dataset: Dataset) -> str:
     """The modality of which colours are taken: that called rgb, image or images, else the first of RGB or of all."""
     for name in REFERENCE:

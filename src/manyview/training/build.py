@@ -24,7 +24,7 @@ from manyview.data.dataset import few_samples, fingerprint, usual_shape
 from manyview.data.decoded import some_samples
 from manyview.data.factory import SCENES, divided, has_classes
 from manyview.data.normals import NORMALS, WithNormals
-from manyview.data.selection import left_out, only_modalities, reference
+from manyview.data.selection import left_out, on_request, only_modalities, reference
 from manyview.data.statistics import Statistics
 from manyview.encoders import Encoder
 from manyview.encoders.map_heads import UnknownLayer
@@ -55,7 +55,7 @@ class RunData:
     modalities: tuple[str, ...]  # all that the data has; those of no view are left out
     statistics: dict[str, Statistics] = field(default_factory=dict)  # of the modalities that are no pictures
     left_out: tuple[str, ...] = ()  # folders and columns of label maps, which are not taken for a modality
-    derived: bool = False  # whether surface normals are made of its depth, because the data has none
+    opened_anew: bool = False  # with modalities that the data has on request alone, since views name them
     held_out: bool = False  # whether the images to score on were held out of the training data, and are no test split
     why: str | None = None  # the test split is not used, where there is one
 
@@ -73,13 +73,13 @@ def data(config: Config, own: Dataset | None = None) -> RunData:
     divide = partial(divided, unlabelled=takes_many(config))
     found = divide(there, **options)
     derived = NORMALS in (config.views or ()) and NORMALS not in found.train.modalities
-    if derived and own is None:
-        found = divide(there, **{**options, "modalities": (*found.train.modalities, NORMALS)})
+    asked = [name for name in config.views or () if name in on_request(found.train) or (derived and name == NORMALS)]
+    if asked and own is None:
+        found = divide(there, **{**options, "modalities": (*found.train.modalities, *asked)})
     elif derived and own is not None:
         found = divide(WithNormals(own, options.get("camera"), options.get("nodata")), **options)
     normalisation.check(config, found.train.modalities)
-    label_maps = left_out(found.train)
-    views = views_of(config, found.train.modalities, reference(found.train) if config.views else None, label_maps)
+    views = views_of(config, found.train.modalities, reference(found.train) if config.views else None)
     used = tuple(dict.fromkeys(view.modality for view in views.values()))
     train = only_modalities(found.train, used)
     test = None if found.test is None else only_modalities(found.test, used)
@@ -97,22 +97,19 @@ def data(config: Config, own: Dataset | None = None) -> RunData:
         fingerprint=fingerprint(train, few),
         modalities=found.train.modalities,
         statistics=normalisation.measured(config, train, met),
-        left_out=label_maps,
-        derived=derived,
+        left_out=left_out(found.train),
+        opened_anew=bool(asked),
         held_out=found.held_out,
         why=found.test_unused,
     )
 
 
-def views_of(
-    config: Config, modalities: tuple[str, ...], picture: str | None = None, label_maps: tuple[str, ...] = ()
-) -> dict[str, View]:
+def views_of(config: Config, modalities: tuple[str, ...], picture: str | None = None) -> dict[str, View]:
     """The views that the method sees: one of the data's first modality, or where it takes many all modalities.
 
     Of data with a single modality, which are photos, a method that takes many sees L and ab.
 
-    picture     the modality of which colours are taken; the first unless given
-    label_maps  what else the data has, and is not taken for a modality
+    picture  the modality of which colours are taken; the first unless given
     """
     many = takes_many(config)
     names = config.views or ((modalities if len(modalities) > 1 else PHOTO_VIEWS) if many else modalities[:1])
@@ -123,7 +120,6 @@ def views_of(
         if view.modality not in modalities:
             near = nearest(name, (*modalities, *VIEWS))
             more = f"did you mean {near!r}?" if near else "`manyview list views` has what is derived of pictures"
-            more = f"--data.modalities {','.join([*modalities, name])} takes it" if name in label_maps else more
             raise UserError("views", f"the data has no {name!r}; it has {', '.join(modalities)}; {more}")
     if many:
         return views
@@ -140,8 +136,8 @@ def settled(config: Config, found: RunData) -> Config:
     augmentation, source = {**config.augmentation, "name": name, "size": size}, _absolute(config.data)
     if "statistics" in source:
         source |= normalisation.as_settings(found.statistics, source["nodata"])
-    if found.derived and not config.own_data:
-        source["modalities"] = found.modalities  # normals among them
+    if found.opened_anew and not config.own_data:
+        source["modalities"] = found.modalities
     encoder = {**config.encoder}
     if isinstance(encoder["pretrained"], str):
         encoder["pretrained"] = os.path.abspath(encoder["pretrained"])

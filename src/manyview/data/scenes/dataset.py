@@ -45,6 +45,7 @@ class Scenes:
     """
 
     classes = tuple(SHAPES)
+    renderable = MODALITIES
 
     def __init__(
         self,
