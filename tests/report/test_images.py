@@ -8,8 +8,8 @@ import torch
 from PIL import Image
 
 from manyview.data import Folder
+from manyview.data.visible import to_rgb
 from manyview.report.images import CachedImages, ThumbnailSheet, choose_images, open_images, thumbnail_sheet
-from manyview.report.visible import to_rgb
 from manyview.training import build
 from manyview.training.run import Run
 from manyview.views.view import view_named

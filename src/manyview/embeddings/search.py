@@ -18,9 +18,9 @@ from manyview.core.bounds import MOST, AtLeast, AtMost, check_bounds
 from manyview.core.errors import UserError
 from manyview.core.text import printable
 from manyview.data import Dataset, Unreadable
-from manyview.data.display import displayed
 from manyview.data.factory import open_data
 from manyview.data.raster import decode_raster
+from manyview.data.visible import to_rgb
 from manyview.embeddings import Embeddings, read
 from manyview.embeddings.checksums import weights_checksum
 from manyview.embeddings.model_source import ModelSource, OneModel, open_model
@@ -134,7 +134,7 @@ def _preprocess(source: ModelSource, found: Embeddings) -> Preprocess:
 
 def picture(image: Picture, found: Sequence[Neighbour], embeddings: Embeddings) -> Image.Image:
     """A contact sheet: the query, and its neighbours with their names, similarities and labels."""
-    rgb = _shown(image) if isinstance(image, str | Path) else _rgb(image) if isinstance(image, Tensor) else image
+    rgb = _shown(image) if isinstance(image, str | Path) else to_rgb(image) if isinstance(image, Tensor) else image
     name = printable(str(image)) if isinstance(image, str | Path) else "a picture"
     seen_by = printable(embeddings.about.encoder)
     first = Tile(rgb, (f"nearest to {name}", f"among {embeddings.described}", f"as {seen_by} sees them"))
@@ -212,20 +212,16 @@ def _pictures(found: Sequence[Neighbour], embeddings: Embeddings) -> list[Image.
 def _of_dataset(dataset: Dataset, id: Tensor, modality: str) -> Image.Image | None:
     row = (dataset.ids == id).nonzero()[:, 0].tolist()
     try:
-        return _rgb(dataset[row[0]].modalities[modality]) if row else None
+        return to_rgb(dataset[row[0]].modalities[modality]) if row else None
     except (Unreadable, KeyError):
         return None
-
-
-def _rgb(raw: Tensor) -> Image.Image:
-    return Image.fromarray(displayed(raw).permute(1, 2, 0).contiguous().numpy())
 
 
 def _shown(file: str | Path) -> Image.Image | None:
     if not os.path.isfile(file):  # nor a device, which may never end
         return None
     try:
-        return _rgb(decode_raster(file))
+        return to_rgb(decode_raster(file))
     except Unreadable:
         return None
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import permutations
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from manyview.core.parallel import resolve_device
-from manyview.core.sample import Views
 from manyview.data import Loader
-from manyview.encoders import Slot
-from manyview.features.embedding_pass import forward
-from manyview.methods import Contrast, Method
+from manyview.methods import Method
 from manyview.report.view_samples import ViewSamples
+from manyview.training.retrieval import contrasted_views, project
 
 BATCH = 64
 
@@ -71,39 +67,9 @@ def embed_samples(method: Method, samples: ViewSamples) -> CrossView:
     views, device = contrasted_views(method), resolve_device()
     if not views:
         return CrossView(samples, {}, {})
-    network, dataset = method.to(device), samples.dataset
+    dataset = samples.dataset
     loader = Loader(
         dataset, samples.pipeline, min(BATCH, len(dataset)), shuffle=False, drop_last=False, device=device, workers=0,
         max_unreadable=1.0,
     )  # fmt: skip
-    vectors: dict[str, list[Tensor]] = {view: [] for view in views}
-    present: dict[str, list[Tensor]] = {view: [] for view in views}
-    start = 0
-    for batch in loader.epoch(0):
-        itself = batch.index.cpu() == torch.arange(start, start + len(batch))  # else another stands in for it
-        start += len(batch)
-        for view, embedded in forward(network, batch.views(), read=_projections(views)).items():
-            vectors[view].append(F.normalize(embedded.float().cpu(), dim=1))
-            present[view].append(itself & batch.present[view].cpu() if batch.present else itself)
-    return CrossView(
-        samples, *({view: torch.cat(parts) for view, parts in each.items()} for each in (vectors, present))
-    )
-
-
-def contrasted_views(method: Method) -> list[str]:
-    """The views whose embeddings some term contrasts with those of another view."""
-    found: set[str] = set()
-    for term in method.terms:
-        views = {slot.view for slot in term.asks} if isinstance(term, Contrast) else set()
-        found |= views if len(views) > 1 and all(slot.name == "embedding" for slot in term.asks) else set()
-    return [view for view in method.views if view in found]
-
-
-def _projections(views: Sequence[str]) -> Callable[[Method, Views], dict[str, Tensor]]:
-    slots = {view: Slot("query", view, 0, "projection") for view in views}
-
-    def read(method: Method, seen: Views) -> dict[str, Tensor]:
-        outputs = method.towers(seen, slots.values())
-        return {view: outputs[slot] for view, slot in slots.items()}
-
-    return read
+    return CrossView(samples, *project(method.towers.to(device), loader, views))

@@ -20,8 +20,8 @@ from manyview.core.sample import Sample
 from manyview.data import Dataset, Unreadable
 from manyview.data.dataset import Batched, label_target
 from manyview.data.selection import Subset, only_modalities, subset
+from manyview.data.visible import to_rgb
 from manyview.report.html import Html, tag
-from manyview.report.visible import to_rgb
 from manyview.training import build
 
 DRAWN = 0x5E1EC7  # keeps this choice apart from others by the same ids

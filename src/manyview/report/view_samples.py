@@ -15,8 +15,8 @@ from manyview.core.sample import Sample
 from manyview.data import Dataset
 from manyview.data.dataset import read
 from manyview.data.selection import subset
+from manyview.data.visible import Kind, visible
 from manyview.report.images import DRAWN, LARGE_SIDES, centre, shorten, source_of
-from manyview.report.visible import Kind, visible
 from manyview.training import build
 from manyview.views import ViewPipeline
 from manyview.views.view import View

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from manyview.config.config import Config
@@ -43,18 +44,29 @@ class RetrievalEvaluator:
         )  # fmt: skip
 
     def __call__(self, towers: Towers) -> Scores:
-        slots = [Slot("query", view, 0, "projection") for view in self.views]
-        parts: dict[str, list[Tensor]] = {view: [] for view in self.views}
-        masks: dict[str, list[Tensor]] = {view: [] for view in self.views}
-        start = 0
-        for batch in self.loader.epoch(0):
-            read = batch.index.cpu() == torch.arange(start, start + len(batch))  # else another stands in for it
-            start += len(batch)
-            outputs = forward(towers, batch.views(), read=lambda network, views: _projections(network, views, slots))
-            for view, embedded in zip(self.views, outputs, strict=True):
-                parts[view].append(embedded.float().cpu())
-                masks[view].append(read & batch.present[view].cpu() if batch.present else read)
-        return named_recalls(*({view: torch.cat(each[view]) for view in self.views} for each in (parts, masks)))
+        return named_recalls(*project(towers, self.loader, self.views))
+
+
+def project(towers: Towers, loader: Loader, views: Sequence[str]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """What the heads say of each view of a loader's samples in their order, (n, d) at unit length, and the samples
+    (n,) that have the view and can be read."""
+    slots = {view: Slot("query", view, 0, "projection") for view in views}
+
+    def read(network: Towers, seen: Views) -> dict[str, Tensor]:
+        outputs = network(seen, slots.values())
+        return {view: outputs[slot] for view, slot in slots.items()}
+
+    vectors: dict[str, list[Tensor]] = {view: [] for view in views}
+    present: dict[str, list[Tensor]] = {view: [] for view in views}
+    start = 0
+    for batch in loader.epoch(0):
+        itself = batch.index.cpu() == torch.arange(start, start + len(batch))  # else another stands in for it
+        start += len(batch)
+        for view, embedded in forward(towers, batch.views(), read=read).items():
+            vectors[view].append(F.normalize(embedded.float().cpu(), dim=1))
+            present[view].append(itself & batch.present[view].cpu() if batch.present else itself)
+    joined = [{view: torch.cat(parts) for view, parts in each.items()} for each in (vectors, present)]
+    return joined[0], joined[1]
 
 
 def make_retrieval(
@@ -119,11 +131,6 @@ def recall_table(scores: Scores, untrained: Scores) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return ["retrieval across views on held-out samples, in % (untrained in brackets):", *lines]
-
-
-def _projections(towers: Towers, views: Views, slots: Sequence[Slot]) -> list[Tensor]:
-    outputs = towers(views, slots)
-    return [outputs[slot] for slot in slots]
 
 
 def _pairs(scores: Scores) -> dict[str, float]:

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import torch
 from PIL import Image
 
+from manyview.data.visible import to_rgb
 from manyview.diagnose import ContrastWeights, contrast_weights, neighbourhood
 from manyview.diagnose.negatives import T_NEG
 from manyview.embeddings.view_embeddings import Snapshot, ViewEmbeddings
 from manyview.report.html import Html, figure, tag, verbatim
 from manyview.report.images import ThumbnailSheet, thumbnail_sheet
 from manyview.report.run_embeddings import RunEmbeddings
-from manyview.report.visible import to_rgb
 
 QUERIES = 2
 NEGATIVES = 4  # strongest and weakest ones, as in the paper

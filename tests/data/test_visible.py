@@ -4,7 +4,7 @@ import pytest
 import torch
 from PIL import Image
 
-from manyview.report.visible import Kind, to_rgb, visible
+from manyview.data.visible import Kind, to_rgb, visible
 
 
 def pixel(picture: Image.Image, x: int = 0, y: int = 0) -> tuple[int, ...]:
