@@ -225,7 +225,7 @@ def test_pictures_of_one_colour_are_broken_data(count: int, level: str) -> None:
 def fed(health: Health, steps: range, **more: Any) -> Health:
     """Numbers of a healthy run, and what is to be changed in them."""
     usual = {"query_similarity": 0.4, "positive_similarity": 0.8, "rank": 30.0, "rank_limit": 128.0}
-    usual |= {"coupling": 0.9, "negatives": 126.0}
+    usual |= {"coupling": 0.9, "negatives": 126.0, "negative_similarity": 0.1}
     named = {name: more.pop(name) for name in list(more) if name in usual}
     for step in steps:
         health.update(step, usual | named, **({"loss": 4.0, "gradient": 1.0} | more))
@@ -333,7 +333,7 @@ def test_every_sentence_is_one_line() -> None:
 def fed_views(health: Health, steps: range, **views: dict[str, float]) -> Health:
     """Numbers of healthy views, and what is to be changed in them; the plain ones are the first view's."""
     usual = {"query_similarity": 0.4, "positive_similarity": 0.8, "rank": 30.0, "rank_limit": 128.0}
-    usual |= {"coupling": 0.9, "negatives": 126.0}
+    usual |= {"coupling": 0.9, "negatives": 126.0, "negative_similarity": 0.1}
     found = {view: usual | more for view, more in views.items()}
     flat = {f"{name}/{view}": value for view, each in found.items() for name, value in each.items()}
     for step in steps:
@@ -346,7 +346,7 @@ def test_each_of_several_views_is_judged_by_itself() -> None:
     verdict = health.verdict()
     assert (verdict.word, verdict.short) == ("healthy", "healthy")
     assert verdict.views == {"rgb": "healthy", "thermal": "healthy"}
-    each = "similarity 0.80 of positives and 0.40 of different images, 30 of 128 dimensions in use"
+    each = "similarity 0.80 of positives and 0.10 of negatives, 30 of 128 dimensions in use"
     assert verdict.text == f"healthy: rgb {each}; thermal {each}"
     fed_views(health, range(200, 320, 20), rgb={}, thermal={"query_similarity": 0.999, "rank": 1.1})
     verdict = health.verdict()

@@ -278,9 +278,11 @@ class Health:
         return text
 
     def _praise_of(self, view: str) -> str:
+        # with several views a query's positives and negatives are of another view, where all may be far away
+        others = ("negative_similarity", "negatives") if view else ("query_similarity", "different images")
         return (
             f"similarity {self._mean('positive_similarity', view):.2f} of positives and "
-            f"{self._mean('query_similarity', view):.2f} of different images, "
+            f"{self._mean(others[0], view):.2f} of {others[1]}, "
             f"{self._mean('rank', view):.0f} of {self._mean('rank_limit', view):.0f} dimensions in use"
         )
 

@@ -30,7 +30,9 @@ from manyview.methods.method import Objective
 PREFIX = "validation_"  # of the measures of held-out images
 QUERIES = 512
 KEYS = 1024  # of keys that all queries share
-PER_VIEW = ("positive_similarity", "query_similarity", "rank", "rank_limit", "negatives", "coupling")  # health's
+PER_VIEW = (  # what is told of each of several views, for its health
+    "positive_similarity", "negative_similarity", "query_similarity", "rank", "rank_limit", "negatives", "coupling",
+)  # fmt: skip
 PER_QUERY = 32  # of keys that each query has for itself, which have to be gathered
 
 
