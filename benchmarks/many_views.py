@@ -18,7 +18,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -27,18 +27,19 @@ import torch.nn.functional as F
 from measure import machine_facts
 from torch import nn
 
-from manyview.data import Loader, open_data
+from manyview.data import Loader
 from manyview.training import build
 from manyview.training.evaluators import KnnEvaluator
 from manyview.training.run import Run
 
 SCENES = "--data scenes --data.count 6000 --data.size 32 --batch-size 128 --epochs 4"
 VIEWS = ("L", "ab", "depth", "normals")
-CROPS = "--augmentation custom --augmentation.jitter-p 0 --augmentation.grey 0"
-QUIET = "--workers 0 --report false --loggers [] --quiet"
+QUIET = "--workers 0 --report false --loggers [] --quiet --evaluate-every 1000"  # scored before and after training
 PAIRS = "--epochs 150 --batch-size 50"  # chosen on a part of the training pairs
 NEGATIVES = (16, 64, 256, 1024, 4096)
 STEPS = 40  # of a measurement of speed
+UNTRAINED = "untrained "
+COLUMNS = {"scenes": "knn/", "prediction": "knn/L", "pairs": "recall@", "methods": "knn", "negatives": "knn"}
 
 Scores = dict[str, float]
 Runs = dict[str, str]
@@ -53,10 +54,10 @@ def scenes(given: argparse.Namespace) -> Runs:
 
 def prediction(given: argparse.Namespace) -> Runs:
     found = {}
-    for view, distance in (("depth", "l2"), ("normals", "l2"), ("segmentation", "labels")):
+    for view, distance in (("depth", "l2"), ("normals", "l2"), ("semantic", "labels --distance.classes 12")):
         found[f"L and {view}, contrast"] = f"--method cmc {_scenes('L', view)}"
         predicting = f"--method prediction --method.target {view} --distance {distance}"
-        found[f"L and {view}, prediction ({distance})"] = f"{predicting} {_scenes('L', view)}"
+        found[f"L and {view}, prediction ({distance.split()[0]})"] = f"{predicting} {_scenes('L', view)}"
     return found
 
 
@@ -66,12 +67,11 @@ def pairs(given: argparse.Namespace) -> Runs:
 
 def methods(given: argparse.Namespace) -> Runs:
     cpu = f"--data {given.data}"
-    two = "--augmentation custom"
     return {
-        "cmc {L, ab}": f"{cpu} --method cmc --views L,ab {two}",
-        "cmc {Y, DbDr}": f"{cpu} --method cmc --views Y,DbDr {two}",
-        "cmc_moco {L, ab}": f"{cpu} --method cmc_moco --views L,ab {two} --memory.size 4096 --momentum.start 0.99",
-        "CMC (K = 4)": f"{cpu} --method cmc --views image --method.copies 5 --loss.temperature 0.2",
+        "cmc {L, ab}": f"{cpu} --method cmc --views L,ab",
+        "cmc {Y, DbDr}": f"{cpu} --method cmc --views Y,DbDr",
+        "cmc_moco {L, ab}": f"{cpu} --method cmc_moco --views L,ab --memory.size 4096 --momentum.start 0.99",
+        "CMC (K = 4)": f"{cpu} --method cmc --views image --method.copies 4 --loss.temperature 0.2",
         "simclr": f"{cpu} --method simclr",
         "cacr (K = 4)": f"{cpu} --method cacr",
     }
@@ -117,7 +117,9 @@ def main() -> None:
     rows: dict[str, list[Scores]] = {name: [] for name in runs}
     for (name, _, _), scores in zip(todo, found, strict=True):
         rows[name].append(scores)
-    print(table(rows, more))
+    names = {name: None for each in found for name in each if name.startswith(COLUMNS[given.study])}
+    print(table(rows, more, names))
+    print(f"\n{given.seeds} seeds, mean and standard deviation; {' '.join(sys.argv[1:])}")
 
 
 def train(flags: str, seed: int, folder: Path) -> Scores:
@@ -133,25 +135,31 @@ def train(flags: str, seed: int, folder: Path) -> Scores:
         (folder / "done").touch()
     first, last = _scored(folder)
     print(f"{folder}: {last}", file=sys.stderr, flush=True)
-    return {**{f"untrained {name}": value for name, value in first.items()}, **last}
+    return {**{UNTRAINED + name: value for name, value in first.items()}, **last}
 
 
 def _scored(folder: Path) -> tuple[Scores, Scores]:
+    """The first and the last scores; of a run with one encoder "knn" is that view's."""
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     each = [{name: value for name, value in line.items() if name.startswith(("knn", "recall@"))} for line in lines]
     scored = [found for found in each if found] or [{}]
-    return scored[0], scored[-1]
+    views = Run(folder).config.views or ("image",)
+    one = {f"knn/{views[0]}": "knn"} if not any(name.startswith("knn/") for name in scored[-1]) else {}
+    first, last = (
+        {**found, **{new: found[old] for new, old in one.items() if old in found}} for found in (scored[0], scored[-1])
+    )
+    return first, last
 
 
 def in_minutes(flags: str, minutes: float, trial: Path) -> str:
     """The flags with as many epochs as take so long; some steps tell the speed."""
     if not (trial / "done").exists():
-        train(f"{flags} --max-steps {STEPS} --health-every {STEPS // 4} --evaluate-every 0", 0, trial)
+        train(f"{flags} --max-steps {STEPS} --health-every {STEPS // 4}", 0, trial)
     lines = [json.loads(line) for line in (trial / "metrics.jsonl").read_text().splitlines()]
     warm, last = lines[1], lines[-1]
     speed = (last["step"] - warm["step"]) / (last["seconds"] - warm["seconds"])
     config = Run(trial).config
-    steps = len(open_data(config.data["name"], split="train")) // config.batch_size
+    steps = len(build.data(config).train) // config.batch_size
     return f"{flags} --epochs {minutes * 60 * speed / steps:.3f}"
 
 
@@ -180,27 +188,21 @@ def supervised(folder: Path, seed: int) -> Scores:
     return KnnEvaluator(data, config, torch.device("cpu"))(method.towers)
 
 
-def table(rows: dict[str, list[Scores]], more: list[Scores]) -> str:
-    """Means and standard deviations over the seeds, in percent: a column a score, a row a run."""
-    columns = sorted(
-        {name for found in rows.values() for each in found for name in each if not name.startswith("untrained")}
-    )
-    first = next(iter(rows.values()))
-    lines = [["", *columns], ["---"] * (1 + len(columns))]
-    every = [each for found in rows.values() for each in found]
-    lines.append(
-        [
-            "untrained",
-            *(_mean([each[f"untrained {name}"] for each in every if f"untrained {name}" in each]) for name in columns),
+def table(rows: dict[str, list[Scores]], more: list[Scores], columns: Iterable[str]) -> str:
+    """Means and standard deviations over the seeds, in percent: a row a run."""
+
+    def line(name: str, found: list[Scores], prefix: str = "") -> list[str]:
+        return [
+            name,
+            *(_mean([each[prefix + column] for each in found if prefix + column in each]) for column in columns),
         ]
-    )
-    lines += [
-        [row, *(_mean([each[name] for each in found if name in each]) for name in columns)]
-        for row, found in rows.items()
-    ]
-    if more:
-        lines.append(["supervised", *(_mean([each[name] for each in more if name in each]) for name in columns)])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + f"\n\n{len(first)} seeds"
+
+    columns = list(columns)
+    every = [each for found in rows.values() for each in found]
+    lines = [["", *columns], ["---"] * (1 + len(columns)), line("untrained", every, UNTRAINED)]
+    lines += [line(name, found) for name, found in rows.items()]
+    lines += [line("supervised", more)] if more else []
+    return "\n".join(f"| {' | '.join(each)} |" for each in lines)
 
 
 def _mean(values: list[float]) -> str:
@@ -211,11 +213,7 @@ def _mean(values: list[float]) -> str:
 
 
 def _scenes(*views: str) -> str:
-    return f"{SCENES} {CROPS} --views {','.join(views)} --data.modalities {_modalities(views)}"
-
-
-def _modalities(views: tuple[str, ...]) -> str:
-    return ",".join(dict.fromkeys("rgb" if view in ("L", "ab") else view for view in views))
+    return f"{SCENES} --views {','.join(views)}"
 
 
 if __name__ == "__main__":

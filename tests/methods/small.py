@@ -23,7 +23,8 @@ from tests.losses import oracle
 SIDE, DIM = 4, 8  # of the images, and of the vectors
 INSTANCES = 50  # images that a memory bank has a vector of
 IDS = torch.arange(6)  # of the golden inputs' images
-TESTED_APART = ("cmc", "cmc_moco", "cmc_patch", "deep_infomax", "prediction", "split_brain")  # several views, or maps
+TESTED_APART = ("cmc", "cmc_moco", "cmc_patch", "deep_infomax", "prediction", "split_brain", "pirl")
+"""Methods of several views, of feature maps or of jigsaws, with tests of their own."""
 ONE_VIEW = [name for name in METHODS if name not in TESTED_APART]
 
 
