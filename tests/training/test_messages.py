@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import re
 import signal
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,6 +16,8 @@ import pytest
 from manyview.config.config import resolve
 from manyview.data import Loader
 from manyview.diagnose.health import Health
+from manyview.encoders import create
+from manyview.methods import Method, cmc, cmc_moco, prediction, split_brain
 from manyview.training import messages
 from manyview.training.build import RunData
 from manyview.training.run import encoder_file
@@ -144,6 +148,34 @@ def test_a_gain_is_said_with_its_doubt_and_none_with_what_to_do(tmp_path: Path) 
         "too few steps to tell whether it is healthy",
         f"encoders {tmp_path / 'encoder-depth.safetensors'}, {tmp_path / 'encoder-image.safetensors'}",
     ]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "views", "said"),
+    [
+        (partial(cmc, graph="core", core="depth"), "rgb depth thermal", ["rgb and thermal are each contrasted with depth"]),
+        (partial(cmc_moco, graph="core"), "rgb depth thermal", ["depth and thermal are each contrasted with rgb"]),
+        (cmc, "rgb depth thermal", ["each two of rgb, depth and thermal are contrasted"]),
+        (cmc, "rgb depth", []),
+        (partial(cmc, jigsaw=0.5), "rgb depth", []),
+        (prediction, "rgb depth thermal", ["rgb and depth predict thermal"]),
+        (partial(prediction, target="rgb"), "rgb depth", ["depth predicts rgb"]),
+        (split_brain, "L ab", ["L predicts ab; ab predicts L"]),
+    ],
+)  # fmt: skip
+def test_it_says_which_views_are_contrasted_and_which_is_predicted(
+    chosen: Callable[..., Method], views: str, said: list[str]
+) -> None:
+    small = create("patchnet", size=8, widths=(4,), blocks=(1,))
+    method = chosen(dict.fromkeys(views.split(), small))
+    assert messages.roles(method) == said
+
+
+def test_terms_that_contrast_some_views_alone_are_said_one_by_one() -> None:
+    whole = cmc(dict.fromkeys("abcd", create("patchnet", size=8, widths=(4,), blocks=(1,))))
+    ring = [term for term in whole.terms if term.name in ("a to b", "b to a", "b to c", "c to d")]
+    method = Method(views=whole.views, towers=whole.towers, terms=ring, memories=whole.memories)
+    assert messages.roles(method) == ["a with b, b with c, c with d are contrasted"]
 
 
 def test_of_many_unreadable_images_some_are_named() -> None:

@@ -74,6 +74,8 @@ def cmc_moco(
 
     A query of view 1 meets the key of view 2 and queue 2, a query of view 2 the key of view 1 and queue 1; summed.
 
+    graph   "full": each two views (Eq. 8); "core": the core with each other view (Eq. 7)
+    core    the view that the others are contrasted with; the first unless named
     copies  augmented copies of each view, as in `cmc`
     jigsaw  + PIRL (Table 9): weight of a jigsaw of each view, of the other terms 1 - jigsaw; PyContrast's is 0.5
     """

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from itertools import product
 from pathlib import Path
 
 from torch import nn
@@ -15,7 +16,7 @@ from manyview.data.normals import NORMALS, camera_of
 from manyview.data.selection import missing
 from manyview.data.statistics import no_data_of
 from manyview.memories import Memory
-from manyview.methods import Method
+from manyview.methods import Contrast, Method, Prediction
 from manyview.training.build import RunData
 from manyview.training.retrieval import Scores, contrasted_views, live_recall, recall_table, untrained_recall
 from manyview.training.run import encoder_files
@@ -35,8 +36,41 @@ def introduction(config: Config, data: RunData, method: Method, state: RunState)
         f"encoder {config.encoder['name']} ({_parameters(method)} parameters), augmentation "
         f"{config.augmentation['name']} of {config.augmentation['size']} px, batch {config.batch_size}, "
         f"{state.total:,} steps",
+        *roles(method),
         *_modalities(config, data),
     ]
+
+
+def roles(method: Method) -> list[str]:
+    """Which views predict which, and of more than two which are contrasted; as the terms say."""
+    edges: dict[frozenset[str], None] = {}
+    seeing: dict[str, list[str]] = {}  # by what is predicted
+    for term in method.terms:
+        if isinstance(term, Contrast):
+            slots = product(term.queries, term.keys or term.queries)
+            edges |= dict.fromkeys(frozenset((q.view, k.view)) for q, k in slots if q.view != k.view)
+        elif isinstance(term, Prediction):
+            seeing.setdefault(term.target.view, []).append(term.predicted.view)
+    predictions = [f"{_listed(seen)} predict{'s' * (len(seen) == 1)} {view}" for view, seen in seeing.items()]
+    return [*(["; ".join(predictions)] if predictions else []), *_contrasted(list(method.views), edges)]
+
+
+def _contrasted(views: Sequence[str], edges: Collection[frozenset[str]]) -> list[str]:
+    """What is contrasted with what: each two views, all with one, or only some; nothing of two views or fewer."""
+    met = [view for view in views if any(view in edge for edge in edges)]
+    if len(met) < 3:
+        return []
+    if len(edges) == math.comb(len(met), 2):
+        return [f"each two of {_listed(met)} are contrasted"]
+    core = next((view for view in met if all(view in edge for edge in edges)), None)
+    if core is not None:
+        return [f"{_listed([view for view in met if view != core])} are each contrasted with {core}"]
+    return [", ".join(" with ".join(view for view in met if view in edge) for edge in edges) + " are contrasted"]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """`rgb`, `rgb and depth`, `rgb, depth and thermal`."""
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
 
 
 def _modalities(config: Config, data: RunData) -> list[str]:
