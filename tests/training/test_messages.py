@@ -134,6 +134,15 @@ def test_it_says_which_of_several_modalities_is_trained_on_and_that_a_batch_is_s
     assert "a batch of 4 is small: each image has 3 others" in said
 
 
+def test_modalities_that_are_taken_for_classes_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for modality in ("depth", "thermal"):
+        pictures(tmp_path / "both" / modality, 12)
+    assert pretrain(tmp_path / "run", data=tmp_path / "both", max_steps=1) == 0
+    said = capsys.readouterr().err
+    assert "warning: the folders depth, thermal are taken for classes" in said
+    assert "; --data.modalities depth,thermal takes them" in said
+
+
 def test_a_gain_is_said_with_its_doubt_and_none_with_what_to_do(tmp_path: Path) -> None:
     config = resolve({"data.name": "photos"}, {})
     images = SimpleNamespace(test=range(100))
@@ -153,7 +162,7 @@ def test_a_gain_is_said_with_its_doubt_and_none_with_what_to_do(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("chosen", "views", "said"),
     [
-        (partial(cmc, graph="core", core="depth"), "rgb depth thermal", ["rgb and thermal are each contrasted with depth"]),
+        (partial(cmc, graph="core", core="ir"), "rgb depth ir", ["rgb and depth are each contrasted with ir"]),
         (partial(cmc_moco, graph="core"), "rgb depth thermal", ["depth and thermal are each contrasted with rgb"]),
         (cmc, "rgb depth thermal", ["each two of rgb, depth and thermal are contrasted"]),
         (cmc, "rgb depth", []),

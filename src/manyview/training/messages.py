@@ -13,7 +13,7 @@ from manyview.config.config import Config
 from manyview.core.text import printable
 from manyview.data import Loader
 from manyview.data.normals import NORMALS, camera_of
-from manyview.data.selection import missing
+from manyview.data.selection import missing, modality_classes
 from manyview.data.statistics import no_data_of
 from manyview.memories import Memory
 from manyview.methods import Contrast, Method, Prediction
@@ -108,6 +108,7 @@ def cautions(config: Config, data: RunData, loader: Loader, method: Method, worl
     found = []
     if data.why is not None and config.evaluators and config.evaluate_every:
         found.append(f"the test split is not scored on: {data.why}")
+    found += [] if config.own_data else modality_classes(data.train, "--data.modalities")
     used = {view.modality for view in data.views.values()}
     if not used.issuperset(data.modalities):
         found.append(f"of the modalities {', '.join(data.modalities)} only {', '.join(sorted(used))} is trained on")
