@@ -11,7 +11,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from manyview.config.config import resolve
 from manyview.data import Loader
@@ -220,3 +222,31 @@ def test_it_says_which_views_are_missing_what_is_normalised_how_and_what_is_left
     assert re.search(normalised, said.out)  # two of the 20 are held out
     assert "left out labels: label maps by name" in said.out
     assert "others stand in for them: 08 (depth: not an image of a known format" in said.err
+
+
+@pytest.mark.parametrize(
+    ("given", "zeros", "said"),
+    [
+        ({}, 0.08, "8.0% of the pixels of depth are 0: where that means nothing was seen, give --data.nodata 0"),
+        ({}, 0.0, ""),
+        ({"data__nodata": 0}, 0.08, ""),
+        ({"data__nodata": 1234}, 0.08, ""),
+        ({"data__nodata": 20000000}, 0.0, "data.nodata: no pixel of depth is 20000000; all of them count as data"),
+        ({"data__nodata": "{depth: 7}"}, 0.0, "data.nodata: no pixel of depth is 7; all of them count as data"),
+    ],
+)
+def test_it_asks_about_zeros_and_says_that_a_value_of_no_data_is_nowhere(
+    given: dict[str, Any], zeros: float, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    depth = np.full((10, 10), 1234, np.uint16)
+    depth.flat[: round(100 * zeros)] = 0
+    pictures(tmp_path / "street" / "rgb", 10)
+    (tmp_path / "street" / "depth").mkdir()
+    for number in range(10):
+        Image.fromarray(depth).save(tmp_path / "street" / "depth" / f"{number}.png")
+    assert pretrain(tmp_path / "run", data=tmp_path / "street", method="cmc", max_steps=1, **given) == 0
+    found = capsys.readouterr()
+    about = [
+        line for line in (found.out + found.err).splitlines() if "give --data.nodata" in line or "data.nodata:" in line
+    ]
+    assert [line.removeprefix("warning: ") for line in about] == ([said] if said else [])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from manyview.core.text import printable
 from manyview.data import Loader
 from manyview.data.normals import NORMALS, camera_of
 from manyview.data.selection import missing, modality_classes
-from manyview.data.statistics import no_data_of
+from manyview.data.statistics import NoData, Statistics, no_data_of, suspect_zeros
 from manyview.memories import Memory
 from manyview.methods import Contrast, Method, Prediction
 from manyview.training.build import RunData
@@ -89,6 +89,7 @@ def _modalities(config: Config, data: RunData) -> list[str]:
         scaled = " of values / 255" if each.scaled else ""
         of = f" of {each.samples} samples" if each.samples else ""
         found.append(f"{name}: normalised with mean {_few(each.mean)}, std {_few(each.std)}{scaled}{of}{share}")
+        found += suspect_zeros(name, each.zeros, 0, "--data.nodata 0") if value is None else []
     if NORMALS in views.values() and (camera := camera_of(data.train)) is not None:
         found.append(f"{NORMALS} are made of the depth, by {camera}")
     if data.left_out:
@@ -109,6 +110,7 @@ def cautions(config: Config, data: RunData, loader: Loader, method: Method, worl
     if data.why is not None and config.evaluators and config.evaluate_every:
         found.append(f"the test split is not scored on: {data.why}")
     found += [] if config.own_data else modality_classes(data.train, "--data.modalities")
+    found += _unmatched(config.data.get("nodata"), data.statistics)
     used = {view.modality for view in data.views.values()}
     if not used.issuperset(data.modalities):
         found.append(f"of the modalities {', '.join(data.modalities)} only {', '.join(sorted(used))} is trained on")
@@ -127,6 +129,16 @@ def cautions(config: Config, data: RunData, loader: Loader, method: Method, worl
             "(MoCo, section 3.3); --method.bn-splits 4 shuffles them"
         )
     return [*found, *unreadable(loader)]
+
+
+def _unmatched(nodata: NoData, statistics: Mapping[str, Statistics]) -> list[str]:
+    """Says that no pixel has the value of no data: one for all modalities in none of them, or that of one in it."""
+    values = {name: no_data_of(nodata, name) for name, each in statistics.items() if each.samples}
+    given = {name: value for name, value in values.items() if value is not None}
+    unmatched = [name for name in given if not statistics[name].no_data]
+    if len(unmatched) < len(given) and not isinstance(nodata, Mapping):
+        return []
+    return [f"data.nodata: no pixel of {name} is {given[name]:.10g}; all of them count as data" for name in unmatched]
 
 
 def conclusion(config: Config, data: RunData, state: RunState, folder: Path) -> list[str]:
