@@ -136,6 +136,23 @@ def test_it_says_which_of_several_modalities_is_trained_on_and_that_a_batch_is_s
     assert "a batch of 4 is small: each image has 3 others" in said
 
 
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        (15, ["each epoch leaves out 7 of 15 samples, others every time: it has 1 batch of 8, "]),
+        (20, ["each epoch leaves out 4 of 20 samples, others every time: it has 2 batches of 8, "]),
+        (16, []),
+        (17, []),  # one of them, which is less than a tenth
+    ],
+)
+def test_it_says_that_an_epoch_leaves_many_samples_out(
+    count: int, said: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert pretrain(tmp_path / "run", data=pictures(tmp_path / "photos", count), max_steps=1) == 0
+    told = [line for line in capsys.readouterr().out.splitlines() if "leaves out" in line]
+    assert told == [f"{line}and none that is not full; a smaller --batch-size leaves out fewer" for line in said]
+
+
 def test_modalities_that_are_taken_for_classes_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for modality in ("depth", "thermal"):
         pictures(tmp_path / "both" / modality, 12)

@@ -25,6 +25,7 @@ from manyview.training.state import RunState
 Say = Callable[[str], object]
 KNN = "knn"  # what the names of its scores begin with
 FEW_IMAGES = 8  # in a batch; reasoned
+MANY_LEFT_OUT = 0.1  # of the samples of an epoch; reasoned
 
 
 def introduction(config: Config, data: RunData, method: Method, state: RunState) -> list[str]:
@@ -37,8 +38,18 @@ def introduction(config: Config, data: RunData, method: Method, state: RunState)
         f"{config.augmentation['name']} of {config.augmentation['size']} px, batch {config.batch_size}, "
         f"{state.total:,} steps",
         *roles(method),
+        *_epoch(len(data.train), state.per_epoch, config.batch_size),
         *_modalities(config, data),
     ]
+
+
+def _epoch(samples: int, steps: int, batch: int) -> list[str]:
+    """How many samples an epoch leaves out, where these are many."""
+    left = samples - steps * batch
+    if left <= MANY_LEFT_OUT * samples:
+        return []
+    why = f"{steps} batch{'es' * (steps > 1)} of {batch}, and none that is not full; a smaller --batch-size leaves out fewer"
+    return [f"each epoch leaves out {left:,} of {samples:,} samples, others every time: it has {why}"]
 
 
 def roles(method: Method) -> list[str]:
