@@ -30,6 +30,13 @@ LABEL_MAPS = re.compile(
 )
 """Names of folders and columns that hold what a picture shows, not what a sensor saw: they are taken where named."""
 
+MODALITIES = re.compile(
+    r"(rgb|images?|colou?r|depth|disparity|normals?|flow|thermal|n?ir|infrared|lidar|radar|sar|multispectral|events?)"
+    r"($|[-_\d])",
+    re.I,
+)
+"""Names of folders that hold what a sensor saw: classes are seldom called so."""
+
 FORM_FILES = 15  # files that say what a modality is
 
 Path = str | os.PathLike[str]
