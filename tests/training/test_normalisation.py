@@ -87,3 +87,17 @@ def test_nan_as_a_setting_equals_itself() -> None:
     assert normalisation.as_settings({}, float("nan"))["nodata"] is None
     assert normalisation.as_settings({}, "nan")["nodata"] is None
     assert normalisation.as_settings({}, {"a": float("nan"), "b": 0.0})["nodata"] == {"b": 0.0}
+
+
+@pytest.mark.parametrize(("method", "predicts"), [("prediction", True), ("cmc", False)])
+def test_no_data_stays_unknown_for_who_predicts_it_and_is_the_mean_for_others(
+    street: Path, method: str, predicts: bool
+) -> None:
+    config = flags(f"--data {street} --method {method} --views rgb,depth --data.nodata 0 --augmentation.size 32")
+    data = build.data(config)
+    config = build.settled(config, data)
+    declared = build.method(config, data.channels, len(data.train))
+    raw = {name: data.train[0].modalities[name][None] for name in data.train.modalities}
+    seen = build.pipeline(config, data.views, declared)(raw, data.train.ids[:1], seed=1)
+    assert bool(seen["depth"][0].isnan().any()) == predicts
+    assert bool(declared(seen)[declared.slots[0]].isfinite().all())

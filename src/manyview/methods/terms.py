@@ -194,7 +194,10 @@ class Prediction(Term):
 
     predicted  the slot of a head's output
     target     the slot of what it should be, such as Slot("input", "depth", 0, "view"); it has no gradient
-    distance   a function of both that gives a value for each element, such as F.mse_loss with reduction="none"
+    distance   a function of both that gives a value for each element, such as F.mse_loss with reduction="none", and
+               NaN where the target is not known
+
+    Of each image the mean over the known places counts, 0 where there is none.
     """
 
     def __init__(
@@ -210,12 +213,11 @@ class Prediction(Term):
         self.predicted, self.target, self.distance = predicted, target, distance
 
     def __call__(self, batch: BatchOutputs) -> TermOutput:
-        values = (
-            self.distance(batch.outputs[self.predicted], batch.outputs[self.target].detach(), reduction="none")
-            .flatten(1)
-            .mean(1)
-        )
-        return TermOutput(mean_of_present(batch, values, self.asks), [])
+        predicted, target = batch.outputs[self.predicted], batch.outputs[self.target].detach()
+        values = self.distance(predicted, target, reduction="none").flatten(1)
+        known = ~(values.isnan() & predicted.flatten(1).isfinite().all(1, keepdim=True))  # a diverged loss stays NaN
+        means = values.masked_fill(~known, 0).sum(1) / known.sum(1).clamp_min(1)
+        return TermOutput(mean_of_present(batch, means, self.asks), [])
 
 
 class Alignment(Term):

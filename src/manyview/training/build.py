@@ -188,7 +188,7 @@ def pipeline(config: Config, views: Mapping[str, View], method: Method) -> ViewP
     """What a method's towers see in training: so many augmented copies of each view."""
     most = max(method.views.values())
     made: ViewPipeline = component(config, "augmentation")(config.augmentation["size"], most)
-    made = replace(made, modalities=normalisation.modalities(config, views))
+    made = replace(made, modalities=normalisation.modalities(config, views), holes=method.predicts)
     return made.of(method.views, views=views, geometry=method.geometry, jigsaw=method.jigsaw)
 
 

@@ -46,11 +46,17 @@ class Modality:
         """Factor that brings pictures of 0 to 255 to [0, 1]."""
         return 1 / 255 if like.dtype == torch.uint8 and not self.nearest else 1.0
 
+    def holes(self, images: Tensor) -> Tensor | None:
+        """Where values hold no data; None where all of such values do."""
+        if self.nodata is None:
+            return ~images.isfinite() if images.is_floating_point() else None
+        return (images == self.nodata) | ~images.isfinite()
+
     def filled(self, images: Tensor) -> Tensor:
         """Values (..., C, H, W) with the mean where there is no data."""
-        if self.nodata is None and not images.is_floating_point():
+        holes = self.holes(images)
+        if holes is None:
             return images
-        holes = ~images.isfinite() if self.nodata is None else (images == self.nodata) | ~images.isfinite()
         mean = torch.tensor(self.mean, device=images.device).div(self.unit(images)).view(-1, 1, 1)
         return torch.where(holes, (mean if images.is_floating_point() else mean.round()).to(images.dtype), images)
 
