@@ -101,3 +101,25 @@ def test_no_data_stays_unknown_for_who_predicts_it_and_is_the_mean_for_others(
     seen = build.pipeline(config, data.views, declared)(raw, data.train.ids[:1], seed=1)
     assert bool(seen["depth"][0].isnan().any()) == predicts
     assert bool(declared(seen)[declared.slots[0]].isfinite().all())
+
+
+@pytest.mark.parametrize(
+    ("target", "channels", "why"),
+    [("seg", 1, None), ("thermal", 1, "none by its name"), ("seg", 3, "in RGB")],
+)
+def test_classes_are_predicted_of_label_maps_alone(tmp_path: Path, target: str, channels: int, why: str | None) -> None:
+    rng = np.random.default_rng(0)
+    shapes = {"rgb": (32, 32, 3), target: (32, 32, 3) if channels == 3 else (32, 32)}
+    for name, shape in shapes.items():
+        (tmp_path / name).mkdir()
+        for number in range(4):
+            Image.fromarray(rng.integers(0, 4, shape, np.uint8)).save(tmp_path / name / f"{number}.png")
+    chosen = f"--data {tmp_path} --views rgb,{target} --data.modalities rgb,{target} --augmentation.size 32"
+    config = flags(f"{chosen} --method prediction --distance labels --distance.classes 4")
+    data = build.data(config)
+    config = build.settled(config, data)
+    if why is None:
+        build.method(config, data.channels, len(data.train))
+    else:
+        with pytest.raises(UserError, match=f"distance: labels: .* and '{target}' is {why}; give l1, l2 or bins"):
+            build.method(config, data.channels, len(data.train))

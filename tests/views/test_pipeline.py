@@ -108,9 +108,10 @@ def test_views_are_floats_and_the_raw_pictures_stay() -> None:
     assert torch.equal(images, before)
 
 
-def test_a_modality_that_is_called_a_mask_keeps_its_values() -> None:
-    raw = {"rgb": pictures(4), "labels13": torch.randint(13, (4, 1, 40, 36), dtype=torch.uint8)}
-    view = ViewPipeline([Augmentation(24, (0.2, 1.0))])(raw, torch.arange(4))["labels13"][0]
+@pytest.mark.parametrize("name", ["labels13", "Segmentation_labels", "sem_seg"])
+def test_a_modality_that_is_called_a_label_map_keeps_its_values(name: str) -> None:
+    raw = {"rgb": pictures(4), name: torch.randint(13, (4, 1, 40, 36), dtype=torch.uint8)}
+    view = ViewPipeline([Augmentation(24, (0.2, 1.0))])(raw, torch.arange(4))[name][0]
     assert set(view.unique().tolist()) <= set(range(13))
 
 

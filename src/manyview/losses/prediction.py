@@ -74,6 +74,11 @@ def labels(predicted: Tensor, target: Tensor, *, classes: Count, reduction: Redu
 DISTANCES: dict[str, Distance] = {"l2": l2, "l1": l1, "bins": bins, "labels": labels}
 
 
+def takes_classes(distance: Distance) -> bool:
+    """Whether the values of the view must be classes, which are neither mixed nor normalised."""
+    return getattr(distance, "func", distance) is labels
+
+
 def channels_predicted(distance: Distance, channels: int) -> int:
     """How many channels a decoder must give for a view of so many: one each, or one a class."""
     return channels * (option(distance, "classes") or 1)

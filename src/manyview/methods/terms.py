@@ -16,6 +16,7 @@ from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives, Triple
 from manyview.encoders.towers import Outputs, Slot
 from manyview.losses import Loss, nce_partition
+from manyview.losses.prediction import takes_classes
 from manyview.losses.traits import bounds_information, is_coupled, is_pooled, needs_partition, option
 from manyview.memories import Memory
 from manyview.methods.embeddings import Embeddings
@@ -211,6 +212,11 @@ class Prediction(Term):
     ) -> None:
         super().__init__(name, (predicted, target), weight=weight)
         self.predicted, self.target, self.distance = predicted, target, distance
+
+    @property
+    def takes_classes(self) -> bool:
+        """Whether the target's values must be classes, which are neither mixed nor normalised."""
+        return takes_classes(self.distance)
 
     def __call__(self, batch: BatchOutputs) -> TermOutput:
         predicted, target = batch.outputs[self.predicted], batch.outputs[self.target].detach()

@@ -243,6 +243,7 @@ def method(config: Config, channels: Mapping[str, int], instances: int, *, begun
     made = {view: encoder(config, count, begun=begun) for view, count in channels.items()}
     networks = made if takes_many(config) else next(iter(made.values()))
     declared: Method = component(config, "method")(networks, **components(config))
+    normalisation.check_classes(channels, declared)
     if declared.jigsaw:
         _check_patches(config, made)
     return declared.start(instances)

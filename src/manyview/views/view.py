@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from manyview.core.errors import UserError
+from manyview.core.label_maps import is_label_map
 from manyview.views.colour_spaces import SPACES
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 CIFAR = ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))  # of CIFAR-10's training set
-MASKS = ("label", "mask", "semantic", "instance", "segmentation")  # what the names of such modalities begin with
 
 
 @dataclass(frozen=True)
@@ -67,15 +67,15 @@ PICTURE = Modality(*IMAGENET, colour=True)
 def usual(name: str, image: Tensor, picture: Modality) -> Modality:
     """Says what a modality (..., C, H, W) is taken for by its name and kind where nobody says.
 
-    `normal...` of three channels are directions, `flow...` of two floats displacements, `MASKS` are never mixed; three
-    channels of uint8 are a picture; anything else is only cropped and flipped.
+    `normal...` of three channels are directions, `flow...` of two floats displacements; three channels of uint8 are a
+    picture; of others label maps are never mixed, and anything else is only cropped and flipped.
     """
     channels, whole = image.shape[-3], image.dtype == torch.uint8
     if name.startswith("normal") and channels == 3:
         return Modality(vectors="directions")
     if name.startswith("flow") and channels == 2 and not whole:
         return Modality(vectors="displacements")
-    return picture if whole and channels == 3 else Modality(nearest=name.startswith(MASKS))
+    return picture if whole and channels == 3 else Modality(nearest=is_label_map(name))
 
 
 def checked(name: str, modality: Modality, image: Tensor) -> Modality:
