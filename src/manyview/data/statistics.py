@@ -67,8 +67,8 @@ class Moments:
 
 def moments(image: Tensor, nodata: float | None = None) -> Moments:
     """The moments of one picture (C, H, W), without pixels that are `nodata`, NaN or infinite."""
+    there = holds_data(image.flatten(1), nodata)
     flat = image.flatten(1).double()
-    there = holds_data(flat, nodata)
     count = there.sum(1, dtype=torch.float64)
     mean = flat.where(there, 0).sum(1) / count.clamp_min(1)
     apart = (flat - mean[:, None]).where(there, 0)
@@ -77,9 +77,9 @@ def moments(image: Tensor, nodata: float | None = None) -> Moments:
 
 
 def holds_data(values: Tensor, nodata: float | None) -> Tensor:
-    """Where values are numbers that a sensor saw."""
+    """Where values are numbers that a sensor saw. They are in the dtype of the data, to which `nodata` is rounded."""
     there = values.isfinite()
-    return there if nodata is None else there & (values != torch.tensor(nodata, dtype=values.dtype))
+    return there if nodata is None else there & (values != nodata)
 
 
 @dataclass(frozen=True)

@@ -197,7 +197,7 @@ def pipeline(config: Config, views: Mapping[str, View], method: Method) -> ViewP
     """What a method's towers see in training: so many augmented copies of each view."""
     most = max(method.views.values())
     made: ViewPipeline = component(config, "augmentation")(config.augmentation["size"], most)
-    made = replace(made, modalities=normalisation.modalities(config, views))
+    made = replace(made, modalities=normalisation.modalities(config, views), holes=method.predicts)
     return made.of(method.views, views=views, geometry=method.geometry, jigsaw=method.jigsaw)
 
 
@@ -252,6 +252,7 @@ def method(config: Config, channels: Mapping[str, int], instances: int, *, begun
     made = {view: encoder(config, count, begun=begun) for view, count in channels.items()}
     networks = made if takes_many(config) else next(iter(made.values()))
     declared: Method = component(config, "method")(networks, **components(config))
+    normalisation.check_classes(channels, declared)
     if declared.jigsaw:
         _check_patches(config, made)
     return declared.start(instances)
