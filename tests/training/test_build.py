@@ -194,10 +194,13 @@ def test_what_the_data_has_on_request_is_taken_where_a_view_names_it(tmp_path: P
 def test_a_modality_that_few_samples_have_is_found(tmp_path: Path) -> None:
     for number in range(40):
         put(tmp_path / "rgb" / f"{number:02}.png")
-    put(tmp_path / "depth" / "07.png", "depth")
-    data = build.data(flags(f"--data {tmp_path} --method cmc"))
+    put(tmp_path / "depth" / "08.png", "depth")  # between those that are looked at first
+    config = flags(f"--data {tmp_path} --method cmc")
+    data = build.data(config)
     assert data.channels == {"rgb": 3, "depth": 1}
     assert data.statistics["depth"].mean == (1234.0,)
+    given = build.inputs(build.settled(config, data), data)["depth"]
+    assert (given.channels, given.dtype, given.modality.mean) == (1, "float32", (1234.0,))
 
 
 def test_a_run_keeps_which_views_it_sees(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from manyview import encoders
 from manyview.config.config import OWN, Config, component, components, resolve
@@ -54,6 +54,7 @@ class RunData:
     side: int  # the usual length of a picture's shorter side
     fingerprint: tuple[int, ...]  # how many training images there are; sums of which, of sizes and times
     modalities: tuple[str, ...]  # all that the data has; those of no view are left out
+    met: dict[str, Tensor] = field(default_factory=dict)  # one image (C, H, W) of each modality
     statistics: dict[str, Statistics] = field(default_factory=dict)  # of the modalities that are no pictures
     left_out: tuple[str, ...] = ()  # folders and columns of label maps, which are not taken for a modality
     opened_anew: bool = False  # with modalities that the data has on request alone, since views name them
@@ -99,6 +100,7 @@ def data(config: Config, own: Dataset | None = None) -> RunData:
         side=next(iter(shapes.values()))[1],
         fingerprint=fingerprint(train, few),
         modalities=found.train.modalities,
+        met=met,
         statistics=normalisation.measured(config, train, met),
         left_out=left_out(found.train),
         opened_anew=bool(asked),
@@ -216,10 +218,9 @@ def picture(config: Config) -> Modality:
 
 def inputs(config: Config, found: RunData) -> dict[str, EncoderInput]:
     """What the encoder of each view is given: the form of the raw input, its normalisation, and what is seen of it."""
-    pipeline, few = test_pipeline(config, found.views), few_samples(found.train)
-    made = {}
+    pipeline, made = test_pipeline(config, found.views), {}
     for name, view in found.views.items():
-        raw = next(each.modalities[view.modality] for each in few if view.modality in each.modalities)
+        raw = found.met[view.modality]
         dtype = str(raw.dtype).removeprefix("torch.")
         made[name] = EncoderInput(len(raw), dtype, pipeline.modality(view.modality, raw), view)
     return made
