@@ -48,8 +48,9 @@ def _epoch(samples: int, steps: int, batch: int) -> list[str]:
     left = samples - steps * batch
     if left <= MANY_LEFT_OUT * samples:
         return []
-    why = f"{steps} batch{'es' * (steps > 1)} of {batch}, and none that is not full; a smaller --batch-size leaves out fewer"
-    return [f"each epoch leaves out {left:,} of {samples:,} samples, others every time: it has {why}"]
+    batches = f"{steps} batch{'es' * (steps > 1)} of {batch}, and none that is not full"
+    said = f"each epoch leaves out {left:,} of {samples:,} samples, others every time: it has {batches}"
+    return [f"{said}; a smaller --batch-size leaves out fewer"]
 
 
 def roles(method: Method) -> list[str]:
