@@ -239,7 +239,8 @@ def test_where_no_image_has_both_views_a_prediction_is_zero() -> None:
 def test_a_prediction_is_the_mean_over_the_places_of_an_image_that_are_known() -> None:
     raw, picture = torch.randn(3, 1, 2, 2, requires_grad=True, dtype=torch.float64), torch.randn(3, 1, 2, 2).double()
     picture[0, 0, 0, 0], picture[1] = torch.nan, torch.nan
-    found = Prediction(DECODED, PICTURE, l2)(of_three := BatchOutputs({DECODED: raw, PICTURE: picture}, *[IDS[:3]] * 2))
+    of_three = BatchOutputs({DECODED: raw, PICTURE: picture}, IDS[:3], IDS[:3])
+    found = Prediction(DECODED, PICTURE, l2)(of_three)
     apart = (raw - picture.nan_to_num()).square().flatten(1)
     same_gradient(found.loss, (apart[0, 1:].mean() + apart[2].mean()) / 3, [raw])
     of_three.outputs[DECODED] = raw.where(torch.tensor([[[[False]]], [[[True]]], [[[True]]]]), torch.nan)

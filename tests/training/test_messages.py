@@ -202,7 +202,7 @@ def test_it_says_which_views_are_contrasted_and_which_is_predicted(
 def test_terms_that_contrast_some_views_alone_are_said_one_by_one() -> None:
     whole = cmc(dict.fromkeys("abcd", create("patchnet", size=8, widths=(4,), blocks=(1,))))
     ring = [term for term in whole.terms if term.name in ("a to b", "b to a", "b to c", "c to d")]
-    method = Method(views=whole.views, towers=whole.towers, terms=ring, memories=whole.memories)
+    method = Method(views=whole.views, towers=whole.towers, terms=ring)
     assert messages.roles(method) == ["a with b, b with c, c with d are contrasted"]
 
 
