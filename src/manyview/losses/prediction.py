@@ -96,7 +96,9 @@ def _averaged(target: Tensor, predicted: Tensor) -> Tensor:
 def _reduced(values: Tensor, known: Tensor, reduction: Reduction) -> Tensor:
     """Values where the view is known, NaN elsewhere; or the mean of those."""
     unknown = known.isnan()
-    return values.masked_fill(unknown, torch.nan) if reduction == "none" else values[~unknown].mean()
+    if reduction == "none":
+        return values.masked_fill(unknown, torch.nan)
+    return values.masked_fill(unknown, 0).sum() / (~unknown).sum()
 
 
 def _cross_entropy(predicted: Tensor, chosen: Tensor, classes: int) -> Tensor:
