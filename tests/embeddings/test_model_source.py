@@ -13,6 +13,7 @@ from torch.utils.data import TensorDataset
 from manyview import encoders
 from manyview.core.errors import UserError
 from manyview.data import Folder, TorchDataset
+from manyview.data.factory import open_data
 from manyview.embeddings import embed
 from manyview.embeddings.checksums import weights_checksum
 from manyview.embeddings.model_source import open_model, run_of
@@ -26,7 +27,7 @@ from manyview.training.run import Run
 from manyview.views import PICTURE, Modality
 from tests.evaluate.pictures import depths, encoder
 from tests.evaluate.runs import made
-from tests.tiny import many_views, sensors
+from tests.tiny import many_views, pretrain, sensors
 
 
 def blank(side: int) -> TorchDataset:
@@ -257,3 +258,35 @@ def test_a_run_on_a_derived_view_is_evaluated_embedded_and_searched_as_it_was_tr
     torch.testing.assert_close(file.vectors[0], alone, rtol=1e-4, atol=1e-5)
     assert search(grey.folder, torch.zeros(3, 40, 40, dtype=torch.uint8), file, 2)
     assert embed_model(found, Folder(data), images=4, copies=2, workers=0).vectors.shape == (4, 2, encoder.dim)
+
+
+@pytest.fixture(scope="module")
+def deep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of one encoder, of depth in its own unit, on data with classes."""
+    home = tmp_path_factory.mktemp("deep")
+    data = sensors(home / "data", 24, classes=2)
+    assert pretrain(home / "run", "--quiet", data=data, method="simclr", views="depth", max_steps=2) == 0
+    return home / "run"
+
+
+def test_one_encoder_of_another_modality_than_pictures_is_used_as_it_was_trained(deep: Path, tmp_path: Path) -> None:
+    encoder, data = load(deep), Path(Run(deep).config.data["name"])
+    assert encoder.preprocess is not None
+    file = embed(deep, data, tmp_path / "e.npz", split="test", workers=0, device="cpu")
+    image = str(file.file(0))
+    with torch.no_grad():
+        alone = encoder(encoder.preprocess(image))[0]
+    torch.testing.assert_close(file.vectors[0], alone, rtol=1e-4, atol=1e-5)
+    assert len(search(deep, image, file, 2)) == 2
+    for model in (open_model(deep), open_model({"depth": deep})):
+        (depth,) = model.inputs.values()
+        assert depth == encoder.preprocess.input  # type: ignore[attr-defined]
+        assert depth.modality.std[0] > 100  # of millimetres
+        assert model.only("depth").inputs == model.inputs
+    seen = embed_model(open_model(deep), open_data(str(data)), images=4, copies=2, workers=0)
+    assert seen.pipeline.modality("depth", torch.zeros(1, 1, 1)) == depth.modality
+
+
+def test_the_live_score_of_another_modality_is_that_of_evaluate(deep: Path) -> None:
+    (result,) = evaluate(deep, None, ["knn"], untrained=False, workers=0, device="cpu")
+    assert result.score == Run(deep).knn[-1][1]

@@ -14,11 +14,12 @@ from manyview import encoders
 from manyview.core.errors import UserError
 from manyview.data import Loader
 from manyview.data.factory import open_data
+from manyview.embeddings.model_source import open_model
 from manyview.training import build
 from manyview.training.load import has_ended, load, load_projector, run_views
 from manyview.training.run import Run
 from manyview.views.view import View
-from tests.tiny import many_views, noise, pretrain, sensors
+from tests.tiny import many_views, noise, pictures, pretrain, sensors
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +120,20 @@ def test_the_encoder_of_a_derived_view_is_given_that_view_of_a_picture(tmp_path:
     assert made.shape == (4, 1, 32, 32)
     assert torch.equal(made, batch.views()["image"][0])
     assert "channels (0,) of lab" in repr(preprocess)
+    moved = open_model(shutil.copy(tmp_path / "encoder.safetensors", tmp_path / "moved.safetensors"))
+    assert list(moved.inputs.values()) == [preprocess.input]  # type: ignore[attr-defined]
+
+
+def test_directions_of_8_bits_are_no_picture(tmp_path: Path) -> None:
+    data = pictures(tmp_path / "data" / "normals", 16).parent
+    shutil.copytree(data / "normals", data / "rgb")
+    assert pretrain(tmp_path / "run", "--quiet", data=data, method="simclr", views="normals", max_steps=1) == 0
+    preprocess = load(tmp_path / "run").preprocess
+    assert preprocess is not None
+    modality = preprocess.input.modality  # type: ignore[attr-defined]
+    assert modality.vectors == "directions"
+    measured = Run(tmp_path / "run").config.data["statistics"]["normals"]
+    assert list(modality.mean) == measured["mean"]
 
 
 @pytest.fixture(scope="module")

@@ -83,6 +83,13 @@ def test_modalities_that_there_are_not_are_named(street: Path) -> None:
         build.data(config)
 
 
+def test_no_value_of_a_picture_is_no_data(street: Path) -> None:
+    config, _ = begun(street)
+    config = replace(config, data={**config.data, "nodata": {"rgb": 0.0}})
+    with pytest.raises(UserError, match=r"data.nodata: rgb is a picture, .* leave it out, and name depth alone"):
+        build.data(config)
+
+
 def test_nan_as_a_setting_equals_itself() -> None:
     assert normalisation.as_settings({}, float("nan"))["nodata"] is None
     assert normalisation.as_settings({}, "nan")["nodata"] is None

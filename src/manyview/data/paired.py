@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -24,6 +25,13 @@ from manyview.data.splits import Labels, check_folder, class_labels, folders_in,
 
 REFERENCE = ("rgb", "image", "images")
 """Names of modalities of which one comes first if a root has it."""
+
+MODALITIES = re.compile(
+    r"(rgb|images?|colou?r|depth|disparity|normals?|flow|thermal|n?ir|infrared|lidar|radar|sar|multispectral|events?)"
+    r"($|[-_\d])",
+    re.I,
+)
+"""Names of folders that hold what a sensor saw: classes are seldom called so."""
 
 FORM_FILES = 15  # files that say what a modality is
 

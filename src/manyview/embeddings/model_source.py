@@ -22,7 +22,7 @@ from manyview.embeddings.published import published, usual_picture, usual_side
 from manyview.encoders import Encoder
 from manyview.encoders.encoder import FAMILIES, Stem, nearest_names
 from manyview.encoders.weights import UnknownNetwork, read_metadata
-from manyview.features.preprocess import WHOLE, EncoderInput, Preprocess
+from manyview.features.preprocess import EncoderInput, Preprocess
 from manyview.training import build
 from manyview.training.load import INPUT, load, load_projector, run_views
 from manyview.training.run import CONFIG, ENCODER, Run
@@ -205,9 +205,7 @@ def _open(model: OneModel, view: str, options: Options) -> ModelSource:
     if isinstance(model, ModelSource):
         return model
     if isinstance(model, Encoder):
-        known = model.preprocess.input if isinstance(model.preprocess, Preprocess) else EncoderInput()
-        inputs = {} if known.is_picture and known.view == WHOLE else {view: known}
-        return ModelSource(model.name, {view: model}, usual_picture(model), options.seed, inputs=inputs)
+        return ModelSource(model.name, {view: model}, usual_picture(model), options.seed, inputs=_inputs({view: model}))
     run = run_of(model)
     if run is not None:
         return _from_run(run, view, options)
@@ -226,9 +224,14 @@ def _from_run(run: Run, view: str, options: Options) -> ModelSource:
         made, heads = {view or next(iter(config.views or ()), REFERENCE): load(run)}, {}
     for encoder in made.values():
         _refuse(options, encoder, f"{run.folder} is a run")
-    known = {each: encoder.preprocess for each, encoder in made.items() if views}
-    inputs = {each: preprocess.input for each, preprocess in known.items() if isinstance(preprocess, Preprocess)}
-    return ModelSource(str(run.folder), made, build.picture(config), config.seed, run, inputs=inputs, heads=heads)
+    picture = build.picture(config)
+    return ModelSource(str(run.folder), made, picture, config.seed, run, inputs=_inputs(made), heads=heads)
+
+
+def _inputs(encoders: Mapping[str, Encoder]) -> dict[str, EncoderInput]:
+    """What encoders by view were given in training, where that is known; not of one alone that has plain pictures."""
+    known = {view: each.preprocess.input for view, each in encoders.items() if isinstance(each.preprocess, Preprocess)}
+    return {} if len(encoders) == 1 and all(each.is_plain for each in known.values()) else known
 
 
 def _from_file(path: Path, view: str, options: Options) -> ModelSource:
@@ -280,6 +283,7 @@ def _joined(by_view: Mapping[str, ModelSource], options: Options) -> ModelSource
         trained=any(each.trained for each in by_view.values()),
         modalities={view: by_view[view].picture for view in coloured if by_view[view].picture != first.picture},
         by_view=by_view,
+        inputs={view: known for view, each in by_view.items() for known in each.inputs.values()},
     )
 
 

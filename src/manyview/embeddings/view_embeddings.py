@@ -129,8 +129,8 @@ def embed_model(
     encoders the first is taken, with the view that it is for.
     """
     _check(images, copies)
-    first = data.modalities[0]
-    view = next(iter(model.encoders)) or first
+    first, encoder = data.modalities[0], next(iter(model.encoders))
+    view = encoder or first
     modality = view_named(view, first).modality
     if modality not in data.modalities:
         raise UserError("data", f"has no view {view!r}, which {model.name} is for; it has {', '.join(data.modalities)}")
@@ -138,7 +138,8 @@ def embed_model(
     if model.run is not None:
         make = component(model.run.config, "augmentation")
     augmentations = make(model.size, max(2, copies)).augmentations[:copies]
-    pipeline = ViewPipeline(augmentations, model.modalities, picture=model.picture).of({view: copies}, reference=first)
+    middle = model.pipeline(first, view=encoder)
+    pipeline = replace(middle, augmentations=augmentations, copies={}).of({view: copies}, views=middle.views)
 
     def read(encoder: Encoder, views: Views) -> list[Tensor]:
         return [F.normalize(embedding(encoder, copy), dim=1) for copy in views[view]]

@@ -49,6 +49,11 @@ class EncoderInput:
         return (self.channels, self.dtype) == (3, "uint8")
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it is a whole picture, of which mean and std say everything."""
+        return self == EncoderInput(modality=Modality(*self.normalisation, colour=True))
+
+    @property
     def normalisation(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Mean and std of the channels that are seen."""
         return self.view.statistics(self.modality)

@@ -19,7 +19,11 @@ from manyview.methods.terms import BatchOutputs, Contrast, Term, TermOutput
 MakeMemory = Callable[[int], Memory]
 VIEW = "image"  # the view of a method that has only one
 
-__all__ = ["VIEW", "Head", "Loss", "MakeMemory", "Method", "Momentum", "Objective"]
+__all__ = ["VIEW", "Head", "Loss", "MakeMemory", "Method", "Momentum", "Objective", "UnknownView"]
+
+
+class UnknownView(UserError):
+    """A setting names a view that there is not; other data may have it."""
 
 
 class Objective(NamedTuple):

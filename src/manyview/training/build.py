@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from manyview import encoders
 from manyview.config.config import OWN, Config, component, components, resolve
@@ -30,7 +30,7 @@ from manyview.encoders import Encoder
 from manyview.encoders.map_heads import UnknownLayer
 from manyview.features.preprocess import EncoderInput
 from manyview.methods import METHODS, Method
-from manyview.methods.method import VIEW
+from manyview.methods.method import VIEW, UnknownView
 from manyview.methods.terms import try_loss
 from manyview.training import normalisation
 from manyview.views import AUGMENTATIONS, VIEWS, Augmentation, Modality, ViewPipeline
@@ -40,6 +40,7 @@ from manyview.views.view import View, view_named
 
 MANY = "encoders"  # the first parameter of a method that has an encoder a view
 PHOTO_VIEWS = ("L", "ab")  # of photos, for such a method, where nobody says
+UNKNOWN = ("one", "other")  # stand for views that the data will say
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +54,7 @@ class RunData:
     side: int  # the usual length of a picture's shorter side
     fingerprint: tuple[int, ...]  # how many training images there are; sums of which, of sizes and times
     modalities: tuple[str, ...]  # all that the data has; those of no view are left out
+    met: dict[str, Tensor] = field(default_factory=dict)  # one image (C, H, W) of each modality
     statistics: dict[str, Statistics] = field(default_factory=dict)  # of the modalities that are no pictures
     left_out: tuple[str, ...] = ()  # folders and columns of label maps, which are not taken for a modality
     opened_anew: bool = False  # with modalities that the data has on request alone, since views name them
@@ -80,6 +82,8 @@ def data(config: Config, own: Dataset | None = None) -> RunData:
         found = divide(WithNormals(own, options.get("camera"), options.get("nodata")), **options)
     normalisation.check(config, found.train.modalities)
     views = views_of(config, found.train.modalities, reference(found.train) if config.views else None)
+    if takes_many(config) and config.views is None:
+        check_method(config, tuple(views))
     used = tuple(dict.fromkeys(view.modality for view in views.values()))
     train = only_modalities(found.train, used)
     test = None if found.test is None else only_modalities(found.test, used)
@@ -96,6 +100,7 @@ def data(config: Config, own: Dataset | None = None) -> RunData:
         side=next(iter(shapes.values()))[1],
         fingerprint=fingerprint(train, few),
         modalities=found.train.modalities,
+        met=met,
         statistics=normalisation.measured(config, train, met),
         left_out=left_out(found.train),
         opened_anew=bool(asked),
@@ -151,18 +156,24 @@ def settled(config: Config, found: RunData) -> Config:
 
 
 def check(config: Config) -> None:
-    """Refuses what can be refused before anyone waits for the data.
-
-    What only a part knows of its arguments it says when it is built: here once, small and without memory.
-    """
+    """Refuses what can be refused before anyone waits for the data."""
     device(config)
     try:
         encoders.check_name(config.encoder["name"])
     except UserError as error:
         raise error.within("encoder") from None
+    try:
+        check_method(config, config.views or UNKNOWN)
+    except UnknownView:
+        if config.views is not None:
+            raise  # otherwise the data may have it, and `data` checks again
+
+
+def check_method(config: Config, views: tuple[str, ...]) -> None:
+    """Builds the method for views of these names, small and without memory: each part says what it refuses."""
     with torch.random.fork_rng(devices=[]), torch.device("meta"):
         small = encoders.create(ENCODER, size=8, widths=(4,), blocks=(1,))
-        networks = dict.fromkeys(config.views or ("one", "other"), small) if takes_many(config) else small
+        networks = dict.fromkeys(views, small) if takes_many(config) else small
         parts = components(config)
         try:
             declared = component(config, "method")(networks, **parts)
@@ -207,10 +218,9 @@ def picture(config: Config) -> Modality:
 
 def inputs(config: Config, found: RunData) -> dict[str, EncoderInput]:
     """What the encoder of each view is given: the form of the raw input, its normalisation, and what is seen of it."""
-    pipeline, few = test_pipeline(config, found.views), few_samples(found.train)
-    made = {}
+    pipeline, made = test_pipeline(config, found.views), {}
     for name, view in found.views.items():
-        raw = next(each.modalities[view.modality] for each in few if view.modality in each.modalities)
+        raw = found.met[view.modality]
         dtype = str(raw.dtype).removeprefix("torch.")
         made[name] = EncoderInput(len(raw), dtype, pipeline.modality(view.modality, raw), view)
     return made

@@ -31,7 +31,7 @@ def save(towers: Towers, view: str, path: Path, input: EncoderInput) -> None:
     tower = towers.query[view]
     assert isinstance(tower, encoders.Tower)
     alone = view == SHARED
-    noted = {} if alone and input.is_picture else {INPUT: input.to_json()}
+    noted = {} if alone and input.is_plain else {INPUT: input.to_json()}
     head = None if alone else tower.head
     encoders.save(tower.encoder, path, picture=input.normalisation, head=head, metadata=noted)
 

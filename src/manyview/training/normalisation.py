@@ -28,8 +28,13 @@ def measured(config: Config, train: Dataset, met: Mapping[str, Tensor]) -> dict[
     kinds = {name: usual(name, image, PICTURE) for name, image in met.items()}
     grey = {name for name, image in met.items() if name == VIEW and image.dtype == torch.uint8}  # pictures as well
     wanted = [name for name, kind in kinds.items() if not (kind.colour or kind.nearest or name in grey)]
+    nodata = config.data.get("nodata")
+    for name in nodata if isinstance(nodata, Mapping) else ():
+        if name in kinds and kinds[name].colour:
+            why = f"{name} is a picture, of which no value means that nothing was seen"
+            raise UserError("data.nodata", f"{why}; leave it out, and name {', '.join(wanted) or 'none'} alone")
     given = known(config)
-    anew = statistics(train, [name for name in wanted if name not in given], config.data.get("nodata"))
+    anew = statistics(train, [name for name in wanted if name not in given], nodata)
     return {name: given.get(name) or anew[name] for name in wanted}
 
 
