@@ -72,6 +72,11 @@ def test_what_makes_no_sense_is_refused_with_the_reason_before_a_run_is_begun(te
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("distance", ["l2", "l1", "bins", "labels --distance.classes 3"])
+def test_every_distance_is_checked_without_data(distance: str) -> None:
+    build.check(flags(f"--method prediction --distance {distance}"))
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
