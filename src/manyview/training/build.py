@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -162,20 +162,25 @@ def check(config: Config) -> None:
         encoders.check_name(config.encoder["name"])
     except UserError as error:
         raise error.within("encoder") from None
-    with torch.random.fork_rng(devices=[]), torch.device("meta"):
-        small = encoders.create(ENCODER, size=8, widths=(4,), blocks=(1,))
-        networks = dict.fromkeys(config.views or ("one", "other"), small) if takes_many(config) else small
-        parts = components(config)
-        try:
-            declared = component(config, "method")(networks, **parts)
-        except UnknownLayer:
-            return  # the encoder itself may have it, and says so where it is built
+    try:
+        declared = small_method(config, config.views or ("one", "other"))
+    except UnknownLayer:
+        return  # the encoder itself may have it, and says so where it is built
+    with torch.device("meta"):
         component(config, "optimizer")(declared.towers)
     check_groups(declared, config)
-    if (loss := parts.get("loss")) is not None:
+    if (loss := components(config).get("loss")) is not None:
         try_loss(loss)
     if config.augmentation["name"] != "auto":
         component(config, "augmentation")(config.augmentation["size"] or 32, max(declared.views.values()))
+
+
+def small_method(config: Config, views: Sequence[str]) -> Method:
+    """The method with small networks that have no weights: enough to know what it contrasts."""
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        small = encoders.create(ENCODER, size=8, widths=(4,), blocks=(1,))
+        networks = dict.fromkeys(views, small) if takes_many(config) else small
+        return cast(Method, component(config, "method")(networks, **components(config)))
 
 
 def device(config: Config) -> str:
