@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from manyview.core.errors import UserError
 from manyview.data import Folder, TorchDataset
 from manyview.data.factory import open_data
 from manyview.embeddings import embed
-from manyview.embeddings.checksums import weights_checksum
+from manyview.embeddings.checksums import heads_checksum, weights_checksum
 from manyview.embeddings.model_source import open_model, run_of
 from manyview.embeddings.search import search
 from manyview.embeddings.view_embeddings import embed_model
@@ -187,14 +188,32 @@ def test_the_file_of_a_views_encoder_knows_what_it_is_given(many: Path) -> None:
     assert torch.equal(made, right)
 
 
-def test_an_untrained_run_has_the_heads_that_it_began_with(many: Path) -> None:
-    config = Run(many).config
+@pytest.mark.parametrize(
+    "method",
+    [
+        {"method": "cmc", "views": "rgb,thermal,depth"},
+        {"method": "cmc", "views": "rgb,depth", "method__jigsaw": 0.5},
+        {"method": "prediction", "views": "depth,L", "method__target": "depth"},
+    ],
+)
+def test_an_untrained_run_has_the_encoders_and_heads_that_it_began_with(
+    method: dict[str, object], tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    assert pretrain(folder, "--quiet", data=sensors(tmp_path / "data", 8), max_steps=1, **method) == 0
+    config = Run(folder).config
     data = build.data(config)
     begun = build.method(config, data.channels, len(data.train)).towers.query
-    fresh = open_model(many).untrained()
-    for view in fresh.encoders:
-        assert torch.equal(fresh.heads[view].weight, begun[view].head.weight)  # type: ignore[arg-type, union-attr]
-        assert weights_checksum(fresh.encoders[view]) == weights_checksum(begun[view].encoder)  # type: ignore[arg-type]
+    for files_alone in (False, True):
+        if files_alone:
+            rmtree(folder / "checkpoints")
+        model = open_model(folder)
+        for fresh in (model.untrained(), *(model.only(view).untrained() for view in model.encoders)):
+            for view in fresh.encoders:
+                assert weights_checksum(fresh.encoders[view]) == weights_checksum(begun[view].encoder)  # type: ignore[arg-type]
+            for view, head in fresh.heads.items():
+                assert heads_checksum({view: head}) == heads_checksum({view: begun[view].head})  # type: ignore[dict-item]
+        assert bool(model.heads) == (method["method"] == "cmc")
 
 
 def test_an_encoder_may_be_for_a_derived_view() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import nn
@@ -20,12 +20,12 @@ from manyview.data.dataset import few_samples, usual_shape
 from manyview.data.selection import reference
 from manyview.embeddings.checksums import heads_checksum, weights_checksum
 from manyview.embeddings.published import published, usual_picture, usual_side
-from manyview.encoders import Encoder
+from manyview.encoders import Encoder, Tower
 from manyview.encoders.encoder import FAMILIES, Stem, nearest_names
 from manyview.encoders.weights import UnknownNetwork, read_metadata
 from manyview.features.preprocess import EncoderInput, Preprocess
 from manyview.training import build
-from manyview.training.load import INPUT, load, load_projector, run_views
+from manyview.training.load import INPUT, load, load_projector, run_views, untrained
 from manyview.training.run import CONFIG, ENCODER, Run
 from manyview.views import AUGMENTATIONS, PICTURE, VIEWS, Modality, ViewPipeline
 from manyview.views.view import View, view_named
@@ -151,15 +151,14 @@ class ModelSource:
         return replace(self, name=name, encoders=fresh, run=None, trained=False, by_view=by_view, heads=heads)
 
     def _first(self) -> tuple[dict[str, Encoder], dict[str, nn.Module]]:
-        """Encoders and heads as they are drawn, in the order in which a run draws them."""
+        """Encoders and heads as they were before any training."""
+        if self.run is not None:
+            towers = untrained(self.run).towers
+            made = {view: towers.encoder(view if view in towers.query else None) for view in self.encoders}
+            return made, {view: cast(Tower, towers.query[view]).head.eval() for view in self.heads}
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
-            if self.run is None:
-                return {name: encoders.create(each.name, **each.options) for name, each in self.encoders.items()}, {}
-            config = self.run.config
-            made = {name: build.encoder(config, each.options["channels"]) for name, each in self.encoders.items()}
-            heads = {name: build.head(config, made[name].dim) for name in self.heads}
-            return made, {name: each.eval() for name, each in heads.items() if each is not None}
+            return {name: encoders.create(each.name, **each.options) for name, each in self.encoders.items()}, {}
 
 
 OneModel = str | os.PathLike[str] | Run | Encoder | ModelSource

@@ -245,13 +245,18 @@ def encoder(config: Config, channels: int, *, begun: bool = False) -> Encoder:
 
 def method(config: Config, channels: Mapping[str, int], instances: int, *, begun: bool = False) -> Method:
     """The method with its parts, drawn from the run's seed, for so many training images."""
+    return unstarted(config, channels, begun=begun).start(instances)
+
+
+def unstarted(config: Config, channels: Mapping[str, int], *, begun: bool = False) -> Method:
+    """The method as `method` has it, without memories."""
     torch.manual_seed(config.seed)
     made = {view: encoder(config, count, begun=begun) for view, count in channels.items()}
     networks = made if takes_many(config) else next(iter(made.values()))
     declared: Method = component(config, "method")(networks, **components(config))
     if declared.jigsaw:
         _check_patches(config, made)
-    return declared.start(instances)
+    return declared
 
 
 def _check_patches(config: Config, encoders: Mapping[str, Encoder]) -> None:

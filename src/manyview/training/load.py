@@ -18,7 +18,7 @@ from manyview.encoders.towers import SHARED
 from manyview.encoders.weights import fill_head, load_head, read_metadata
 from manyview.features.preprocess import EncoderInput, Preprocess
 from manyview.methods.method import VIEW, Method
-from manyview.training import build
+from manyview.training import build, normalisation
 from manyview.training.retrieval import contrasted_views
 from manyview.training.run import CONFIG, ENCODER, Run, checkpoints, encoder_file
 from manyview.views.view import view_named
@@ -92,6 +92,26 @@ def load_projector(run: Run | str | Path, view: str) -> nn.Module | None:
         return None
     fill_head(head, stored, folder)
     return head.eval()
+
+
+def untrained(run: Run | str | Path) -> Method:
+    """The method of a run as it began, without memories: drawn from its seed, or with the weights that it was given."""
+    folder, config = _opened(run)
+    saved = checkpoints(folder).latest()
+    with torch.random.fork_rng():
+        return build.unstarted(config, saved[0]["channels"] if saved else _channels(run, config))
+
+
+def _channels(run: Run | str | Path, config: Config) -> dict[str, int]:
+    """The channels of each view of a run of which there are only files: one that is only predicted has no encoder."""
+    views, measured, found = run_views(run), normalisation.known(config), {}
+    if not views:
+        return {VIEW: load(run).options["channels"]}
+    for view in config.views or views:
+        seen = view_named(view, VIEW)
+        raw = len(measured[seen.modality].mean) if seen.modality in measured else 3
+        found[view] = load(run, view).options["channels"] if view in views else seen.width(raw)
+    return found
 
 
 def run_views(run: Run | str | Path) -> tuple[str, ...]:
