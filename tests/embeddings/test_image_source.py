@@ -16,8 +16,7 @@ from torch.utils.data import TensorDataset
 from manyview.core.errors import UserError
 from manyview.core.sample import Sample
 from manyview.data import Folder, Scenes, TorchDataset, subset, workers
-from manyview.embeddings.image_source import ImageReader, one_view, open_images, read_images
-from manyview.embeddings.model_source import REFERENCE
+from manyview.embeddings.image_source import ImageReader, narrowed, open_images, read_images
 from manyview.features.embedding_pass import ImageBatch
 from manyview.features.preprocess import Preprocess
 from manyview.views import AUGMENTATIONS
@@ -47,16 +46,16 @@ def test_what_is_no_file_goes_by_its_name(tmp_path: Path) -> None:
     assert (found.root, found.path(2)) == (None, b"2")
 
 
-def test_one_view_leaves_out_samples_that_lack_it(tmp_path: Path) -> None:
+def test_narrowed_leaves_out_samples_that_lack_it(tmp_path: Path) -> None:
     pictures(tmp_path / "data" / "rgb", 3)
     pictures(tmp_path / "data" / "depth", 4, mode="L")
     found = open_images(tmp_path / "data")
-    assert len(one_view(found, "depth").dataset) == 4
-    rgb = one_view(found, REFERENCE)
+    assert len(narrowed(found, "depth").dataset) == 4
+    rgb = narrowed(found, "rgb")
     assert (len(rgb.dataset), len(rgb.labels)) == (3, 3)
     assert [os.path.basename(os.fsdecode(rgb.path(row))) for row in range(3)] == ["0.png", "1.png", "2.png"]
     with pytest.raises(UserError, match=r"^view: the data has no 'sonar'; it has rgb, depth"):
-        one_view(found, "sonar")
+        narrowed(found, "sonar")
 
 
 def test_the_fingerprint_tells_images_labels_and_pixels_apart(tmp_path: Path) -> None:

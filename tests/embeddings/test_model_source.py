@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from manyview.core.errors import UserError
 from manyview.data import Folder, TorchDataset
 from manyview.data.factory import open_data
 from manyview.embeddings import embed
-from manyview.embeddings.checksums import weights_checksum
+from manyview.embeddings.checksums import heads_checksum, weights_checksum
 from manyview.embeddings.model_source import open_model, run_of
 from manyview.embeddings.search import search
 from manyview.embeddings.view_embeddings import embed_model
@@ -182,19 +183,37 @@ def test_the_file_of_a_views_encoder_knows_what_it_is_given(many: Path) -> None:
     assert found.checksum != open_model(many).checksum
     raw = 1000 * torch.rand(2, 1, 32, 32)
     ids = torch.arange(2)
-    ((made,),) = found.pipeline("image", of="image")({"image": raw}, ids).values()
+    ((made,),) = found.pipeline("image", of={"": "image"})({"image": raw}, ids).values()
     ((right,),) = open_model(many).only("depth").pipeline("depth")({"depth": raw}, ids).values()
     assert torch.equal(made, right)
 
 
-def test_an_untrained_run_has_the_heads_that_it_began_with(many: Path) -> None:
-    config = Run(many).config
+@pytest.mark.parametrize(
+    "method",
+    [
+        {"method": "cmc", "views": "rgb,thermal,depth"},
+        {"method": "cmc", "views": "rgb,depth", "method__jigsaw": 0.5},
+        {"method": "prediction", "views": "depth,L", "method__target": "depth"},
+    ],
+)
+def test_an_untrained_run_has_the_encoders_and_heads_that_it_began_with(
+    method: dict[str, object], tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    assert pretrain(folder, "--quiet", data=sensors(tmp_path / "data", 8), max_steps=1, **method) == 0
+    config = Run(folder).config
     data = build.data(config)
     begun = build.method(config, data.channels, len(data.train)).towers.query
-    fresh = open_model(many).untrained()
-    for view in fresh.encoders:
-        assert torch.equal(fresh.heads[view].weight, begun[view].head.weight)  # type: ignore[arg-type, union-attr]
-        assert weights_checksum(fresh.encoders[view]) == weights_checksum(begun[view].encoder)  # type: ignore[arg-type]
+    for files_alone in (False, True):
+        if files_alone:
+            rmtree(folder / "checkpoints")
+        model = open_model(folder)
+        for fresh in (model.untrained(), *(model.only(view).untrained() for view in model.encoders)):
+            for view in fresh.encoders:
+                assert weights_checksum(fresh.encoders[view]) == weights_checksum(begun[view].encoder)  # type: ignore[arg-type]
+            for view, head in fresh.heads.items():
+                assert heads_checksum({view: head}) == heads_checksum({view: begun[view].head})  # type: ignore[dict-item]
+        assert bool(model.heads) == (method["method"] == "cmc")
 
 
 def test_an_encoder_may_be_for_a_derived_view() -> None:
@@ -290,3 +309,24 @@ def test_one_encoder_of_another_modality_than_pictures_is_used_as_it_was_trained
 def test_the_live_score_of_another_modality_is_that_of_evaluate(deep: Path) -> None:
     (result,) = evaluate(deep, None, ["knn"], untrained=False, workers=0, device="cpu")
     assert result.score == Run(deep).knn[-1][1]
+
+
+def test_colours_are_taken_of_the_modality_that_training_took_them_of(tmp_path: Path) -> None:
+    home = sensors(tmp_path, 24, splits=["train"])
+    rows = [f"train/thermal/{n}.png,train/rgb/{n}.png,class{n % 2}" for n in range(24)]
+    table = tmp_path / "pairs.csv"
+    table.write_text("\n".join(["thermal,vis,label", *rows]))
+    many = many_views(tmp_path / "run", table, "L,ab,thermal", max_steps=1)
+    results = evaluate(many, None, ["knn", "linear"], settings={"linear": {"epochs": 1}}, untrained=False, workers=0)
+    assert [next(iter(each.scores)) for each in results] == ["L top1", "L top1"]
+    file = embed(many, None, tmp_path / "e.npz", view="L", workers=0)
+    encoder = load(many, "L")
+    assert encoder.preprocess is not None
+    with torch.no_grad():
+        alone = encoder(encoder.preprocess(home / "train" / "rgb" / "3.png"))[0]
+    (row,) = [row for row in range(24) if str(file.file(row)).endswith("rgb/3.png")]
+    torch.testing.assert_close(file.vectors[row], alone, rtol=1e-4, atol=1e-5)
+    seen = embed_model(open_model(many), open_data(str(table)), images=4, copies=2, workers=0)
+    assert seen.vectors.shape == (4, 2, encoder.dim)
+    named = open_model({"L": "patchnet"}, like=open_data(str(table)), size=32)
+    assert named.encoder.options["channels"] == 1

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from manyview.core.errors import UserError
+from manyview.data import subset
 from manyview.embeddings.model_source import open_model
 from manyview.evaluate import evaluate, prepare
 from manyview.evaluate.cross_view import cross_view
@@ -69,6 +71,12 @@ def test_labels_bring_each_views_score_and_that_of_all_side_by_side(tmp_path: Pa
     assert list(results[0].scores) == ["L top1", "depth top1", "all top1"]
     (layers,) = evaluate(many, protocols=["layers"], workers=0, untrained=False)
     assert {name.split()[0] for name in layers.scores} == {"L", "depth", "all"}
+
+
+def test_of_few_samples_only_recalls_that_there_are_samples_for_are_scored(many: Path) -> None:
+    task = prepare(many, workers=0)
+    scores = dict(cross_view(replace(task, test=subset(task.test, range(7)))))
+    assert list(scores) == [f"{pair} recall@{k}" for pair in ("rgb to depth", "depth to rgb") for k in (1, 5)]
 
 
 def test_one_encoder_and_impossible_numbers_are_refused_in_one_line(many: Path, tmp_path: Path) -> None:

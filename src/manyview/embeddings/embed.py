@@ -30,7 +30,7 @@ from manyview.data.workers import usual_workers
 from manyview.embeddings.about import About
 from manyview.embeddings.checksums import weights_checksum
 from manyview.embeddings.file_format import DTYPES, Array, Embeddings, checked, read, write
-from manyview.embeddings.image_source import ImageReader, ImageSource, check_form, one_view, open_images, read_images
+from manyview.embeddings.image_source import ImageReader, ImageSource, check_form, narrowed, open_images, read_images
 from manyview.embeddings.model_source import ModelSource, OneModel, open_model, run_of
 from manyview.features.embedding_pass import Read, embed_pieces, embedding, on_device, project
 from manyview.features.feature_cache import Piece, PieceStore, join_pieces
@@ -100,7 +100,7 @@ def embed(
     if not source.trained and not isinstance(model, ModelSource):
         name = f"the name {source.name} alone"
         raise UserError("encoder", f"{name} has random weights; give --pretrained or --weights FILE")
-    images = one_view(images, *source.encoders)
+    images = narrowed(images, source.modality(*source.encoders, images.dataset))
     for each in source.inputs.values():
         check_form(images, each, source.name)
     partial = PartialEmbeddings(path, _about(source, images, dtype, batch_size), images)
@@ -160,7 +160,7 @@ def _fill(
     if workers is None and device.type == "cpu":
         workers = max(1, usual_workers() // 2)  # the encoder wants cores as well
     modality = dataset.modalities[0]
-    reader = ImageReader(dataset, source.pipeline(modality, of=modality))
+    reader = ImageReader(dataset, source.pipeline(modality, of=dict.fromkeys(source.encoders, modality)))
     batches = read_images(reader, [rows for piece in pieces for rows in piece.split(about.batch_size)], workers)
     progress = progress_bar(len(dataset), "embedding", start=done, shown=shown, lines=True)
     with closing(batches), on_device(encoder, device), progress as advance:

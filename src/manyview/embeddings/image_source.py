@@ -30,14 +30,13 @@ from manyview.data.workers import PATIENCE, counter, end_if_over, end_when, fitt
 from manyview.features.embedding_pass import ImageBatch, naming_lost_worker
 from manyview.features.preprocess import EncoderInput, as_seen
 from manyview.views import ViewPipeline
-from manyview.views.view import view_named
 
 
 @dataclass(frozen=True, eq=False)
 class ImageSource:
     """The images that are embedded. Made by `open_images`.
 
-    dataset  the images; of one view, after `one_view`
+    dataset  the images; of one modality, after `narrowed`
     labels   (n,) int64, -1 where there is none
     root     the folder that its files are in; None where they are no files
     options  that open it again
@@ -104,15 +103,15 @@ def open_images(
     return ImageSource(found, *numbers, os.path.abspath(data), home, options)
 
 
-def one_view(found: ImageSource, view: str) -> ImageSource:
-    """The images of one view, the first if `view` is REFERENCE; without the samples that lack it.
+def narrowed(found: ImageSource, modality: str) -> ImageSource:
+    """The images of one modality, without the samples that lack it.
 
-    Data of one modality alone, such as a folder of thermal pictures, is taken for what the view is made of.
+    Data of one modality alone, such as a folder of thermal pictures, is taken for it whatever it is called.
     """
-    dataset, first = found.dataset, found.dataset.modalities[0]
-    modality = first if len(dataset.modalities) == 1 else view_named(view or first, first).modality
+    dataset = found.dataset
+    modality = dataset.modalities[0] if len(dataset.modalities) == 1 else modality
     if modality not in dataset.modalities:
-        raise UserError("view", f"the data has no {view!r}; it has {', '.join(dataset.modalities)}")
+        raise UserError("view", f"the data has no {modality!r}; it has {', '.join(dataset.modalities)}")
     chosen = only_modalities(dataset, (modality,))
     return replace(found, dataset=chosen, labels=found.labels[torch.isin(dataset.ids, chosen.ids)])
 

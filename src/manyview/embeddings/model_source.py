@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import nn
@@ -17,16 +17,17 @@ from manyview.core.errors import UserError
 from manyview.core.text import digest
 from manyview.data import Dataset
 from manyview.data.dataset import few_samples, usual_shape
+from manyview.data.selection import reference
 from manyview.embeddings.checksums import heads_checksum, weights_checksum
 from manyview.embeddings.published import published, usual_picture, usual_side
-from manyview.encoders import Encoder
+from manyview.encoders import Encoder, Tower
 from manyview.encoders.encoder import FAMILIES, Stem, nearest_names
 from manyview.encoders.weights import UnknownNetwork, read_metadata
 from manyview.features.preprocess import EncoderInput, Preprocess
 from manyview.training import build
-from manyview.training.load import INPUT, load, load_projector, run_views
+from manyview.training.load import INPUT, load, load_projector, run_views, untrained
 from manyview.training.run import CONFIG, ENCODER, Run
-from manyview.views import AUGMENTATIONS, PICTURE, Modality, ViewPipeline
+from manyview.views import AUGMENTATIONS, PICTURE, VIEWS, Modality, ViewPipeline
 from manyview.views.view import View, view_named
 
 REFERENCE = ""  # stands for the data's reference view, whatever that is called
@@ -98,22 +99,37 @@ class ModelSource:
         more = [repr(sorted(self.inputs.items())), heads_checksum(self.heads)] if self.inputs or self.heads else []
         return digest([self.checksums, repr(self.picture), repr(sorted(self.modalities.items())), *more])
 
+    def modality(self, view: str, data: Dataset) -> str:
+        """The modality of the data that an encoder's view is made of.
+
+        That of a derived view, such as L, is the one of training where the data has it, or else that of its colours.
+        """
+        known = self.inputs.get(view)
+        if view in (REFERENCE, *VIEWS) and known is not None and known.view.modality in data.modalities:
+            return known.view.modality
+        return modality_of(view, data)
+
     def pipeline(
-        self, reference: str, augmentation: str = "probe-test", *, view: str | None = None, of: str | None = None
+        self,
+        reference: str,
+        augmentation: str = "probe-test",
+        *,
+        view: str | None = None,
+        of: Mapping[str, str] | None = None,
     ) -> ViewPipeline:
         """What it sees of data whose first modality is `reference`, one copy of each view.
 
         "probe-test" is the middle of a picture, "probe-train" a crop and a flip.
 
         view  that of one encoder alone
-        of    the modality that it is made of, in data that has another name for it
+        of    by view, the modality that it is made of, where the data has another name for it (see `modality`)
         """
         views: dict[str, View] = {}
         modalities: dict[str, Modality] = {}
         for each in self.encoders if view is None else [view]:
             name, given = each or reference, self.inputs.get(each)
             usual = view_named(name, reference)
-            source = usual.modality if of is None else of
+            source = (of or {}).get(each, usual.modality)
             views[name] = replace(usual if given is None else given.view, modality=source)
             known = self.modalities.get(name) if given is None else given.modality
             modalities |= {} if known is None else {source: known}
@@ -135,15 +151,14 @@ class ModelSource:
         return replace(self, name=name, encoders=fresh, run=None, trained=False, by_view=by_view, heads=heads)
 
     def _first(self) -> tuple[dict[str, Encoder], dict[str, nn.Module]]:
-        """Encoders and heads as they are drawn, in the order in which a run draws them."""
+        """Encoders and heads as they were before any training."""
+        if self.run is not None:
+            towers = untrained(self.run).towers
+            made = {view: towers.encoder(view if view in towers.query else None) for view in self.encoders}
+            return made, {view: cast(Tower, towers.query[view]).head.eval() for view in self.heads}
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
-            if self.run is None:
-                return {name: encoders.create(each.name, **each.options) for name, each in self.encoders.items()}, {}
-            config = self.run.config
-            made = {name: build.encoder(config, each.options["channels"]) for name, each in self.encoders.items()}
-            heads = {name: build.head(config, made[name].dim) for name in self.heads}
-            return made, {name: each.eval() for name, each in heads.items() if each is not None}
+            return {name: encoders.create(each.name, **each.options) for name, each in self.encoders.items()}, {}
 
 
 OneModel = str | os.PathLike[str] | Run | Encoder | ModelSource
@@ -188,6 +203,11 @@ def check_named(model: AnyModel) -> None:
     for each in model.values() if isinstance(model, Mapping) else [model]:
         if isinstance(each, str | os.PathLike) and run_of(each) is None and not Path(each).is_file():
             _check_name(os.fspath(each))
+
+
+def modality_of(view: str, data: Dataset) -> str:
+    """The modality of the data that a view is made of by its name: colours are taken of its pictures."""
+    return reference(data) if view in VIEWS else view or data.modalities[0]
 
 
 def run_of(model: object) -> Run | None:
@@ -323,10 +343,9 @@ def _shape(data: Dataset | None, view: str) -> tuple[int, int | None]:
     """Channels and usual shorter side of the pictures of a view."""
     if data is None:
         return 3, None
-    name = view or data.modalities[0]
-    seen = view_named(name, data.modalities[0])
-    if seen.modality not in data.modalities:
+    modality = modality_of(view, data)
+    if modality not in data.modalities:
         only = "only the view" if len(data.modalities) == 1 else "the views"
-        raise UserError("data", f"there is no view {name!r} in it; it has {only} {', '.join(data.modalities)}")
-    channels, side = usual_shape(few_samples(data), seen.modality)
-    return seen.width(channels), side
+        raise UserError("data", f"there is no view {view!r} in it; it has {only} {', '.join(data.modalities)}")
+    channels, side = usual_shape(few_samples(data), modality)
+    return view_named(view or modality, modality).width(channels), side

@@ -23,7 +23,7 @@ from manyview.data.raster import decode_raster
 from manyview.data.visible import to_rgb
 from manyview.embeddings import Embeddings, read
 from manyview.embeddings.checksums import weights_checksum
-from manyview.embeddings.model_source import ModelSource, OneModel, open_model
+from manyview.embeddings.model_source import ModelSource, OneModel, modality_of, open_model
 from manyview.features.embedding_pass import embedding, forward, project
 from manyview.features.knn import neighbours
 from manyview.features.preprocess import Picture, Preprocess
@@ -203,7 +203,7 @@ def _pictures(found: Sequence[Neighbour], embeddings: Embeddings) -> list[Image.
     options = {name: about.options[name] for name in REOPEN if name in about.options}
     try:
         dataset = open_data(about.data, **options)
-        modality = view_named(about.view, dataset.modalities[0]).modality
+        modality = modality_of(about.view, dataset)
         return [_of_dataset(dataset, embeddings.ids[each.row], modality) for each in found]
     except (ValueError, OSError, ImportError, TypeError):
         return [None] * len(found)

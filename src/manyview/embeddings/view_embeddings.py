@@ -31,7 +31,6 @@ from manyview.training.checkpoint import EPOCH, State, read
 from manyview.training.run import CHECKPOINTS, Run, checkpoints
 from manyview.views import AUGMENTATIONS, ViewPipeline
 from manyview.views.augmentation_recipes import usual_augmentation
-from manyview.views.view import view_named
 
 if TYPE_CHECKING:
     from manyview.embeddings.model_source import ModelSource
@@ -131,14 +130,14 @@ def embed_model(
     _check(images, copies)
     first, encoder = data.modalities[0], next(iter(model.encoders))
     view = encoder or first
-    modality = view_named(view, first).modality
+    modality = model.modality(encoder, data)
     if modality not in data.modalities:
         raise UserError("data", f"has no view {view!r}, which {model.name} is for; it has {', '.join(data.modalities)}")
     make = AUGMENTATIONS[usual_augmentation(model.size)]
     if model.run is not None:
         make = component(model.run.config, "augmentation")
     augmentations = make(model.size, max(2, copies)).augmentations[:copies]
-    middle = model.pipeline(first, view=encoder)
+    middle = model.pipeline(first, view=encoder, of={encoder: modality})
     pipeline = replace(middle, augmentations=augmentations, copies={}).of({view: copies}, views=middle.views)
 
     def read(encoder: Encoder, views: Views) -> list[Tensor]:

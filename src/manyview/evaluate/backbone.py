@@ -115,7 +115,7 @@ def choose_layer(model: ModelSource, asked: str | None, usual: str | None) -> st
 
 def augmented_batches(task: Task, batch_size: int, read: Callable[[Views], Any], *, drop_last: bool) -> Batches:
     """What is read of the training images, which are cropped and flipped anew each epoch."""
-    views = task.model.pipeline(task.reference, "probe-train")
+    views = task.pipeline("probe-train")
     loader = task.loader(task.train, views, batch_size=batch_size, shuffle=True, drop_last=drop_last)
 
     def epoch(number: int) -> Iterator[tuple[Any, Tensor]]:
@@ -127,7 +127,7 @@ def augmented_batches(task: Task, batch_size: int, read: Callable[[Views], Any],
 
 def plain_test_batches(task: Task) -> Batches:
     """The views of the test images, in order; one that cannot be read is left out, and so is its stand-in."""
-    loader = task.loader(task.test, task.model.pipeline(task.reference))
+    loader = task.loader(task.test, task.pipeline())
 
     def epoch(number: int) -> Iterator[tuple[Views, Tensor]]:
         start = 0

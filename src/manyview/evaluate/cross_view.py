@@ -7,18 +7,20 @@ from manyview.evaluate.task import Scores, Task
 from manyview.features.retrieval import KS, recalls
 
 
-def cross_view(task: Task, *, ks: tuple[int, ...] = KS) -> Scores:
+def cross_view(task: Task, *, ks: tuple[int, ...] | None = None) -> Scores:
     """Recall@k of every ordered pair of views among the test samples, by cosine behind the heads; without labels.
 
     "rgb to thermal recall@1" is the share of samples whose RGB picture is nearer to their own thermal picture than to
     any other one. Chance is k in the number of samples, of which only those that have all views count.
 
-    ks  recall@k is the share of queries whose own sample is among the k nearest
+    ks  recall@k is the share of queries whose own sample is among the k nearest. Without, those of 1, 5 and 10 that
+        there are samples for
     """
     views = list(task.model.heads)
     if len(views) < 2:
         what = f"{task.model.name} has {len(views) or 'none'}"
         raise UserError("protocols", f"cross-view compares views behind the heads of a run with one a view; {what}")
+    ks = tuple(k for k in KS if k <= len(task.test)) if ks is None else ks
     if not ks or not 1 <= min(ks) <= max(ks) <= len(task.test):
         raise UserError("ks", f"expected numbers from 1 to the {len(task.test)} test samples, got {ks or 'none'}")
     return _scores(task, ks)

@@ -32,7 +32,6 @@ from manyview.features.feature_cache import PIECE, FeatureCache, Piece, without_
 from manyview.training.load import run_views
 from manyview.training.run import Run
 from manyview.views import ViewPipeline
-from manyview.views.view import view_named
 
 Split = Literal["train", "test"]
 Score = tuple[str, float]
@@ -78,6 +77,15 @@ class Task:
     def reference(self) -> str:
         """The data's first modality."""
         return self.train.modalities[0]
+
+    @cached_property
+    def modalities(self) -> dict[str, str]:
+        """By view, the modality of the data that it is made of."""
+        return {view: self.model.modality(view, self.train) for view in self.model.encoders}
+
+    def pipeline(self, augmentation: str = "probe-test", *, view: str | None = None) -> ViewPipeline:
+        """What the model sees of the data, as `ModelSource.pipeline` has it."""
+        return self.model.pipeline(self.reference, augmentation, view=view, of=self.modalities)
 
     @property
     def parts(self) -> list[str]:
@@ -160,12 +168,12 @@ class Task:
     def _of_view(self, split: Split, view: str, name: str, read: Read) -> Piece:
         """Rows of the data and what is read of them: from memory, from disk, or from the pictures."""
         if (split, view, name) not in self._outputs:
-            data = only_modalities(getattr(self, split), (view_named(view or self.reference, self.reference).modality,))
+            data = only_modalities(getattr(self, split), (self.modalities[view],))
             make = partial(self._make, split, view, data, read)
             if self.cache is None:
                 found = without_cache(len(data), make)
             else:
-                views = self.model.pipeline(self.reference, view=view)
+                views = self.pipeline(view=view)
                 seen = [repr(views.augmentations), repr(views.picture), repr(views.modalities), repr(views.views)]
                 key = digest([__version__, self.fingerprints[split], seen, self.model.checksums[view], name])
                 found = self.cache.features(key, len(data), make, partial(_readable, data))
@@ -184,7 +192,7 @@ class Task:
     def _in_order(self, split: Split, view: str, data: Dataset, rows: Tensor) -> Loader:
         """A loader of these rows. One of all of them is kept, so that another model need not decode anew."""
         size = min(PIECE, 1 << (max(1, self.batch_size).bit_length() - 1))  # a divisor of PIECE
-        views = self.model.pipeline(self.reference, view=view)
+        views = self.pipeline(view=view)
         if len(rows) < len(data):
             return self.loader(subset(data, rows), views, batch_size=size)
         if (split, view) not in self._loaders:
@@ -222,8 +230,7 @@ def prepare(
     if found.test is None:
         _check_labels(found.train, name)
         raise UserError("data", f"{name} has too few labelled images to hold out a tenth; give more, or a test split")
-    first = found.train.modalities[0]
-    modalities = list(dict.fromkeys(view_named(view or first, first).modality for view in source.encoders))
+    modalities = list(dict.fromkeys(source.modality(view, found.train) for view in source.encoders))
     train, test = (_usable(each, modalities, name) for each in (found.train, found.test))
     return Task(
         source, train, test, name, seed, place, workers, batch_size, cache, show_bar, found.held_out, found.test_unused

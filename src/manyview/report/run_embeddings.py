@@ -159,9 +159,9 @@ class RunEmbeddings:
         return float(next((value for value in values if value is not None), default))
 
     def _features(self, source: ModelSource) -> Tensor:
-        encoder, first = source.encoder.to(resolve_device()), next(iter(source.encoders))
-        pipeline = self.source.pipeline(self.images.dataset.modalities[0], view=first)
-        return features(encoder, self.images.dataset, pipeline, device=resolve_device(), workers=0)[0]
+        encoder, view, data = source.encoder.to(resolve_device()), next(iter(source.encoders)), self.images.dataset
+        pipeline = self.source.pipeline(data.modalities[0], view=view, of={view: self.source.modality(view, data)})
+        return features(encoder, data, pipeline, device=resolve_device(), workers=0)[0]
 
     def _spread(self, source: ModelSource) -> Spread:
         count = self.budget.images(0.3, 2 * AUGMENTED, least=8, most=128)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -171,20 +171,25 @@ def check(config: Config) -> None:
 
 def check_method(config: Config, views: tuple[str, ...]) -> None:
     """Builds the method for views of these names, small and without memory: each part says what it refuses."""
-    with torch.random.fork_rng(devices=[]), torch.device("meta"):
-        small = encoders.create(ENCODER, size=8, widths=(4,), blocks=(1,))
-        networks = dict.fromkeys(views, small) if takes_many(config) else small
-        parts = components(config)
-        try:
-            declared = component(config, "method")(networks, **parts)
-        except UnknownLayer:
-            return  # the encoder itself may have it, and says so where it is built
+    try:
+        declared = small_method(config, views)
+    except UnknownLayer:
+        return  # the encoder itself may have it, and says so where it is built
+    with torch.device("meta"):
         component(config, "optimizer")(declared.towers)
     check_groups(declared, config)
-    if (loss := parts.get("loss")) is not None:
+    if (loss := components(config).get("loss")) is not None:
         try_loss(loss)
     if config.augmentation["name"] != "auto":
         component(config, "augmentation")(config.augmentation["size"] or 32, max(declared.views.values()))
+
+
+def small_method(config: Config, views: Sequence[str]) -> Method:
+    """The method with small networks that have no weights: enough to know what it contrasts."""
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        small = encoders.create(ENCODER, size=8, widths=(4,), blocks=(1,))
+        networks = dict.fromkeys(views, small) if takes_many(config) else small
+        return cast(Method, component(config, "method")(networks, **components(config)))
 
 
 def device(config: Config) -> str:
@@ -249,6 +254,11 @@ def encoder(config: Config, channels: int, *, begun: bool = False) -> Encoder:
 
 def method(config: Config, channels: Mapping[str, int], instances: int, *, begun: bool = False) -> Method:
     """The method with its parts, drawn from the run's seed, for so many training images."""
+    return unstarted(config, channels, begun=begun).start(instances)
+
+
+def unstarted(config: Config, channels: Mapping[str, int], *, begun: bool = False) -> Method:
+    """The method as `method` has it, without memories."""
     torch.manual_seed(config.seed)
     made = {view: encoder(config, count, begun=begun) for view, count in channels.items()}
     networks = made if takes_many(config) else next(iter(made.values()))
@@ -256,7 +266,7 @@ def method(config: Config, channels: Mapping[str, int], instances: int, *, begun
     normalisation.check_classes(channels, declared)
     if declared.jigsaw:
         _check_patches(config, made)
-    return declared.start(instances)
+    return declared
 
 
 def _check_patches(config: Config, encoders: Mapping[str, Encoder]) -> None:

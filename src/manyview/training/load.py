@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,27 +13,28 @@ from manyview import encoders
 from manyview.config.config import Config
 from manyview.config.recipes import from_yaml
 from manyview.core.errors import UserError
-from manyview.encoders.towers import SHARED, Towers
+from manyview.encoders.map_heads import UnknownLayer
+from manyview.encoders.towers import SHARED
 from manyview.encoders.weights import fill_head, load_head, read_metadata
 from manyview.features.preprocess import EncoderInput, Preprocess
-from manyview.methods.method import VIEW
-from manyview.training import build
+from manyview.methods.method import VIEW, Method
+from manyview.training import build, normalisation
+from manyview.training.retrieval import contrasted_views
 from manyview.training.run import CONFIG, ENCODER, Run, checkpoints, encoder_file
 from manyview.views.view import view_named
 
 INPUT = "input"  # of the metadata beside an encoder's weights: what it was given
 
 
-def save(towers: Towers, view: str, path: Path, input: EncoderInput) -> None:
+def save(method: Method, view: str, path: Path, input: EncoderInput) -> None:
     """Writes the encoder of a view, and what it is given.
 
-    Where each view has its own, its head goes with it: embeddings of two views can be compared behind that alone.
+    Where views are contrasted with each other its head goes with it: they can be compared behind that alone.
     """
-    tower = towers.query[view]
+    tower = method.towers.query[view]
     assert isinstance(tower, encoders.Tower)
-    alone = view == SHARED
-    noted = {} if alone and input.is_plain else {INPUT: input.to_json()}
-    head = None if alone else tower.head
+    noted = {} if view == SHARED and input.is_plain else {INPUT: input.to_json()}
+    head = tower.head if view in contrasted_views(method) else None
     encoders.save(tower.encoder, path, picture=input.normalisation, head=head, metadata=noted)
 
 
@@ -72,9 +74,11 @@ def load(run: Run | str | Path, view: str | None = None) -> encoders.Encoder:
 def load_projector(run: Run | str | Path, view: str) -> nn.Module | None:
     """The head of a view, in eval mode, behind which its embeddings meet those of the other views.
 
-    None of a method that contrasts no projections.
+    None of a method that does not contrast projections of this view with those of others.
     """
     folder, config = _opened(run)
+    if view not in _contrasted(config, config.views or run_views(run)):
+        return None
     path = folder / encoder_file(view)
     found = path.is_file()
     with torch.random.fork_rng():
@@ -88,6 +92,26 @@ def load_projector(run: Run | str | Path, view: str) -> nn.Module | None:
         return None
     fill_head(head, stored, folder)
     return head.eval()
+
+
+def untrained(run: Run | str | Path) -> Method:
+    """The method of a run as it began, without memories: drawn from its seed, or with the weights that it was given."""
+    folder, config = _opened(run)
+    saved = checkpoints(folder).latest()
+    with torch.random.fork_rng():
+        return build.unstarted(config, saved[0]["channels"] if saved else _channels(run, config))
+
+
+def _channels(run: Run | str | Path, config: Config) -> dict[str, int]:
+    """The channels of each view of a run of which there are only files: one that is only predicted has no encoder."""
+    views, measured, found = run_views(run), normalisation.known(config), {}
+    if not views:
+        return {VIEW: load(run).options["channels"]}
+    for view in config.views or views:
+        seen = view_named(view, VIEW)
+        raw = len(measured[seen.modality].mean) if seen.modality in measured else 3
+        found[view] = load(run, view).options["channels"] if view in views else seen.width(raw)
+    return found
 
 
 def run_views(run: Run | str | Path) -> tuple[str, ...]:
@@ -105,6 +129,14 @@ def run_views(run: Run | str | Path) -> tuple[str, ...]:
     names = config.views or tuple(saved[0]["channels"] if saved else (_view(name) for name in there))
     written = saved[0]["encoders"] if saved else there
     return tuple(view for view in names if encoder_file(view) in written) or names
+
+
+def _contrasted(config: Config, views: Sequence[str]) -> list[str]:
+    """The views that a run's method contrasts with each other; none where it reads a layer by its name."""
+    try:
+        return contrasted_views(build.small_method(config, views))
+    except UnknownLayer:
+        return []
 
 
 def _view(file: str) -> str:

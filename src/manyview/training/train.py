@@ -135,10 +135,10 @@ class Session:
         assert self.monitor is not None
         config, path, data, log = self.config, self.folder.path, self.monitor.data, self.monitor.log
         go_on = f"the run is saved; free some space and: {resume_command(config, distributed.world_size())}"
-        inputs, towers = self.monitor.inputs, self.trainer.method.towers
-        for view in towers.encoders:
+        inputs, method = self.monitor.inputs, self.trainer.method
+        for view in method.towers.encoders:
             with naming_full_disk(file := path / encoder_file(view), lambda: go_on):
-                save(towers, view, file, inputs.get(view) or next(iter(inputs.values())))
+                save(method, view, file, inputs.get(view) or next(iter(inputs.values())))
         for line in messages.unreadable(self.loader):
             log.warn(line)
         for line in messages.conclusion(config, data, self.state, path):
