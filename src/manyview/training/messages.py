@@ -148,9 +148,13 @@ def _unmatched(nodata: NoData, statistics: Mapping[str, Statistics]) -> list[str
     values = {name: no_data_of(nodata, name) for name, each in statistics.items() if each.samples}
     given = {name: value for name, value in values.items() if value is not None}
     unmatched = [name for name in given if not statistics[name].no_data]
-    if len(unmatched) < len(given) and not isinstance(nodata, Mapping):
-        return []
-    return [f"data.nodata: no pixel of {name} is {given[name]:.10g}; all of them count as data" for name in unmatched]
+    if not isinstance(nodata, Mapping):
+        return [_nowhere(unmatched, given[unmatched[0]])] if unmatched and len(unmatched) == len(given) else []
+    return [_nowhere([name], given[name]) for name in unmatched]
+
+
+def _nowhere(names: Sequence[str], value: float) -> str:
+    return f"data.nodata: no pixel of {' or '.join(map(printable, names))} is {value:.10g}; all of them count as data"
 
 
 def conclusion(config: Config, data: RunData, state: RunState, folder: Path) -> list[str]:
