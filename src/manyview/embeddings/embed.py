@@ -100,7 +100,7 @@ def embed(
     if not source.trained and not isinstance(model, ModelSource):
         name = f"the name {source.name} alone"
         raise UserError("encoder", f"{name} has random weights; give --pretrained or --weights FILE")
-    images = narrowed(images, source.modality(*source.encoders, images.dataset))
+    images = narrowed(images, source.modality(next(iter(source.encoders)), images.dataset))
     for each in source.inputs.values():
         check_form(images, each, source.name)
     partial = PartialEmbeddings(path, _about(source, images, dtype, batch_size), images)
