@@ -128,6 +128,16 @@ def test_missing_modalities_are_told(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "rgb 2, depth 1 (1 without)" in report(capsys, str(tmp_path))
 
 
+def test_modalities_that_are_taken_for_classes_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("depth/a", "thermal/a"):
+        fakes.draw(tmp_path / f"{name}.png")
+    assert run("check", [str(tmp_path)]) == 0
+    assert "warning: the folders depth, thermal are taken for classes" in (said := capsys.readouterr().err)
+    assert "; --modalities depth,thermal takes them" in said
+    assert run("check", [str(tmp_path), "--modalities", "depth,thermal"]) == 0
+    assert "warning" not in capsys.readouterr().err
+
+
 def test_a_modality_whose_files_differ_is_unreadable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("rgb/a", "rgb/b", "rgb/c", "depth/a", "depth/b", "depth/c"):
         fakes.draw(tmp_path / f"{name}.png")
@@ -154,7 +164,7 @@ def test_the_memory_is_what_the_loader_would_use(pets: Path, capsys: pytest.Capt
     [
         ([], "data: is needed; give DATA"),
         (["scenes", "--threads", "abc"], "threads: expected a whole number, got 'abc'"),
-        (["scenes", "--labels", "maybe"], "labels: expected true or false or one of auto, got 'maybe'"),
+        (["scenes", "--labels", "maybe"], "labels: expected true or false or auto, got 'maybe'"),
         (["scenes", "--quick"], "--quick: there is no such flag; --help shows all"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,23 @@ def test_help_shows_the_settings_of_the_parts_that_are_chosen(capsys: pytest.Cap
     assert lines["--loggers"] == "tensorboard"
     assert lines["--quiet"] == "false"
     assert "checkpoint_minutes  a checkpoint after so many minutes" in said
+
+
+@pytest.mark.parametrize(
+    ("method", "line"),
+    [
+        *(
+            (each, "core +the view that the others are contrasted with; the first unless named")
+            for each in ("cmc", "cmc_moco", "cmc_patch")
+        ),
+        ("prediction", "target +the view that is predicted; the last unless named"),
+    ],
+)
+def test_help_says_which_view_is_meant_where_none_is_named(
+    method: str, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["pretrain", "--method", method, "--help"]) == 0
+    assert re.search(f"^ +{line}", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_a_gpu_without_memory_left_is_one_line(

@@ -236,6 +236,8 @@ def test_a_list_and_a_tuple_of_the_same_are_no_difference() -> None:
         ('--encoder.options {"size":3}', "encoder.options: size is given by --augmentation.size; leave it out"),
         ('--encoder.options {"stem":3}', "encoder.options: stem is given by --encoder.stem; leave it out"),
         ('--encoder.options {"name":3}', "encoder.options: name is given by --encoder.name; leave it out"),
+        ("--views rgb,rgb", "views: rgb is named twice; name each once"),
+        ("--views rgb,L,rgb,L", "views: rgb, L are named twice; name each once"),
         ("--encoder.options {1,2}", "encoder.options: expected"),
         ('--encoder.options {"a":&a[],"b":*a}', "encoder.options: expected a table of settings"),
         (f"--encoder.options {5000 * '['}", "encoder.options: expected a table of settings"),

@@ -197,11 +197,11 @@ def test_one_named_folder_is_a_modality_read_in_its_own_unit(rooms: Path) -> Non
 
 
 def test_label_maps_are_no_modality_unless_they_are_named(rooms: Path) -> None:
-    for folder in ("labels", "masks", "Annotations", "labels_fine", "gt"):
+    for folder in ("labels", "masks", "Annotations", "labels_fine", "gt", "sem_seg"):
         put(rooms / folder / "a.png", "grey")
     put(rooms / "labelled-lidar" / "a.png", "grey")  # which only begins like one
     data = Paired(rooms)
-    assert data.left_out == ("Annotations", "gt", "labels", "labels_fine", "masks")
+    assert data.left_out == ("Annotations", "gt", "labels", "labels_fine", "masks", "sem_seg")
     assert data.modalities == ("rgb", "depth", "flow", "labelled-lidar", "thermal")
     assert Paired(rooms, modalities=("rgb", "masks")).modalities == ("rgb", "masks")
     assert Paired({"rgb": rooms / "rgb", "m": rooms / "masks"}).left_out == ()

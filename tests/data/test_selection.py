@@ -11,8 +11,18 @@ from torch import Tensor
 
 from manyview.core.sample import Sample
 from manyview.data.dataset import Batched, Dataset
+from manyview.data.factory import open_data
 from manyview.data.paired import Paired
-from manyview.data.selection import imbalanced, keep_shares, left_out, missing, only_modalities, reference, subset
+from manyview.data.selection import (
+    imbalanced,
+    keep_shares,
+    left_out,
+    missing,
+    modality_classes,
+    only_modalities,
+    reference,
+    subset,
+)
 from tests.data.fakes import BatchedMemory, Memory
 from tests.data.test_paired import put
 
@@ -223,3 +233,24 @@ def test_what_was_left_out_is_known_of_a_part_too(tmp_path: Path) -> None:
         put(tmp_path / folder / "a.png")
     assert left_out(subset(Paired(tmp_path), [0])) == ("masks",)
     assert left_out(Memory(2, 2)) == ()
+
+
+@pytest.mark.parametrize(
+    ("files", "taken"),
+    [
+        ("depth/1 depth/2 thermal/1", "depth,thermal"),
+        ("depth/d_1 rgb/frame_1", "rgb,depth"),
+        ("ir_left/1 Depth2/1 other/1", "Depth2,ir_left"),
+        ("depth/1 rgb/1", ""),  # which are modalities
+        ("cat/1 flow/1", ""),
+        ("iris/1 flower/1 depths/1", ""),
+    ],
+)
+def test_modalities_that_are_taken_for_classes_are_told(files: str, taken: str, tmp_path: Path) -> None:
+    for file in files.split():
+        put(tmp_path / f"{file}.png")
+    said = modality_classes(open_data(tmp_path), "--modalities")
+    assert [line.startswith(f"the folders {taken.replace(',', ', ')} are taken for classes") for line in said] == (
+        [True] if taken else []
+    )
+    assert all(f"; --modalities {taken} takes them" in line for line in said)

@@ -15,6 +15,7 @@ from manyview.data.paired import Paired
 from manyview.data.scenes.dataset import Scenes
 from manyview.data.selection import subset
 from manyview.data.statistics import NoData, moments, no_data_of, statistics
+from manyview.views import Modality
 
 
 def looped(pictures: list[torch.Tensor], nodata: float | None) -> tuple[list[float], list[float], list[float]]:
@@ -113,3 +114,16 @@ def test_nothing_to_read_is_one_line(street: Path) -> None:
 def test_no_data_is_one_value_or_one_by_modality() -> None:
     given: list[NoData] = [None, "nan", 0.0, {"depth": 2.0}, {"flow": 1.0}]
     assert [no_data_of(each, "depth") for each in given] == [None, None, 0.0, 2.0, None]
+
+
+@pytest.mark.parametrize("nodata", [1e20, 9.96921e36, -9999.9, 1e300])
+def test_no_data_that_float32_rounds_is_left_out_as_training_fills_it(nodata: float) -> None:
+    image = torch.tensor([[[1.0, 3.0, nodata]]])
+    found = moments(image, nodata)
+    assert (found.mean.tolist(), found.missing) == ([2.0], 1)
+    filled = Modality(mean=(2.0,), nodata=nodata).filled(image)
+    assert filled.tolist() == [[[1.0, 3.0, 2.0]]]
+
+
+def test_no_data_that_a_picture_of_8_bits_cannot_hold_leaves_nothing_out() -> None:
+    assert moments(torch.zeros(1, 2, 2, dtype=torch.uint8), -9999.5).missing == 0

@@ -357,6 +357,13 @@ def test_each_of_several_views_is_judged_by_itself() -> None:
     assert ": start again (another --out) with a lower --lr" in verdict.text
 
 
+def test_dimensions_are_told_of_what_limits_them() -> None:
+    batch = {"rank": 10.0, "rank_limit": 16.0, "dim": 128.0}
+    text = fed_views(Health(coupled=True), range(0, 200, 20), rgb=batch, thermal={"dim": 128.0}).verdict().text
+    assert "negatives, 10 dimensions in use of at most 16, the vectors measured in a batch; thermal" in text
+    assert text.endswith("30 of 128 dimensions in use")
+
+
 def test_the_gravest_view_is_told_first_and_the_others_have_words_of_their_own() -> None:
     health = fed_views(Health(coupled=True), range(0, 100, 20), a={}, b={}, c={})
     fed_views(health, range(100, 300, 20), a={"coupling": 0.01}, b={}, c={"rank": 1.5})

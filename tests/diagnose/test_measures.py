@@ -280,7 +280,8 @@ def test_the_mode_comes_back_also_after_an_error() -> None:
 def test_vectors_that_are_already_there_need_no_network() -> None:
     method = made("simclr")
     queries = [torch.nn.functional.normalize(torch.randn(6, DIM), dim=1) for _ in range(2)]
-    assert batch_measures(method, given_outputs(method, Given(queries)))["rank_limit"] == DIM
+    found = batch_measures(method, given_outputs(method, Given(queries)))
+    assert (found["rank_limit"], found["dim"]) == (DIM, DIM)
 
 
 def test_a_contrast_without_queries_measures_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,7 +308,7 @@ def test_each_view_is_measured_by_its_own_queries() -> None:
     found = measure_step(method, objective := method.objective(given)).values
     (rgb, thermal) = (measured_of(term, objective.terms[term.name].triples[0]) for term in contrasts(method))
     assert {name: found[name] for name in rgb} == rgb  # the plain names are the first contrast's
-    for name in ("query_similarity", "positive_similarity", "rank", "rank_limit", "negatives", "coupling"):
+    for name in ("query_similarity", "positive_similarity", "rank", "rank_limit", "dim", "negatives", "coupling"):
         assert (found[f"{name}/rgb"], found[f"{name}/thermal"]) == (rgb[name], thermal[name])
     assert found["query_similarity/thermal"] > 0.99 > 0.5 > found["query_similarity/rgb"]
 

@@ -65,7 +65,7 @@ def test_bins_are_the_cross_entropy_of_the_bin_of_each_channel() -> None:
     assert chosen == set(range(classes))
 
 
-def test_labels_are_the_cross_entropy_of_the_nearest_value_and_others_add_nothing() -> None:
+def test_labels_are_the_cross_entropy_of_the_nearest_value_and_others_are_not_known() -> None:
     classes = 3
     generator = torch.Generator().manual_seed(0)
     view = torch.randint(0, 4, (N, 1, SIDE, SIDE), generator=generator).double()
@@ -79,10 +79,34 @@ def test_labels_are_the_cross_entropy_of_the_nearest_value_and_others_add_nothin
                 number = int(view[i, 0, 2 * y + 1, 2 * x + 1])
                 unknown += number == 255
                 scores = predicted[i, :, y, x]
-                expected = torch.zeros((), dtype=torch.float64) if number == 255 else -log_softmax(scores, number)
-                torch.testing.assert_close(found[i, 0, y, x], expected)
+                expected = torch.tensor(torch.nan).double() if number == 255 else -log_softmax(scores, number)
+                torch.testing.assert_close(found[i, 0, y, x], expected, equal_nan=True)
     assert unknown
-    assert bool(torch.isfinite(torch.autograd.grad(found.sum(), predicted)[0]).all())
+    torch.testing.assert_close(labels(predicted, view, classes=classes), found.nanmean())
+    assert bool(torch.isfinite(torch.autograd.grad(labels(predicted, view, classes=classes), predicted)[0]).all())
+
+
+@pytest.mark.parametrize("name", ["l1", "l2", "bins"])
+def test_what_is_not_known_of_a_view_is_not_predicted(name: str) -> None:
+    """Against the distance to a view of the known places' means, place by place."""
+    distance = partial(bins, classes=3) if name == "bins" else DISTANCES[name]
+    predicted = drawn(N, channels_predicted(distance, 1), PLACES, PLACES).requires_grad_()
+    view = drawn(N, 1, SIDE, SIDE)
+    view[0, 0, :2, :2], view[1, 0, 4, 4:6] = torch.nan, torch.nan  # a whole place, and half of one
+    means = torch.zeros(N, 1, PLACES, PLACES, dtype=torch.float64)
+    for i in range(N):
+        for y in range(PLACES):
+            for x in range(PLACES):
+                held = [v for v in view[i, 0, 2 * y : 2 * y + 2, 2 * x : 2 * x + 2].flatten().tolist() if v == v]
+                means[i, 0, y, x] = sum(held) / len(held) if held else 0.0
+    expected, there = distance(predicted, means, reduction="none"), torch.ones(N, 1, PLACES, PLACES).bool()
+    there[0, 0, 0, 0] = False
+    found = distance(predicted, view, reduction="none")
+    assert found.isnan().equal(~there)
+    torch.testing.assert_close(found[there], expected[there])
+    (gradient,) = torch.autograd.grad(distance(predicted, view), predicted)
+    torch.testing.assert_close(gradient, torch.autograd.grad(expected[there].mean(), predicted)[0])
+    assert not gradient[0, :, 0, 0].any()
 
 
 @pytest.mark.parametrize(

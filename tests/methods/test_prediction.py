@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyview.encoders import decoders
+from manyview.encoders import Slot, decoders
 from manyview.losses import prediction as distances
 from manyview.methods import BatchOutputs, Method, prediction, split_brain
 from tests.methods.small import IDS, images, plain, same_gradient
@@ -99,6 +99,22 @@ def test_the_target_is_never_learnt_from() -> None:
     method.objective(seen(method)[1]).loss.backward()
     assert {name.split(".")[1] for name, _ in method.towers.named_parameters()} == {"L"}
     assert all(each.grad is not None and bool(each.grad.abs().sum() > 0) for each in method.towers.trained())
+
+
+def test_no_data_is_the_mean_for_an_encoder_and_nothing_for_who_predicts_it() -> None:
+    method = made(split_brain, ("L", "depth"))
+    views, _ = seen(method)
+    views["depth"][0][0, :, :, :2] = torch.nan
+    slots = [slot for slot in method.slots if slot.branch == "query"]
+    filled = {view: [copy.nan_to_num() for copy in copies] for view, copies in views.items()}
+    for slot, found in method(views, slots=slots).items():  # as micro-batches ask again
+        assert found.equal(method(filled)[slot])
+    outputs = method(views)
+    loss = method.objective(BatchOutputs(outputs, IDS, IDS)).terms["L to depth"].loss
+    decoded = outputs[Slot("query", "L", 0, "predicted depth")]
+    places = (decoded - F.avg_pool2d(filled["depth"][0], 2)).square()
+    each = [places[0, :, :, 1:].mean(), *(places[row].mean() for row in range(1, 6))]
+    same_gradient(loss, torch.stack(each).mean(), [decoded])
 
 
 def test_it_learns_what_can_be_predicted() -> None:

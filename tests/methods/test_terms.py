@@ -16,6 +16,7 @@ from manyview import losses
 from manyview.core.distributed import world_size
 from manyview.encoders import Slot, Towers, heads
 from manyview.losses import is_pooled
+from manyview.losses.prediction import l2
 from manyview.memories import BankMemory, Memory
 from manyview.methods import METHODS, Alignment, BatchOutputs, Contrast, Method, Prediction, Term, cmc_patch
 from manyview.methods.contrast import total
@@ -233,6 +234,17 @@ def test_where_no_image_has_both_views_a_prediction_is_zero() -> None:
     found = Prediction(DECODED, PICTURE)(batch({DECODED: raw, PICTURE: torch.randn(COUNT, 2)}, present=nobody))
     (gradient,) = torch.autograd.grad(found.loss, raw)
     assert (float(found.loss.detach()), float(gradient.abs().max())) == (0.0, 0.0)
+
+
+def test_a_prediction_is_the_mean_over_the_places_of_an_image_that_are_known() -> None:
+    raw, picture = torch.randn(3, 1, 2, 2, requires_grad=True, dtype=torch.float64), torch.randn(3, 1, 2, 2).double()
+    picture[0, 0, 0, 0], picture[1] = torch.nan, torch.nan
+    of_three = BatchOutputs({DECODED: raw, PICTURE: picture}, IDS[:3], IDS[:3])
+    found = Prediction(DECODED, PICTURE, l2)(of_three)
+    apart = (raw - picture.nan_to_num()).square().flatten(1)
+    same_gradient(found.loss, (apart[0, 1:].mean() + apart[2].mean()) / 3, [raw])
+    of_three.outputs[DECODED] = raw.where(torch.tensor([[[[False]]], [[[True]]], [[[True]]]]), torch.nan)
+    assert Prediction(DECODED, PICTURE, l2)(of_three).loss.isnan()  # what has diverged is not taken for unknown
 
 
 def test_slots_of_several_copies() -> None:

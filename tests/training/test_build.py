@@ -38,6 +38,8 @@ SCENES = {"data.name": "scenes"}
         ("--method.copies 1", "method.copies: expected 2 or more, since a query needs a positive, got 1"),
         ("--method prediction --distance bins --distance.low 2", "distance.low: 2.0 is not below high, 1.0"),
         ("--method prediction --distance labels --distance.classes 0", "distance.classes: expected at least 1"),
+        ("--method cmc --views rgb", "views: expected two or more to contrast, got rgb alone"),
+        ("--method prediction --views rgb", "views: expected two or more, one to predict another, got rgb alone"),
         ("--method jcl --method.keys 0", "method.keys: expected at least 1"),
         ("--method cacr --method.positives 0", "method.positives: expected at least 1"),
         ("--method jcl --momentum.start 2", "momentum.start: expected a number from 0 to 1, got 2"),
@@ -68,6 +70,11 @@ def test_what_makes_no_sense_is_refused_with_the_reason_before_a_run_is_begun(te
     with pytest.raises(UserError, match=f"^{re.escape(reason)}") as error:
         build.check(flags(text))
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("distance", ["l2", "l1", "bins", "labels --distance.classes 3"])
+def test_every_distance_is_checked_without_data(distance: str) -> None:
+    build.check(flags(f"--method prediction --distance {distance}"))
 
 
 @pytest.mark.parametrize(
@@ -155,6 +162,24 @@ def test_a_method_of_many_views_sees_all_modalities_or_the_views_that_are_named(
     assert list(build.views_of(flags("--method two_banks"), ("image",))) == ["L", "ab"]  # of photos
     mixed = build.views_of(flags("--method two_banks --views L,depth"), ("depth", "rgb"), "rgb")
     assert mixed == {"L": View("rgb", channels=(0,), space="lab"), "depth": View("depth")}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "setting"),
+    [("--method cmc --method.graph core --core", "core"), ("--method prediction --target", "target")],
+)
+def test_a_view_that_a_setting_names_is_looked_for_in_the_data(tmp_path: Path, chosen: str, setting: str) -> None:
+    for number in range(4):
+        for folder, kind in (("rgb", "rgb"), ("depth", "depth"), ("thermal", "grey")):
+            put(tmp_path / folder / f"{number}.png", kind)
+    there, mistyped = (flags(f"--data {tmp_path} {chosen} {name}") for name in ("depth", "dept"))
+    build.check(there)
+    assert tuple(build.data(there).views) == ("rgb", "depth", "thermal")
+    build.check(mistyped)  # the data may have it
+    with pytest.raises(UserError, match=f"^method.{setting}: there is no view 'dept'; did you mean 'depth'") as error:
+        build.data(mistyped)
+    with pytest.raises(UserError, match=f"^{re.escape(str(error.value))}"):
+        build.check(flags(f"--data {tmp_path} {chosen} dept --views rgb,depth"))
 
 
 def test_what_the_data_has_on_request_is_taken_where_a_view_names_it(tmp_path: Path) -> None:

@@ -5,15 +5,21 @@ from __future__ import annotations
 import math
 import re
 import signal
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from manyview.config.config import resolve
 from manyview.data import Loader
 from manyview.diagnose.health import Health
+from manyview.encoders import create
+from manyview.methods import Method, cmc, cmc_moco, prediction, split_brain
 from manyview.training import messages
 from manyview.training.build import RunData
 from manyview.training.run import encoder_file
@@ -130,6 +136,32 @@ def test_it_says_which_of_several_modalities_is_trained_on_and_that_a_batch_is_s
     assert "a batch of 4 is small: each image has 3 others" in said
 
 
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        (15, ["each epoch leaves out 7 of 15 samples, others every time: it has 1 batch of 8, "]),
+        (20, ["each epoch leaves out 4 of 20 samples, others every time: it has 2 batches of 8, "]),
+        (16, []),
+        (17, []),  # one of them, which is less than a tenth
+    ],
+)
+def test_it_says_that_an_epoch_leaves_many_samples_out(
+    count: int, said: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert pretrain(tmp_path / "run", data=pictures(tmp_path / "photos", count), max_steps=1) == 0
+    told = [line for line in capsys.readouterr().out.splitlines() if "leaves out" in line]
+    assert told == [f"{line}and none that is not full; a smaller --batch-size leaves out fewer" for line in said]
+
+
+def test_modalities_that_are_taken_for_classes_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for modality in ("depth", "thermal"):
+        pictures(tmp_path / "both" / modality, 12)
+    assert pretrain(tmp_path / "run", data=tmp_path / "both", max_steps=1) == 0
+    said = capsys.readouterr().err
+    assert "warning: the folders depth, thermal are taken for classes" in said
+    assert "; --data.modalities depth,thermal takes them" in said
+
+
 def test_a_gain_is_said_with_its_doubt_and_none_with_what_to_do(tmp_path: Path) -> None:
     config = resolve({"data.name": "photos"}, {})
     images = SimpleNamespace(test=range(100))
@@ -144,6 +176,34 @@ def test_a_gain_is_said_with_its_doubt_and_none_with_what_to_do(tmp_path: Path) 
         "too few steps to tell whether it is healthy",
         f"encoders {tmp_path / 'encoder-depth.safetensors'}, {tmp_path / 'encoder-image.safetensors'}",
     ]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "views", "said"),
+    [
+        (partial(cmc, graph="core", core="ir"), "rgb depth ir", ["rgb and depth are each contrasted with ir"]),
+        (partial(cmc_moco, graph="core"), "rgb depth thermal", ["depth and thermal are each contrasted with rgb"]),
+        (cmc, "rgb depth thermal", ["each two of rgb, depth and thermal are contrasted"]),
+        (cmc, "rgb depth", []),
+        (partial(cmc, jigsaw=0.5), "rgb depth", []),
+        (prediction, "rgb depth thermal", ["rgb and depth predict thermal"]),
+        (partial(prediction, target="rgb"), "rgb depth", ["depth predicts rgb"]),
+        (split_brain, "L ab", ["L predicts ab; ab predicts L"]),
+    ],
+)  # fmt: skip
+def test_it_says_which_views_are_contrasted_and_which_is_predicted(
+    chosen: Callable[..., Method], views: str, said: list[str]
+) -> None:
+    small = create("patchnet", size=8, widths=(4,), blocks=(1,))
+    method = chosen(dict.fromkeys(views.split(), small))
+    assert messages.roles(method) == said
+
+
+def test_terms_that_contrast_some_views_alone_are_said_one_by_one() -> None:
+    whole = cmc(dict.fromkeys("abcd", create("patchnet", size=8, widths=(4,), blocks=(1,))))
+    ring = [term for term in whole.terms if term.name in ("a to b", "b to a", "b to c", "c to d")]
+    method = Method(views=whole.views, towers=whole.towers, terms=ring)
+    assert messages.roles(method) == ["a with b, b with c, c with d are contrasted"]
 
 
 def test_of_many_unreadable_images_some_are_named() -> None:
@@ -179,3 +239,31 @@ def test_it_says_which_views_are_missing_what_is_normalised_how_and_what_is_left
     assert re.search(normalised, said.out)  # two of the 20 are held out
     assert "left out labels: label maps by name" in said.out
     assert "others stand in for them: 08 (depth: not an image of a known format" in said.err
+
+
+@pytest.mark.parametrize(
+    ("given", "zeros", "said"),
+    [
+        ({}, 0.08, "8.0% of the pixels of depth are 0: where that means nothing was seen, give --data.nodata 0"),
+        ({}, 0.0, ""),
+        ({"data__nodata": 0}, 0.08, ""),
+        ({"data__nodata": 1234}, 0.08, ""),
+        ({"data__nodata": 20000000}, 0.0, "data.nodata: no pixel of depth is 20000000; all of them count as data"),
+        ({"data__nodata": "{depth: 7}"}, 0.0, "data.nodata: no pixel of depth is 7; all of them count as data"),
+    ],
+)
+def test_it_asks_about_zeros_and_says_that_a_value_of_no_data_is_nowhere(
+    given: dict[str, Any], zeros: float, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    depth = np.full((10, 10), 1234, np.uint16)
+    depth.flat[: round(100 * zeros)] = 0
+    pictures(tmp_path / "street" / "rgb", 10)
+    (tmp_path / "street" / "depth").mkdir()
+    for number in range(10):
+        Image.fromarray(depth).save(tmp_path / "street" / "depth" / f"{number}.png")
+    assert pretrain(tmp_path / "run", data=tmp_path / "street", method="cmc", max_steps=1, **given) == 0
+    found = capsys.readouterr()
+    about = [
+        line for line in (found.out + found.err).splitlines() if "give --data.nodata" in line or "data.nodata:" in line
+    ]
+    assert [line.removeprefix("warning: ") for line in about] == ([said] if said else [])

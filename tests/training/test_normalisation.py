@@ -83,7 +83,50 @@ def test_modalities_that_there_are_not_are_named(street: Path) -> None:
         build.data(config)
 
 
+def test_no_value_of_a_picture_is_no_data(street: Path) -> None:
+    config, _ = begun(street)
+    config = replace(config, data={**config.data, "nodata": {"rgb": 0.0}})
+    with pytest.raises(UserError, match=r"data.nodata: rgb is a picture, .* leave it out, and name depth alone"):
+        build.data(config)
+
+
 def test_nan_as_a_setting_equals_itself() -> None:
     assert normalisation.as_settings({}, float("nan"))["nodata"] is None
     assert normalisation.as_settings({}, "nan")["nodata"] is None
     assert normalisation.as_settings({}, {"a": float("nan"), "b": 0.0})["nodata"] == {"b": 0.0}
+
+
+@pytest.mark.parametrize(("method", "predicts"), [("prediction", True), ("cmc", False)])
+def test_no_data_stays_unknown_for_who_predicts_it_and_is_the_mean_for_others(
+    street: Path, method: str, predicts: bool
+) -> None:
+    config = flags(f"--data {street} --method {method} --views rgb,depth --data.nodata 0 --augmentation.size 32")
+    data = build.data(config)
+    config = build.settled(config, data)
+    declared = build.method(config, data.channels, len(data.train))
+    raw = {name: data.train[0].modalities[name][None] for name in data.train.modalities}
+    seen = build.pipeline(config, data.views, declared)(raw, data.train.ids[:1], seed=1)
+    assert bool(seen["depth"][0].isnan().any()) == predicts
+    assert bool(declared(seen)[declared.slots[0]].isfinite().all())
+
+
+@pytest.mark.parametrize(
+    ("target", "channels", "why"),
+    [("seg", 1, None), ("thermal", 1, "none by its name"), ("seg", 3, "in RGB")],
+)
+def test_classes_are_predicted_of_label_maps_alone(tmp_path: Path, target: str, channels: int, why: str | None) -> None:
+    rng = np.random.default_rng(0)
+    shapes = {"rgb": (32, 32, 3), target: (32, 32, 3) if channels == 3 else (32, 32)}
+    for name, shape in shapes.items():
+        (tmp_path / name).mkdir()
+        for number in range(4):
+            Image.fromarray(rng.integers(0, 4, shape, np.uint8)).save(tmp_path / name / f"{number}.png")
+    chosen = f"--data {tmp_path} --views rgb,{target} --data.modalities rgb,{target} --augmentation.size 32"
+    config = flags(f"{chosen} --method prediction --distance labels --distance.classes 4")
+    data = build.data(config)
+    config = build.settled(config, data)
+    if why is None:
+        build.method(config, data.channels, len(data.train))
+    else:
+        with pytest.raises(UserError, match=f"distance: labels: .* and '{target}' is {why}; give l1, l2 or bins"):
+            build.method(config, data.channels, len(data.train))

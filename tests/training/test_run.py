@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from PIL import Image
 
 import manyview
@@ -23,7 +24,7 @@ from manyview.training import build
 from manyview.training.checkpoint import Checkpoints
 from manyview.training.launch import resumed
 from manyview.training.run import ANEW, Run, RunFolder, checkpoints, read_metrics, resume_command
-from tests.tiny import pictures, pretrain
+from tests.tiny import pictures, pretrain, sensors
 from tests.training.whole_runs import LabelledPairs, at_step, differences_but_checkpoints, stop_with
 
 
@@ -73,6 +74,32 @@ def test_a_complete_run_says_so_and_nothing_changes(whole: Path, capsys: pytest.
     said = capsys.readouterr().out.splitlines()
     assert [line.startswith(f"{whole} is complete; nothing is left to do") for line in said] == [True, True]
     assert {path: path.stat().st_mtime_ns for path in whole.rglob("*")} == before
+
+
+def test_a_run_that_was_begun_without_normalisation_does_not_go_on_with_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, data = tmp_path / "run", sensors(tmp_path / "street", 8)
+    assert pretrain(run, data=data, method="cmc", views="rgb,depth", max_steps=1) == 0
+    kept = checkpoints(run)
+    state, file = kept.latest() or ({}, Path())
+    del state["settings"]["data.statistics"]  # as an earlier version left it
+    file.unlink()
+    kept.save(state, 1)
+    for encoder in run.glob("encoder*.safetensors"):
+        encoder.unlink()
+    settings = yaml.safe_load((run / "config.yaml").read_text())
+    measured = settings["data"].pop("statistics")
+    (run / "config.yaml").write_text(yaml.safe_dump(settings))
+    capsys.readouterr()
+    assert main(["pretrain", "--resume", str(run)]) == 2
+    said = capsys.readouterr().err
+    assert "an earlier version began the run without normalising depth; to go on so write `statistics: {" in said
+    assert measured["depth"]["mean"] != [0.0]
+    settings["data"] |= yaml.safe_load(said.split("`")[1])
+    (run / "config.yaml").write_text(yaml.safe_dump(settings))
+    assert main(["pretrain", "--resume", str(run)]) == 0
+    assert Run(run).config.data["statistics"]["depth"] == {"mean": [0.0], "std": [1.0]}
 
 
 def test_checkpoints_without_their_settings_are_not_taken_for_anything(

@@ -98,6 +98,15 @@ def test_small_views_are_not_blurred() -> None:
         assert blurred == (size > 64)
 
 
+def test_crops_of_small_views_are_large() -> None:
+    assert [AUGMENTATIONS["cmc"](size).augmentations[0].scale for size in (32, 64, 224)] == [
+        (0.4, 1),
+        (0.08, 1),
+        (0.08, 1),
+    ]
+    assert AUGMENTATIONS["cmc"](32, smallest=0.08).augmentations[0].scale == (0.08, 1)
+
+
 def test_several_views_are_cropped_and_flipped_alone() -> None:
     for size in (32, 96):
         (one,) = set(AUGMENTATIONS[usual_augmentation(size, views=2)](size).augmentations)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -107,9 +108,10 @@ def test_views_are_floats_and_the_raw_pictures_stay() -> None:
     assert torch.equal(images, before)
 
 
-def test_a_modality_that_is_called_a_mask_keeps_its_values() -> None:
-    raw = {"rgb": pictures(4), "labels13": torch.randint(13, (4, 1, 40, 36), dtype=torch.uint8)}
-    view = ViewPipeline([Augmentation(24, (0.2, 1.0))])(raw, torch.arange(4))["labels13"][0]
+@pytest.mark.parametrize("name", ["labels13", "Segmentation_labels", "sem_seg"])
+def test_a_modality_that_is_called_a_label_map_keeps_its_values(name: str) -> None:
+    raw = {"rgb": pictures(4), name: torch.randint(13, (4, 1, 40, 36), dtype=torch.uint8)}
+    view = ViewPipeline([Augmentation(24, (0.2, 1.0))])(raw, torch.arange(4))[name][0]
     assert set(view.unique().tolist()) <= set(range(13))
 
 
@@ -131,6 +133,33 @@ def test_no_data_of_8_bits_is_the_mean_too() -> None:
     seen = middle({"x": grey}, torch.arange(1))["x"][0]
     assert seen[..., :16].abs().max() < 1e-6
     assert seen[..., 16:].sub((7 / 255 - 0.2) / 0.1).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.uint8])
+def test_with_holes_a_view_is_nan_wherever_no_data_was_mixed_in(dtype: torch.dtype) -> None:
+    grey = torch.randint(1, 200, (4, 1, 40, 40)).to(dtype)
+    grey[:, :, 10:20, 10:30] = 0
+    plain = ViewPipeline([Augmentation(32, (0.5, 1.0))], {"x": Modality((0.2,), (0.1,), nodata=0)})
+    holed, ids = replace(plain, holes=True), torch.arange(4)
+    other = grey.where(grey > 0, 60)  # only what is made of holes can tell
+    seen, filled, moved = (
+        made({"x": raw}, ids)["x"][0] for made, raw in ((holed, grey), (plain, grey), (plain, other))
+    )
+    known = ~seen.isnan()
+    assert 0.5 < known.float().mean() < 1
+    assert seen[known].equal(filled[known])
+    torch.testing.assert_close(seen[known], moved[known])
+    prepared = torch.stack([holed.prepare({"x": image}, int(id))["x"][0] for image, id in zip(grey, ids, strict=True)])
+    assert holed.finish({"x": [prepared]}, ids)["x"][0].isnan().equal(~known)
+    worker = torch.stack([plain.prepare({"x": image}, int(id))["x"][0] for image, id in zip(grey, ids, strict=True)])
+    right = plain.finish({"x": [worker]}, ids)["x"][0]
+    assert holed.finish({"x": [prepared]}, ids)["x"][0][known].equal(right[known])
+
+
+def test_pictures_without_no_data_have_no_holes() -> None:
+    raw, ids = {"image": pictures(4)}, torch.arange(4)
+    plain = ViewPipeline([EVERYTHING])
+    assert replace(plain, holes=True)(raw, ids)["image"][0].equal(plain(raw, ids)["image"][0])
 
 
 def test_a_float_picture_in_colour_is_the_same_from_a_worker() -> None:

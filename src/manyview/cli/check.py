@@ -10,6 +10,7 @@ from manyview.data import NAMED
 from manyview.data.check import as_json, as_text, open_splits
 from manyview.data.factory import SCENES
 from manyview.data.image import MAX_PIXELS, MaxPixels
+from manyview.data.selection import modality_classes
 from manyview.data.splits import Labels
 from manyview.data.statistics import NoData
 from manyview.data.survey import survey
@@ -37,6 +38,8 @@ def check(
     splits, missing = open_splits(
         data, split, root=root, labels=labels, download=download, modalities=modalities, max_pixels=max_pixels
     )
+    for line in modality_classes(next(iter(splits.values())), "--modalities"):
+        print(f"warning: {line}", file=sys.stderr)
     with progress_bar(sum(map(len, splits.values())), "examining") as advance:
         result = survey(splits, fast=fast, threads=threads, nodata=nodata, advance=advance)
     print(encoding.dumps(as_json(data, result, missing), indent=2) if json else as_text(data, result, missing))

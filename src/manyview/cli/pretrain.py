@@ -8,6 +8,7 @@ from manyview.cli.arguments import usage
 from manyview.cli.show import settings_table
 from manyview.config.config import Config
 from manyview.config.recipes import read
+from manyview.config.sections import chosen_method, flat
 from manyview.core.errors import UserError
 from manyview.training.launch import configured, resumed, start
 
@@ -30,7 +31,10 @@ def pretrain(
         chosen = {**(read(recipe).settings if recipe else {}), **settings}
         title = "Settings, as they are with these flags (a key that only one section has may go without it: --lr 0.1):"
         meanings = "\n  ".join((inspect.getdoc(Config) or "").split("\n")[2:])  # a section's are where its part is
+        method = chosen_method(flat(chosen))
+        about = "\n  ".join((inspect.getdoc(method) or "").split("\n"))
         print(f"{usage(pretrain)}\n\n{title}\n{settings_table(chosen)}\n\n  {meanings}")
+        print(f"\nThe method {method.__name__}, and its settings:\n  {about}")
         return 0
     if resume is None:
         start(configured(recipe, settings, smoke=smoke))

@@ -196,6 +196,9 @@ def _check(values: Flat) -> None:
     warmup, epochs = values["schedule.warmup"], values["epochs"]
     if 0 < warmup >= epochs:
         raise UserError("schedule.warmup", f"{warmup:g} epochs of a run of {epochs}; give less")
+    views = values["views"] or ()
+    if twice := [name for name in dict.fromkeys(views) if views.count(name) > 1]:
+        raise UserError("views", f"{', '.join(twice)} {'is' if len(twice) == 1 else 'are'} named twice; name each once")
     for name in values["loggers"]:
         logger(name)
     for name in values["encoder.options"]:
@@ -230,6 +233,8 @@ class Component(partial[Any]):
         try:
             return super().__call__(*positional, **arguments)
         except UserError as error:
+            if error.setting == "views":  # of the run, and of no section
+                raise
             raise error.within(self.section) from None
 
 

@@ -157,12 +157,15 @@ def type_name(hint: Any) -> str:
         return words[hint]
     origin, within = typing.get_origin(hint), typing.get_args(hint)
     if origin is Literal:
-        return "one of " + ", ".join(map(str, within))
+        return ("one of " if len(within) > 1 else "") + ", ".join(map(str, within))
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(type_name(each) for each in within if each is not int or float not in within)
+        *most, last = (type_name(each) for each in within if each is not int or float not in within)
+        return " or ".join([", ".join(most), last] if most else [last])
     if origin in (tuple, list, Sequence):
         many = f" of {len(within)}" if origin is tuple and Ellipsis not in within else ""
         return f"a list{many}, each {type_name(within[0])}"
+    if origin is dict and within[1] is not Any:
+        return f"a table {{NAME: {type_name(within[1])}}}"
     return "a table of settings"
 
 

@@ -6,10 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from manyview.core.text import printable
-from manyview.data.statistics import Moments
+from manyview.data.statistics import Moments, suspect_zeros
 
 NAMED = 5  # samples that lack a modality and are named, at most
-SUSPECT = 0.01  # the share of zeros of a sensor from which on somebody is asked whether they mean "nothing seen"
 
 
 @dataclass
@@ -84,9 +83,8 @@ def facts_table(facts: dict[str, ModalityFacts], samples: int) -> list[str]:
             more = ", ..." if each.missing > len(each.missing_names) else ""
             who = ", ".join(each.missing_names) + more
             lines.append(f"  {printable(name)} is missing in {each.missing} of {samples} samples: {who}")
-        if each.zeros >= SUSPECT and each.low == 0:
-            seen = f"  {each.zeros:.1%} of the pixels of {printable(name)} are 0"
-            lines.append(f"{seen}: where that means nothing was seen, give --nodata 0 (pretrain: --data.nodata 0)")
+        said = suspect_zeros(name, each.zeros, each.low, "--nodata 0 (pretrain: --data.nodata 0)")
+        lines += [f"  {line}" for line in said]
     return lines
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from manyview.core.errors import UserError
+from manyview.core.label_maps import is_label_map
 from manyview.core.sample import Sample
 from manyview.core.text import one_line, printable
 from manyview.data.dataset import Unreadable, id_of, label_target
@@ -20,7 +21,7 @@ from manyview.data.splits import Labels
 
 RASTERS = {"rgb": "images", "depth": "depths", "raw_depth": "rawDepths", "labels": "labels", "instances": "instances"}
 """The fields of the file that are pictures, by the names that they have here."""
-USUAL, LABEL_MAPS = ("rgb", "depth"), ("labels", "instances")
+USUAL = ("rgb", "depth")
 CAMERA: Camera = (518.85790117450188, 519.46961112127485, 325.58244941119034, 253.73616633400465)
 """fx, fy, cx, cy of the colour camera, onto which the depths are projected: camera_params.m of the set's toolbox."""
 SPLITS = "splits.mat"
@@ -56,7 +57,7 @@ class NyuDepth:
     ) -> None:
         self.path, self._handles = os.fspath(file), dict[int, Any]()
         self.modalities = tuple(USUAL if modalities is None else modalities)
-        self.left_out = LABEL_MAPS if modalities is None else ()
+        self.left_out = tuple(filter(is_label_map, RASTERS)) if modalities is None else ()
         self._check()
         self.numbers = _numbers(self.path, split, len(self._opened()["images"]))
         self.ids = torch.tensor([id_of(f"nyu_depth_v2/{number}") for number in self.numbers])

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from manyview.core.errors import UserError
+from manyview.core.label_maps import is_label_map
 from manyview.core.sample import Sample
 from manyview.core.text import printable
 from manyview.data.dataset import Unreadable, id_of, label_target
@@ -25,10 +26,12 @@ from manyview.data.splits import Labels, check_folder, class_labels, folders_in,
 REFERENCE = ("rgb", "image", "images")
 """Names of modalities of which one comes first if a root has it."""
 
-LABEL_MAPS = re.compile(
-    r"(labels?|masks?|annotations?|semantics?|instances?|segmentations?|ground_?truth|gt)($|[-_\d])", re.I
+MODALITIES = re.compile(
+    r"(rgb|images?|colou?r|depth|disparity|normals?|flow|thermal|n?ir|infrared|lidar|radar|sar|multispectral|events?)"
+    r"($|[-_\d])",
+    re.I,
 )
-"""Names of folders and columns that hold what a picture shows, not what a sensor saw: they are taken where named."""
+"""Names of folders that hold what a sensor saw: classes are seldom called so."""
 
 FORM_FILES = 15  # files that say what a modality is
 
@@ -51,7 +54,7 @@ class Paired:
     root           a folder with one folder per modality, or {modality: folder}, which may be one alone. The first one
                    given is the reference; of a root it is `rgb`, `image` or `images`, else the first by name
     modalities     which folders of a root to use, the reference first; by default all that hold images or arrays, but
-                   for label maps (`labels`, `masks`, `annotations`, ...), which `left_out` names
+                   for label maps (`labels`, `masks`, ..., by `is_label_map`), which `left_out` names
     complete_only  leave out samples that lack a modality. Without it a sample has those that are there
     split, labels, max_pixels  as in `Folder`; a split folder of a root holds the folders of the modalities
 
@@ -91,7 +94,7 @@ class Paired:
         self.found = {name: scan(folder, RASTERS) for name, folder in self._folders.items()}
         if not isinstance(root, Mapping) and modalities is None:
             there = {name: found for name, found in self.found.items() if len(found.files)}
-            self.found = {name: found for name, found in there.items() if not LABEL_MAPS.match(name)} or there
+            self.found = {name: found for name, found in there.items() if not is_label_map(name)} or there
             self.left_out = tuple(name for name in there if name not in self.found)
         empty = next((name for name, found in self.found.items() if not len(found.files)), None)
         if empty is not None:

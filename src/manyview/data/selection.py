@@ -15,7 +15,7 @@ from manyview.core.errors import UserError
 from manyview.core.rng import key, order
 from manyview.core.sample import Sample
 from manyview.data.dataset import Batched, Dataset, few_samples, partial_sample, present
-from manyview.data.paired import REFERENCE
+from manyview.data.paired import MODALITIES, REFERENCE
 
 Rule = Literal["linear", "exponential"]
 
@@ -68,6 +68,17 @@ def left_out(dataset: Dataset) -> tuple[str, ...]:
     """Folders or columns of a data set that hold label maps, and are therefore not taken for a modality."""
     found: tuple[str, ...] = getattr(dataset, "left_out", ())
     return found
+
+
+def modality_classes(dataset: Dataset, flag: str) -> list[str]:
+    """A line where folders are taken for classes and are named like modalities, as which `flag` would take them."""
+    found = [name for name in dataset.classes if MODALITIES.match(name)]
+    if len(found) < 2 or len(dataset.modalities) > 1:
+        return []
+    names = sorted(found, key=lambda name: name not in REFERENCE)
+    expected = f"one is named {', '.join(REFERENCE[:-1])} or {REFERENCE[-1]}, and files in two have the same name"
+    how = f"modalities are recognised where {expected}; {flag} {','.join(names)} takes them for modalities"
+    return [f"the folders {', '.join(names)} are taken for classes; {how}"]
 
 
 def on_request(dataset: Dataset) -> tuple[str, ...]:

@@ -14,9 +14,11 @@ from torch import Tensor
 
 from manyview.core.errors import UserError
 from manyview.core.parallel import available
+from manyview.core.text import printable
 from manyview.data.dataset import Dataset, Unreadable, partial_sample, present
 
 SAMPLES = 256  # of the data, whose pixels stand for all
+SUSPECT = 0.01  # the share of zeros of a sensor from which on somebody is asked whether they mean "nothing seen"
 
 NoData = float | Literal["nan"] | dict[str, float | Literal["nan"]] | None
 """The value of pixels where a sensor saw nothing, of all modalities or of each by name. NaN and infinity always are."""
@@ -65,8 +67,8 @@ class Moments:
 
 def moments(image: Tensor, nodata: float | None = None) -> Moments:
     """The moments of one picture (C, H, W), without pixels that are `nodata`, NaN or infinite."""
+    there = holds_data(image.flatten(1), nodata)
     flat = image.flatten(1).double()
-    there = holds_data(flat, nodata)
     count = there.sum(1, dtype=torch.float64)
     mean = flat.where(there, 0).sum(1) / count.clamp_min(1)
     apart = (flat - mean[:, None]).where(there, 0)
@@ -75,9 +77,9 @@ def moments(image: Tensor, nodata: float | None = None) -> Moments:
 
 
 def holds_data(values: Tensor, nodata: float | None) -> Tensor:
-    """Where values are numbers that a sensor saw."""
+    """Where values are numbers that a sensor saw. They are in the dtype of the data, to which `nodata` is rounded."""
     there = values.isfinite()
-    return there if nodata is None else there & (values != torch.tensor(nodata, dtype=values.dtype))
+    return there if nodata is None else there & (values != nodata)
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,7 @@ class Statistics:
     no_data    the share of pixels that hold none
     samples    that were looked at; 0 where the numbers were given
     scaled     whether it is of 8 bits, and x is divided
+    zeros      the share of numbers that are 0 and count as data, where these are of more than 8 bits and 0 the lowest
     """
 
     mean: tuple[float, ...]
@@ -95,6 +98,7 @@ class Statistics:
     no_data: float = field(default=0.0, compare=False)
     samples: int = field(default=0, compare=False)
     scaled: bool = field(default=False, compare=False)
+    zeros: float = field(default=0.0, compare=False)
 
 
 def statistics(dataset: Dataset, modalities: Sequence[str], nodata: NoData = None) -> dict[str, Statistics]:
@@ -118,20 +122,37 @@ def no_data_of(nodata: NoData, modality: str) -> float | None:
     return None if value is None or math.isnan(float(value)) else float(value)
 
 
-def _measured(dataset: Dataset, name: str, nodata: float | None, row: int) -> tuple[Moments, bool] | None:
-    """The moments of one sample, and whether it is of 8 bits; None where it cannot be read or lacks the modality."""
+Read = tuple[Moments, bool, int]
+"""The moments of one sample, whether it is of 8 bits, and how many of its numbers are 0 and count as data."""
+
+
+def zeros_of(image: Tensor, nodata: float | None) -> int:
+    """How many numbers are 0 and count as data; none is looked for in pictures of 8 bits, where 0 is black."""
+    return int((image == 0).sum()) if image.is_floating_point() and nodata != 0 else 0
+
+
+def suspect_zeros(name: str, share: float, low: float | None, flag: str) -> list[str]:
+    """A line where so many numbers of a sensor are 0, the lowest, that they may mean that nothing was seen."""
+    if share < SUSPECT or low != 0:
+        return []
+    return [f"{share:.1%} of the pixels of {printable(name)} are 0: where that means nothing was seen, give {flag}"]
+
+
+def _measured(dataset: Dataset, name: str, nodata: float | None, row: int) -> Read | None:
+    """What is read of one sample; None where it cannot be read or lacks the modality."""
     try:
         image = partial_sample(dataset, row, (name,)).modalities.get(name)
     except Unreadable:
         return None
-    return None if image is None else (moments(image, nodata), image.dtype == torch.uint8)
+    return None if image is None else (moments(image, nodata), image.dtype == torch.uint8, zeros_of(image, nodata))
 
 
-def _summed(name: str, read: Sequence[tuple[Moments, bool]]) -> Statistics:
+def _summed(name: str, read: Sequence[Read]) -> Statistics:
     if not read:
         raise UserError("data", f"of its {name} files none that was looked at can be read; try `manyview check`")
     total, unit = read[0][0], 1 / 255 if read[0][1] else 1.0
-    for each, _ in read[1:]:
+    for each, _, _ in read[1:]:
         total = total + each
     mean, std = ([float(f"{value * unit:.6g}") for value in column.tolist()] for column in (total.mean, total.std))
-    return Statistics(tuple(mean), tuple(value or 1.0 for value in std), total.no_data, len(read), read[0][1])
+    zeros = sum(count for _, _, count in read) / max(1, int(total.count.sum())) if total.low.min() == 0 else 0.0
+    return Statistics(tuple(mean), tuple(value or 1.0 for value in std), total.no_data, len(read), read[0][1], zeros)

@@ -22,7 +22,7 @@ from manyview.data.modality_facts import NAMED, FactsTally, ModalityFacts
 from manyview.data.paired import Paired
 from manyview.data.raster import raster_header
 from manyview.data.selection import left_out
-from manyview.data.statistics import Moments, NoData, moments, no_data_of
+from manyview.data.statistics import Moments, NoData, moments, no_data_of, zeros_of
 
 MIN_SIDE = 32  # pixels of the shorter side; below, crops show almost nothing
 _CHUNK = 64  # samples that a thread takes at once
@@ -152,8 +152,7 @@ def _measured(finding: Finding, tensor: Tensor, nodata: NoData) -> Finding:
     """Of pictures in RGB no value means that nothing was seen."""
     picture = tensor.dtype == torch.uint8 and len(tensor) == 3
     value = None if picture else no_data_of(nodata, finding.modality)
-    zeros = int((tensor == 0).sum()) if tensor.is_floating_point() and value != 0 else 0
-    return replace(finding, channels=len(tensor), moments=moments(tensor, value), zeros=zeros)
+    return replace(finding, channels=len(tensor), moments=moments(tensor, value), zeros=zeros_of(tensor, value))
 
 
 def _examine(dataset: Dataset, index: int, fast: bool, measure: Measure) -> list[Finding]:

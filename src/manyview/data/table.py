@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from manyview.core.errors import UserError
+from manyview.core.label_maps import is_label_map
 from manyview.core.text import printable
 from manyview.data.dataset import id_of
 from manyview.data.files import Files, Found
 from manyview.data.image import MAX_PIXELS, MaxPixels
-from manyview.data.paired import LABEL_MAPS, REFERENCE, Paired
+from manyview.data.paired import REFERENCE, Paired
 from manyview.data.raster import RASTERS
 from manyview.data.splits import Labels, picked, split_named
 
@@ -151,7 +152,7 @@ def _chosen(
             raise UserError("modalities", f"there is no column of paths named {name!r}; there are {known}")
     if modalities is not None:
         return list(modalities), ()
-    sensors = [name for name in of_paths if not LABEL_MAPS.match(name)] or of_paths
+    sensors = [name for name in of_paths if not is_label_map(name)] or of_paths
     if not sensors:
         there = ", ".join(map(printable, columns)) or "none"
         what = f"no column of {printable(path)} holds paths of images or arrays; its columns are {there}"

@@ -280,10 +280,13 @@ class Health:
     def _praise_of(self, view: str) -> str:
         # with several views a query's positives and negatives are of another view, where all may be far away
         others = ("negative_similarity", "negatives") if view else ("query_similarity", "different images")
+        rank, limit = self._mean("rank", view), self._mean("rank_limit", view)
+        used = f"{rank:.0f} of {limit:.0f} dimensions in use"
+        if limit < self._mean("dim", view):
+            used = f"{rank:.0f} dimensions in use of at most {limit:.0f}, the vectors measured in a batch"
         return (
             f"similarity {self._mean('positive_similarity', view):.2f} of positives and "
-            f"{self._mean(others[0], view):.2f} of {others[1]}, "
-            f"{self._mean('rank', view):.0f} of {self._mean('rank_limit', view):.0f} dimensions in use"
+            f"{self._mean(others[0], view):.2f} of {others[1]}, {used}"
         )
 
 

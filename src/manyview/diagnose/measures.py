@@ -31,7 +31,8 @@ PREFIX = "validation_"  # of the measures of held-out images
 QUERIES = 512
 KEYS = 1024  # of keys that all queries share
 PER_VIEW = (  # what is told of each of several views, for its health
-    "positive_similarity", "negative_similarity", "query_similarity", "rank", "rank_limit", "negatives", "coupling",
+    "positive_similarity", "negative_similarity", "query_similarity", "rank", "rank_limit", "dim", "negatives",
+    "coupling",
 )  # fmt: skip
 PER_QUERY = 32  # of keys that each query has for itself, which have to be gathered
 
@@ -49,7 +50,7 @@ def measure(
     """Measures one step: numbers by name, for what the loss was given: query (N, d), positives (N, K, d), negatives.
 
     alignment, uniformity             Wang & Isola 2020, lower is better
-    rank, rank_limit                  `rankme` and the most it could be
+    rank, rank_limit, dim             `rankme`, the most it could be, and the vectors' length d
     positive_similarity, negative_similarity, gap
                                       means of <q, k>, and the difference
     query_similarity                  mean cosine of queries of different images, whatever the negatives are
@@ -71,6 +72,7 @@ def measure(
         "uniformity": uniform,
         "rank": rankme(given.query),
         "rank_limit": float(min(n, RANKED, query.shape[1])),
+        "dim": float(query.shape[1]),
         "positive_similarity": positive,
         "negative_similarity": negative,
         "gap": positive - negative,

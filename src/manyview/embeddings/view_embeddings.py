@@ -231,7 +231,7 @@ def _run_loader(
     training = build.pipeline(config, data.views, method)
     whole = [each for each in training.augmentations if each.patch is None]
     repeated = [whole[number % len(whole)] for number in range(max(copies.values()))]
-    pipeline = replace(training, augmentations=repeated, copies={})
+    pipeline = replace(training, augmentations=repeated, copies={}, holes=False)
     pipeline = pipeline.of(copies, views=data.views, jigsaw=method.jigsaw)
     return _loader(data.train if data.test is None else data.test, pipeline, images, seed, device, workers)
 

@@ -3,11 +3,15 @@
 A distance takes what a decoder gives (N, C', s, s) and the view itself (N, C, S, S), brings the view to s x s places
 and gives a value for each place and channel (N, C, s, s), or with reduction="mean" their mean. Each is independent of
 the others given the prediction, which is what CMC holds against it.
+
+The view is NaN where there is no data. A place is averaged over what is known of it; one of which nothing is known has
+the value NaN, without gradient, and is left out of the mean.
 """
 
 from collections.abc import Callable
 from typing import Literal
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -17,17 +21,18 @@ from manyview.losses.traits import option
 
 Reduction = Literal["none", "mean"]
 Distance = Callable[..., Tensor]
-UNKNOWN = -100  # the class of a place that has none
 
 
 def l2(predicted: Tensor, target: Tensor, *, reduction: Reduction = "mean") -> Tensor:
     """(v - v^)^2. The view is averaged over each of the places."""
-    return F.mse_loss(*_pictures(predicted, target), reduction=reduction)
+    known = _averaged(target, predicted)
+    return _reduced(F.mse_loss(predicted.to(known.dtype), known.nan_to_num(), reduction="none"), known, reduction)
 
 
 def l1(predicted: Tensor, target: Tensor, *, reduction: Reduction = "mean") -> Tensor:
     """|v - v^|. The view is averaged over each of the places."""
-    return F.l1_loss(*_pictures(predicted, target), reduction=reduction)
+    known = _averaged(target, predicted)
+    return _reduced(F.l1_loss(predicted.to(known.dtype), known.nan_to_num(), reduction="none"), known, reduction)
 
 
 def bins(
@@ -50,23 +55,28 @@ def bins(
     if not low < high:
         raise UserError("low", f"{low} is not below high, {high}; bins lie between the two")
     values = _averaged(target, predicted)
-    chosen = ((values - low) / (high - low) * classes).floor().clamp(0, classes - 1).long()
-    return _cross_entropy(predicted, chosen, classes, reduction)
+    chosen = ((values.nan_to_num() - low) / (high - low) * classes).floor().clamp(0, classes - 1).long()
+    return _reduced(_cross_entropy(predicted, chosen, classes), values, reduction)
 
 
 def labels(predicted: Tensor, target: Tensor, *, classes: Count, reduction: Reduction = "mean") -> Tensor:
     """The cross-entropy of a class, in nats, for a view whose values are classes already, such as a segmentation.
 
-    classes  how many there are: values are 0 to classes - 1; places with another, such as 255, add nothing
+    classes  how many there are: values are 0 to classes - 1; places with another, such as 255, are not known
 
     Of the view the value nearest to the middle of each of the places is taken.
     """
-    chosen = F.interpolate(target, predicted.shape[2:], mode="nearest-exact").round().long()
-    chosen = chosen.masked_fill((chosen < 0) | (chosen >= classes), UNKNOWN)
-    return _cross_entropy(predicted, chosen, classes, reduction)
+    values = F.interpolate(target, predicted.shape[2:], mode="nearest-exact").round()
+    values = values.masked_fill((values < 0) | (values >= classes), torch.nan)
+    return _reduced(_cross_entropy(predicted, values.nan_to_num().long(), classes), values, reduction)
 
 
 DISTANCES: dict[str, Distance] = {"l2": l2, "l1": l1, "bins": bins, "labels": labels}
+
+
+def takes_classes(distance: Distance) -> bool:
+    """Whether the values of the view must be classes, which are neither mixed nor normalised."""
+    return getattr(distance, "func", distance) is labels
 
 
 def channels_predicted(distance: Distance, channels: int) -> int:
@@ -74,18 +84,26 @@ def channels_predicted(distance: Distance, channels: int) -> int:
     return channels * (option(distance, "classes") or 1)
 
 
-def _pictures(predicted: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    found = _averaged(target, predicted)
-    return predicted.to(found.dtype), found
-
-
 def _averaged(target: Tensor, predicted: Tensor) -> Tensor:
-    return F.adaptive_avg_pool2d(target, predicted.shape[2:])  # type: ignore[arg-type]
+    """The mean of what is known of each place; NaN where nothing is."""
+    total, known = (
+        F.adaptive_avg_pool2d(each, predicted.shape[2:])  # type: ignore[arg-type]
+        for each in (target.nan_to_num(), (~target.isnan()).to(target.dtype))
+    )
+    return total / known
 
 
-def _cross_entropy(predicted: Tensor, chosen: Tensor, classes: int, reduction: Reduction) -> Tensor:
+def _reduced(values: Tensor, known: Tensor, reduction: Reduction) -> Tensor:
+    """Values where the view is known, NaN elsewhere; or the mean of those."""
+    unknown = known.isnan()
+    if reduction == "none":
+        return values.masked_fill(unknown, torch.nan)
+    return values.masked_fill(unknown, 0).sum() / (~unknown).sum()
+
+
+def _cross_entropy(predicted: Tensor, chosen: Tensor, classes: int) -> Tensor:
     """Of scores (N, C classes, s, s) and classes (N, C, s, s)."""
     scores = predicted.unflatten(1, (-1, classes)).transpose(1, 2)
     if scores.dtype.itemsize < 4:
         scores = scores.float()  # after autocast
-    return F.cross_entropy(scores, chosen, ignore_index=UNKNOWN, reduction=reduction)
+    return F.cross_entropy(scores, chosen, reduction="none")

@@ -13,7 +13,7 @@ from manyview.core.errors import UserError, hint
 from manyview.encoders import Encoder, Slot, Towers, heads
 from manyview.encoders.momentum import constant
 from manyview.memories import Memory
-from manyview.methods.method import VIEW, Head, Loss, MakeMemory, Method, Momentum
+from manyview.methods.method import VIEW, Head, Loss, MakeMemory, Method, Momentum, UnknownView
 from manyview.methods.moco import momentum_towers
 from manyview.methods.pirl import Share, jigsaw_heads, jigsaw_terms
 from manyview.methods.terms import Contrast, keys, queries
@@ -74,6 +74,8 @@ def cmc_moco(
 
     A query of view 1 meets the key of view 2 and queue 2, a query of view 2 the key of view 1 and queue 1; summed.
 
+    graph   "full": each two views (Eq. 8); "core": the core with each other view (Eq. 7)
+    core    the view that the others are contrasted with; the first unless named
     copies  augmented copies of each view, as in `cmc`
     jigsaw  + PIRL (Table 9): weight of a jigsaw of each view, of the other terms 1 - jigsaw; PyContrast's is 0.5
     """
@@ -124,7 +126,7 @@ def _contrasts(
 def edges_of(views: Sequence[str], graph: Graph, core: str | None, copies: int) -> list[Edge]:
     """Each two nodes (Eq. 8), or those of which one is of the core view and the other not (Eq. 7)."""
     if core is not None and core not in views:
-        raise UserError("core", f"there is no view {core!r}; {hint(core, views)}")
+        raise UnknownView("core", f"there is no view {core!r}; {hint(core, views)}")
     if core is not None and graph != "core":
         raise UserError("core", "a full graph has none; give --method.graph core, or leave it out")
     edges = list(combinations([(view, copy) for view in views for copy in range(copies)], 2))

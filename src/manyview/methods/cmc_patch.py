@@ -27,10 +27,11 @@ def cmc_patch(
 ) -> Method:
     """CMC with sub-patches (B.2): the last layer of one view against all positions of the other's feature maps.
 
-    graph, core  as in `cmc`: both directions of each two views, or of the core with each other view
-    layer        whose feature maps have the patches; unless named the last with at least 7 x 7 positions. With strided
-                 crops (encoder.crop) it is "crops": each position is a crop that was seen alone
-    head         makes the head of the last layer and that of the positions, which share one
+    graph  as in `cmc`: "full": both directions of each two views; "core": of the core with each other view
+    core   the view that the others are contrasted with; the first unless named
+    layer  whose feature maps have the patches; unless named the last with at least 7 x 7 positions. With strided crops
+           (encoder.crop) it is "crops": each position is a crop that was seen alone
+    head   makes the head of the last layer and that of the positions, which share one
 
     Negatives are the positions of the batch's other images; there is no memory. With one view this is `deep_infomax`.
     """

@@ -19,7 +19,11 @@ from manyview.methods.terms import BatchOutputs, Contrast, Term, TermOutput
 MakeMemory = Callable[[int], Memory]
 VIEW = "image"  # the view of a method that has only one
 
-__all__ = ["VIEW", "Head", "Loss", "MakeMemory", "Method", "Momentum", "Objective"]
+__all__ = ["VIEW", "Head", "Loss", "MakeMemory", "Method", "Momentum", "Objective", "UnknownView"]
+
+
+class UnknownView(UserError):
+    """A setting names a view that there is not; other data may have it."""
 
 
 class Objective(NamedTuple):
@@ -62,6 +66,11 @@ class Method(nn.Module):
         """Whether a step takes one more copy of each view, the last, that is cut into nine patches."""
         return any(slot.copy == JIGSAW for slot in self.slots)
 
+    @property
+    def predicts(self) -> bool:
+        """Whether a view itself is asked for, to be predicted: it is then given with NaN where there is no data."""
+        return any(slot.branch == "input" for slot in self.slots)
+
     def start(self, instances: int) -> Method:
         """Makes room in the memories for the images of the data; once, before the first step."""
         for memory in self.memories.values():
@@ -74,7 +83,12 @@ class Method(nn.Module):
 
         A jigsaw, which comes after the copies of each view, is (N, 9, C, h, w).
         """
-        return self.towers(views, self.slots if slots is None else slots, step=step)  # type: ignore[no-any-return]
+        asked = tuple(self.slots if slots is None else slots)
+        if not self.predicts:
+            return self.towers(views, asked, step=step)  # type: ignore[no-any-return]
+        filled = {view: [copy.nan_to_num() for copy in copies] for view, copies in views.items()}  # 0 is the mean
+        found: Outputs = self.towers(filled, asked, step=step)
+        return found | {slot: views[slot.view][slot.copy] for slot in asked if slot.branch == "input"}
 
     def objective(self, batch: BatchOutputs) -> Objective:
         """The sum of weight * loss over the terms; in several processes this one's share of it."""

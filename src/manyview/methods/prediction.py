@@ -14,7 +14,7 @@ from manyview.encoders import Encoder, Slot, Towers, decoders
 from manyview.encoders.map_heads import LastHead
 from manyview.encoders.towers import AnyHead
 from manyview.losses import prediction as distances
-from manyview.methods.method import Method
+from manyview.methods.method import Method, UnknownView
 from manyview.methods.terms import Prediction
 
 Decoder = Callable[[tuple[int, ...], int], nn.Module]
@@ -38,7 +38,7 @@ def prediction(
     """
     views = list(encoders)
     if target is not None and target not in views:
-        raise UserError("target", f"there is no view {target!r}; {hint(target, views)}")
+        raise UnknownView("target", f"there is no view {target!r}; {hint(target, views)}")
     predicted = target or views[-1]
     return _predicting(encoders, [(view, predicted) for view in views if view != predicted], distance, decoder)
 

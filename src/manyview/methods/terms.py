@@ -16,6 +16,7 @@ from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives, Triple
 from manyview.encoders.towers import Outputs, Slot
 from manyview.losses import Loss, nce_partition
+from manyview.losses.prediction import takes_classes
 from manyview.losses.traits import bounds_information, is_coupled, is_pooled, needs_partition, option
 from manyview.memories import Memory
 from manyview.methods.embeddings import Embeddings
@@ -194,7 +195,10 @@ class Prediction(Term):
 
     predicted  the slot of a head's output
     target     the slot of what it should be, such as Slot("input", "depth", 0, "view"); it has no gradient
-    distance   a function of both that gives a value for each element, such as F.mse_loss with reduction="none"
+    distance   a function of both that gives a value for each element, such as F.mse_loss with reduction="none", and
+               NaN where the target is not known
+
+    Of each image the mean over the known places counts, 0 where there is none.
     """
 
     def __init__(
@@ -209,13 +213,17 @@ class Prediction(Term):
         super().__init__(name, (predicted, target), weight=weight)
         self.predicted, self.target, self.distance = predicted, target, distance
 
+    @property
+    def takes_classes(self) -> bool:
+        """Whether the target's values must be classes, which are neither mixed nor normalised."""
+        return takes_classes(self.distance)
+
     def __call__(self, batch: BatchOutputs) -> TermOutput:
-        values = (
-            self.distance(batch.outputs[self.predicted], batch.outputs[self.target].detach(), reduction="none")
-            .flatten(1)
-            .mean(1)
-        )
-        return TermOutput(mean_of_present(batch, values, self.asks), [])
+        predicted, target = batch.outputs[self.predicted], batch.outputs[self.target].detach()
+        values = self.distance(predicted, target, reduction="none").flatten(1)
+        known = ~(values.isnan() & predicted.flatten(1).isfinite().all(1, keepdim=True))  # a diverged loss stays NaN
+        means = values.masked_fill(~known, 0).sum(1) / known.sum(1).clamp_min(1)
+        return TermOutput(mean_of_present(batch, means, self.asks), [])
 
 
 class Alignment(Term):

@@ -28,7 +28,7 @@ from manyview.encoders import Encoder
 from manyview.encoders.map_heads import UnknownLayer
 from manyview.features.preprocess import EncoderInput
 from manyview.methods import METHODS, Method
-from manyview.methods.method import VIEW
+from manyview.methods.method import VIEW, UnknownView
 from manyview.methods.terms import try_loss
 from manyview.training import normalisation
 from manyview.views import AUGMENTATIONS, VIEWS, Augmentation, Modality, ViewPipeline
@@ -38,6 +38,7 @@ from manyview.views.view import View, view_named
 
 MANY = "encoders"  # the first parameter of a method that has an encoder a view
 PHOTO_VIEWS = ("L", "ab")  # of photos, for such a method, where nobody says
+UNKNOWN = ("one", "other")  # stand for views that the data will say
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +73,8 @@ def data(config: Config, own: Dataset | None = None) -> RunData:
     found, opened_anew = divided_for(config.views or (), there, unlabelled=takes_many(config), **options)
     normalisation.check(config, found.train.modalities)
     views = views_of(config, found.train.modalities, reference(found.train) if config.views else None)
+    if takes_many(config) and config.views is None:
+        check_method(config, tuple(views))
     used = tuple(dict.fromkeys(view.modality for view in views.values()))
     train = only_modalities(found.train, used)
     test = None if found.test is None else only_modalities(found.test, used)
@@ -144,17 +147,23 @@ def settled(config: Config, found: RunData) -> Config:
 
 
 def check(config: Config) -> None:
-    """Refuses what can be refused before anyone waits for the data.
-
-    What only a part knows of its arguments it says when it is built: here once, small and without memory.
-    """
+    """Refuses what can be refused before anyone waits for the data."""
     device(config)
     try:
         encoders.check_name(config.encoder["name"])
     except UserError as error:
         raise error.within("encoder") from None
     try:
-        declared = small_method(config, config.views or ("one", "other"))
+        check_method(config, config.views or UNKNOWN)
+    except UnknownView:
+        if config.views is not None:
+            raise  # otherwise the data may have it, and `data` checks again
+
+
+def check_method(config: Config, views: tuple[str, ...]) -> None:
+    """Builds the method for views of these names, small and without memory: each part says what it refuses."""
+    try:
+        declared = small_method(config, views)
     except UnknownLayer:
         return  # the encoder itself may have it, and says so where it is built
     with torch.device("meta"):
@@ -186,7 +195,7 @@ def pipeline(config: Config, views: Mapping[str, View], method: Method) -> ViewP
     """What a method's towers see in training: so many augmented copies of each view."""
     most = max(method.views.values())
     made: ViewPipeline = component(config, "augmentation")(config.augmentation["size"], most)
-    made = replace(made, modalities=normalisation.modalities(config, views))
+    made = replace(made, modalities=normalisation.modalities(config, views), holes=method.predicts)
     return made.of(method.views, views=views, geometry=method.geometry, jigsaw=method.jigsaw)
 
 
@@ -245,6 +254,7 @@ def unstarted(config: Config, channels: Mapping[str, int], *, begun: bool = Fals
     made = {view: encoder(config, count, begun=begun) for view, count in channels.items()}
     networks = made if takes_many(config) else next(iter(made.values()))
     declared: Method = component(config, "method")(networks, **components(config))
+    normalisation.check_classes(channels, declared)
     if declared.jigsaw:
         _check_patches(config, made)
     return declared

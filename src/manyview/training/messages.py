@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 
 from torch import nn
@@ -12,10 +13,10 @@ from manyview.config.config import Config
 from manyview.core.text import printable
 from manyview.data import Loader
 from manyview.data.normals import NORMALS, camera_of
-from manyview.data.selection import missing
-from manyview.data.statistics import no_data_of
+from manyview.data.selection import missing, modality_classes
+from manyview.data.statistics import NoData, Statistics, no_data_of, suspect_zeros
 from manyview.memories import Memory
-from manyview.methods import Method
+from manyview.methods import Contrast, Method, Prediction
 from manyview.training.build import RunData
 from manyview.training.retrieval import Scores, contrasted_views, live_recall, recall_table, untrained_recall
 from manyview.training.run import encoder_files
@@ -24,6 +25,7 @@ from manyview.training.state import RunState
 Say = Callable[[str], object]
 KNN = "knn"  # what the names of its scores begin with
 FEW_IMAGES = 8  # in a batch; reasoned
+MANY_LEFT_OUT = 0.1  # of the samples of an epoch; reasoned
 
 
 def introduction(config: Config, data: RunData, method: Method, state: RunState) -> list[str]:
@@ -35,8 +37,52 @@ def introduction(config: Config, data: RunData, method: Method, state: RunState)
         f"encoder {config.encoder['name']} ({_parameters(method)} parameters), augmentation "
         f"{config.augmentation['name']} of {config.augmentation['size']} px, batch {config.batch_size}, "
         f"{state.total:,} steps",
+        *roles(method),
+        *_epoch(len(data.train), state.per_epoch, config.batch_size),
         *_modalities(config, data),
     ]
+
+
+def _epoch(samples: int, steps: int, batch: int) -> list[str]:
+    """How many samples an epoch leaves out, where these are many."""
+    left = samples - steps * batch
+    if left <= MANY_LEFT_OUT * samples:
+        return []
+    batches = f"{steps} batch{'es' * (steps > 1)} of {batch}, and none that is not full"
+    said = f"each epoch leaves out {left:,} of {samples:,} samples, others every time: it has {batches}"
+    return [f"{said}; a smaller --batch-size leaves out fewer"]
+
+
+def roles(method: Method) -> list[str]:
+    """Which views predict which, and of more than two which are contrasted; as the terms say."""
+    edges: dict[frozenset[str], None] = {}
+    seeing: dict[str, list[str]] = {}  # by what is predicted
+    for term in method.terms:
+        if isinstance(term, Contrast):
+            slots = product(term.queries, term.keys or term.queries)
+            edges |= dict.fromkeys(frozenset((q.view, k.view)) for q, k in slots if q.view != k.view)
+        elif isinstance(term, Prediction):
+            seeing.setdefault(term.target.view, []).append(term.predicted.view)
+    predictions = [f"{_listed(seen)} predict{'s' * (len(seen) == 1)} {view}" for view, seen in seeing.items()]
+    return [*(["; ".join(predictions)] if predictions else []), *_contrasted(list(method.views), edges)]
+
+
+def _contrasted(views: Sequence[str], edges: Collection[frozenset[str]]) -> list[str]:
+    """What is contrasted with what: each two views, all with one, or only some; nothing of two views or fewer."""
+    met = [view for view in views if any(view in edge for edge in edges)]
+    if len(met) < 3:
+        return []
+    if len(edges) == math.comb(len(met), 2):
+        return [f"each two of {_listed(met)} are contrasted"]
+    core = next((view for view in met if all(view in edge for edge in edges)), None)
+    if core is not None:
+        return [f"{_listed([view for view in met if view != core])} are each contrasted with {core}"]
+    return [", ".join(" with ".join(view for view in met if view in edge) for edge in edges) + " are contrasted"]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """`rgb`, `rgb and depth`, `rgb, depth and thermal`."""
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
 
 
 def _modalities(config: Config, data: RunData) -> list[str]:
@@ -55,6 +101,7 @@ def _modalities(config: Config, data: RunData) -> list[str]:
         scaled = " of values / 255" if each.scaled else ""
         of = f" of {each.samples} samples" if each.samples else ""
         found.append(f"{name}: normalised with mean {_few(each.mean)}, std {_few(each.std)}{scaled}{of}{share}")
+        found += suspect_zeros(name, each.zeros, 0, "--data.nodata 0") if value is None else []
     if NORMALS in views.values() and (camera := camera_of(data.train)) is not None:
         found.append(f"{NORMALS} are made of the depth, by {camera}")
     if data.left_out:
@@ -74,6 +121,8 @@ def cautions(config: Config, data: RunData, loader: Loader, method: Method, worl
     found = []
     if data.why is not None and config.evaluators and config.evaluate_every:
         found.append(f"the test split is not scored on: {data.why}")
+    found += [] if config.own_data else modality_classes(data.train, "--data.modalities")
+    found += _unmatched(config.data.get("nodata"), data.statistics)
     used = {view.modality for view in data.views.values()}
     if not used.issuperset(data.modalities):
         found.append(f"of the modalities {', '.join(data.modalities)} only {', '.join(sorted(used))} is trained on")
@@ -92,6 +141,16 @@ def cautions(config: Config, data: RunData, loader: Loader, method: Method, worl
             "(MoCo, section 3.3); --method.bn-splits 4 shuffles them"
         )
     return [*found, *unreadable(loader)]
+
+
+def _unmatched(nodata: NoData, statistics: Mapping[str, Statistics]) -> list[str]:
+    """Says that no pixel has the value of no data: one for all modalities in none of them, or that of one in it."""
+    values = {name: no_data_of(nodata, name) for name, each in statistics.items() if each.samples}
+    given = {name: value for name, value in values.items() if value is not None}
+    unmatched = [name for name in given if not statistics[name].no_data]
+    if len(unmatched) < len(given) and not isinstance(nodata, Mapping):
+        return []
+    return [f"data.nodata: no pixel of {name} is {given[name]:.10g}; all of them count as data" for name in unmatched]
 
 
 def conclusion(config: Config, data: RunData, state: RunState, folder: Path) -> list[str]:

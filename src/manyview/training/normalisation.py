@@ -11,9 +11,11 @@ from torch import Tensor
 
 from manyview.config.config import Config
 from manyview.core.errors import UserError
+from manyview.core.label_maps import is_label_map
 from manyview.data import Dataset
 from manyview.data.statistics import NoData, Statistics, no_data_of, statistics
-from manyview.methods.method import VIEW
+from manyview.methods.method import VIEW, Method
+from manyview.methods.terms import Prediction
 from manyview.views import PICTURE, Modality
 from manyview.views.view import View, usual
 
@@ -26,8 +28,13 @@ def measured(config: Config, train: Dataset, met: Mapping[str, Tensor]) -> dict[
     kinds = {name: usual(name, image, PICTURE) for name, image in met.items()}
     grey = {name for name, image in met.items() if name == VIEW and image.dtype == torch.uint8}  # pictures as well
     wanted = [name for name, kind in kinds.items() if not (kind.colour or kind.nearest or name in grey)]
+    nodata = config.data.get("nodata")
+    for name in nodata if isinstance(nodata, Mapping) else ():
+        if name in kinds and kinds[name].colour:
+            why = f"{name} is a picture, of which no value means that nothing was seen"
+            raise UserError("data.nodata", f"{why}; leave it out, and name {', '.join(wanted) or 'none'} alone")
     given = known(config)
-    anew = statistics(train, [name for name in wanted if name not in given], config.data.get("nodata"))
+    anew = statistics(train, [name for name in wanted if name not in given], nodata)
     return {name: given.get(name) or anew[name] for name in wanted}
 
 
@@ -46,6 +53,15 @@ def check(config: Config, modalities: Sequence[str]) -> None:
         for name in named:
             if name not in modalities:
                 raise UserError(f"data.{setting}", f"the data has no {name!r}; it has {', '.join(modalities)}")
+
+
+def check_classes(channels: Mapping[str, int], method: Method) -> None:
+    """Refuses to predict the classes of a view whose values are no classes: it is mixed, or normalised."""
+    for view in (term.target.view for term in method.terms if isinstance(term, Prediction) and term.takes_classes):
+        if not is_label_map(view) or channels[view] == 3:
+            why = "in RGB" if channels[view] == 3 else "none by its name"
+            wanted = "they are predicted of a label map in numbers, such as a folder `labels` or `seg`"
+            raise UserError("distance", f"labels: {wanted}, and {view!r} is {why}; give l1, l2 or bins")
 
 
 def known(config: Config) -> dict[str, Statistics]:

@@ -21,6 +21,7 @@ from manyview.core.errors import UserError
 from manyview.core.json_file import LARGEST, parse_json
 from manyview.core.lock import NAME as LOCK
 from manyview.core.lock import is_lock, locked
+from manyview.core.text import printable
 from manyview.data.decoded import local_processes
 from manyview.encoders.towers import SHARED
 from manyview.encoders.weights import openable
@@ -168,6 +169,8 @@ class RunFolder:
                 raise UserError("out", f"{differ}; give a folder that all machines share")
             if found is not None or encoder_files(self.path):  # before, settings may still change
                 self._check_begun(None if found is None else found[0])
+            if found is not None:
+                self._check_normalised(found[0])
         return None if found is None else found[0]
 
     def write_settings(self) -> None:
@@ -213,6 +216,15 @@ class RunFolder:
             raise UserError("out", f"{other}; give another --out, or go on with that one: {go_on}")
         if state is not None:
             self._check_data(state)
+
+    def _check_normalised(self, state: dict[str, Any]) -> None:
+        """Refuses to normalise modalities in a run that an earlier version began with their own values."""
+        now = self.config.data.get("statistics", {})
+        raw = {name: {"mean": [0.0] * len(each["mean"]), "std": [1.0] * len(each["std"])} for name, each in now.items()}
+        if "data.statistics" not in state["settings"] and now != raw:
+            begun = f"an earlier version began the run without normalising {', '.join(map(printable, now))}"
+            go_on = f"to go on so write `statistics: {raw}` under `data:` in {self.path / CONFIG}"
+            raise UserError("out", f"{begun}; {go_on}, or give another --out")
 
     def _check_data(self, state: dict[str, Any]) -> None:
         """Refuses data that is not what the run was begun with; copies, whose times alone differ, go on."""

@@ -23,7 +23,7 @@ from manyview.views.augmentation import GEOMETRY, PHOTOMETRY, Augmentation, Augm
 from manyview.views.colour import coloured
 from manyview.views.colour_spaces import SPACES
 from manyview.views.jigsaw import cut_patches, jigsaw_of, shape_of
-from manyview.views.resample import PRODUCT_SIDE, crop_each, crops, scaled_boxes
+from manyview.views.resample import PRODUCT_SIDE, crop_each, crops, scaled_boxes, with_holes
 from manyview.views.view import PICTURE, Modality, View, checked, usual, view_named
 
 PART_PIXELS = 1 << 18  # pixels worked on at a time, by one core: enough that starting the operations costs little
@@ -53,6 +53,7 @@ class ViewPipeline:
     views          by name; None: every modality is a view
     copies         of each view; as many as there are augmentations where it is not named
     geometry       "shared": copy k of all views of a sample has one crop and flip; "own": each view draws its own
+    holes          views are NaN where there is no data, for who predicts them; else the mean stands there
 
     The first modality is the reference: crops are drawn on its size and scaled to that of the others. Views do not
     depend, to the bit, on the batch that a picture is in.
@@ -64,6 +65,7 @@ class ViewPipeline:
     views: Mapping[str, View] | None = field(default=None, kw_only=True)
     copies: Mapping[str, int] = field(default_factory=dict, kw_only=True)
     geometry: Geometry = field(default="shared", kw_only=True)
+    holes: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         made = self.augmentations if isinstance(self.augmentations, Sequence) else ()
@@ -126,7 +128,7 @@ class ViewPipeline:
         def cut(name: str, number: int, rows: slice, modality: Modality) -> tuple[Tensor, AugmentationParams]:
             params = self.params(name, ids[rows], number, seed, epoch, size)
             images = raw[cuts[name].modality][rows]
-            return crops(images, self.augmentations[number], params, size, modality), params
+            return crops(images, self.augmentations[number], params, size, modality, holes=self.holes), params
 
         sources = {name: [raw[cut.modality]] * cut.copies for name, cut in cuts.items()}
         return self._develop(sources, cuts, cut, partial(self._geometry, ids=ids, seed=seed, epoch=epoch))
@@ -145,13 +147,15 @@ class ViewPipeline:
                 continue
             image, size = raw[source], self._reference(raw).shape[1:]
             modality, made[name] = self.modality(source, image), []
-            image = modality.filled(image)
+            filled = modality.filled(image)
             params = self.params(name, torch.tensor([id]), torch.arange(copies), seed, epoch, size)
             for number, augmentation in enumerate(self.augmentations[:copies]):
                 one = AugmentationParams(*(column[number : number + 1] for column in params))
                 box = scaled_boxes(one.box, size, image.shape[1:])
-                crop = crop_each(image[None], augmentation, box, one.flip, modality)[:, 0]
-                made[name].append(_rounded(crop, augmentation, one) if colour and modality.colour else crop)
+                crop = crop_each(filled[None], augmentation, box, one.flip, modality)
+                if self.holes:
+                    crop = with_holes(crop, image[None], augmentation, box, one.flip, modality)
+                made[name].append(_rounded(crop[:, 0], augmentation, one) if colour and modality.colour else crop[:, 0])
         return made
 
     def finish(self, prepared: Views, ids: Tensor, *, seed: int = 0, epoch: int = 0, colour: bool = False) -> Views:

@@ -23,15 +23,38 @@ PRODUCT_SIDE = 128  # on a CPU, sides up to this are resampled as matrix product
 
 
 def crops(
-    images: Tensor, augmentation: Augmentation, params: AugmentationParams, reference: Sequence[int], modality: Modality
+    raw: Tensor,
+    augmentation: Augmentation,
+    params: AugmentationParams,
+    reference: Sequence[int],
+    modality: Modality,
+    *,
+    holes: bool = False,
 ) -> Tensor:
-    """Crops pictures to planes, in [0, 1] where they are pictures."""
-    images = modality.filled(images)
+    """Crops pictures to planes, in [0, 1] where they are pictures; with `holes` NaN where there is no data."""
+    images = modality.filled(raw)
     unit, boxes = modality.unit(images), scaled_boxes(params.box, reference, images.shape[2:])
     mixed = images.dtype == torch.uint8 and not (modality.nearest or modality.vectors)  # a product would spread a NaN
     if mixed and (images.device.type != "cpu" or max(images.shape[2:]) <= PRODUCT_SIDE):
-        return crop_batch(images, augmentation, boxes, params.flip, unit=unit)
-    return crop_each(images, augmentation, boxes, params.flip, modality).float().mul_(unit)
+        planes = crop_batch(images, augmentation, boxes, params.flip, unit=unit)
+    else:
+        planes = crop_each(images, augmentation, boxes, params.flip, modality).float().mul_(unit)
+    return with_holes(planes, raw, augmentation, boxes, params.flip, modality) if holes else planes
+
+
+def with_holes(
+    planes: Tensor, raw: Tensor, augmentation: Augmentation, boxes: Array, flip: Array, modality: Modality
+) -> Tensor:
+    """Crops (C, n, size, size) of raw pictures with NaN where any pixel that they are mixed of holds no data.
+
+    Those of 8 bits, which have no NaN, become floats in [0, 1]. Pictures that take colours stay as they are.
+    """
+    holes = None if modality.colour else modality.holes(raw)
+    if holes is None:
+        return planes
+    share = crop_each(holes.float(), augmentation, boxes, flip, Modality(nearest=modality.nearest))
+    floats = planes if planes.is_floating_point() else planes.float().mul_(modality.unit(planes))
+    return floats.masked_fill(share > 0, torch.nan)
 
 
 def crop_batch(images: Tensor, augmentation: Augmentation, box: Array, flip: Array, *, unit: float = 1.0) -> Tensor:

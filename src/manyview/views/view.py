@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from manyview.core.errors import UserError
+from manyview.core.label_maps import is_label_map
 from manyview.views.colour_spaces import SPACES
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 CIFAR = ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))  # of CIFAR-10's training set
-MASKS = ("label", "mask", "semantic", "instance", "segmentation")  # what the names of such modalities begin with
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,17 @@ class Modality:
         """Factor that brings pictures of 0 to 255 to [0, 1]."""
         return 1 / 255 if like.dtype == torch.uint8 and not self.nearest else 1.0
 
+    def holes(self, images: Tensor) -> Tensor | None:
+        """Where values hold no data; None where all of such values do."""
+        if self.nodata is None:
+            return ~images.isfinite() if images.is_floating_point() else None
+        return (images == self.nodata) | ~images.isfinite()
+
     def filled(self, images: Tensor) -> Tensor:
         """Values (..., C, H, W) with the mean where there is no data."""
-        if self.nodata is None and not images.is_floating_point():
+        holes = self.holes(images)
+        if holes is None:
             return images
-        holes = ~images.isfinite() if self.nodata is None else (images == self.nodata) | ~images.isfinite()
         mean = torch.tensor(self.mean, device=images.device).div(self.unit(images)).view(-1, 1, 1)
         return torch.where(holes, (mean if images.is_floating_point() else mean.round()).to(images.dtype), images)
 
@@ -61,15 +67,15 @@ PICTURE = Modality(*IMAGENET, colour=True)
 def usual(name: str, image: Tensor, picture: Modality) -> Modality:
     """Says what a modality (..., C, H, W) is taken for by its name and kind where nobody says.
 
-    `normal...` of three channels are directions, `flow...` of two floats displacements, `MASKS` are never mixed; three
-    channels of uint8 are a picture; anything else is only cropped and flipped.
+    `normal...` of three channels are directions, `flow...` of two floats displacements; three channels of uint8 are a
+    picture; of others label maps are never mixed, and anything else is only cropped and flipped.
     """
     channels, whole = image.shape[-3], image.dtype == torch.uint8
     if name.startswith("normal") and channels == 3:
         return Modality(vectors="directions")
     if name.startswith("flow") and channels == 2 and not whole:
         return Modality(vectors="displacements")
-    return picture if whole and channels == 3 else Modality(nearest=name.startswith(MASKS))
+    return picture if whole and channels == 3 else Modality(nearest=is_label_map(name))
 
 
 def checked(name: str, modality: Modality, image: Tensor) -> Modality:
