@@ -15,13 +15,14 @@ from manyview import encoders
 from manyview.core.errors import UserError
 from manyview.data import Folder, TorchDataset
 from manyview.data.factory import open_data
+from manyview.data.normals import WithNormals
 from manyview.embeddings import embed
 from manyview.embeddings.checksums import heads_checksum, weights_checksum
 from manyview.embeddings.model_source import open_model, run_of
 from manyview.embeddings.search import search
 from manyview.embeddings.view_embeddings import embed_model
 from manyview.encoders import create, save
-from manyview.evaluate import ModelSource, evaluate
+from manyview.evaluate import ModelSource, evaluate, prepare
 from manyview.training import build
 from manyview.training.load import load
 from manyview.training.run import Run
@@ -330,3 +331,26 @@ def test_colours_are_taken_of_the_modality_that_training_took_them_of(tmp_path: 
     assert seen.vectors.shape == (4, 2, encoder.dim)
     named = open_model({"L": "patchnet"}, like=open_data(str(table)), size=32)
     assert named.encoder.options["channels"] == 1
+
+
+def test_normals_that_a_run_made_of_depth_are_made_of_other_data_as_well(tmp_path: Path) -> None:
+    data = sensors(tmp_path / "data", 24, classes=2)
+    settings = {"views": "rgb,normals", "data__camera": "30,30,16,16", "data__nodata": 500, "max_steps": 1}
+    assert pretrain(tmp_path / "run", "--quiet", data=data, method="cmc", **settings) == 0
+    model, other = tmp_path / "run", sensors(tmp_path / "other", 24, classes=2)
+    train, test = (open_data(str(other), split=split) for split in ("train", "test"))
+    own = WithNormals(train, (30, 30, 16, 16), 500)
+    for given in (str(other), {"name": str(other)}, train, (train, test)):
+        found = prepare(model, given, workers=0).train  # type: ignore[arg-type]
+        (row,) = (own.ids == found.ids[3]).nonzero()[0].tolist()
+        made, right = (x.modalities["normals"] for x in (found[3], own[row]))
+        torch.testing.assert_close(made, right, equal_nan=True, rtol=0, atol=0)
+    file = embed(model, other, tmp_path / "e.npz", view="normals", split="train", workers=0)
+    again = embed(model, train, tmp_path / "own.npz", view="normals", workers=0)
+    assert torch.equal(file.vectors, again.vectors)
+    encoder = load(model, "normals")
+    assert encoder.preprocess is not None
+    with torch.no_grad():
+        alone = encoder(encoder.preprocess(own[5].modalities["normals"]))[0]
+    torch.testing.assert_close(file.vectors[5], alone, rtol=1e-4, atol=1e-5)
+    assert "depth" in str(file.file(5))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,7 +17,7 @@ from manyview.data.dataset import Dataset
 from manyview.data.folder import Folder
 from manyview.data.image import MAX_PIXELS, MaxPixels
 from manyview.data.named import NAMED, open_named
-from manyview.data.normals import NORMALS, open_with_normals
+from manyview.data.normals import NORMALS, WithNormals, open_with_normals, requested
 from manyview.data.nyu import NyuDepth, is_nyu
 from manyview.data.paired import Paired, open_if_paired
 from manyview.data.selection import imbalanced, subset
@@ -126,6 +127,17 @@ def divided(data: Dataset | str, *, imbalance: Any = None, unlabelled: bool = Fa
             return Divided(train, test)
         reasons.append(unused)
     return _hold_out(train, next(filter(None, reasons), None))
+
+
+def divided_for(views: Sequence[str], data: Dataset | str, **options: Any) -> tuple[Divided, bool]:
+    """`divided`, also with what views name and the data has on request alone or makes of depth; whether that is so."""
+    found = divided(data, **options)
+    asked = requested(found.train, views)
+    if asked and isinstance(data, str):
+        found = divided(data, **{**options, "modalities": (*found.train.modalities, *asked)})
+    elif NORMALS in asked and not isinstance(data, str):
+        found = divided(WithNormals(data, options.get("camera"), options.get("nodata")), **options)
+    return found, bool(asked)
 
 
 def some(dataset: Dataset, count: int, *, labelled: bool = True) -> Dataset:

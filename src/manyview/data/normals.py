@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 from manyview.core.errors import UserError
 from manyview.core.sample import Sample
 from manyview.data.dataset import Dataset, partial_sample, present
-from manyview.data.selection import Subset, left_out, only_modalities
+from manyview.data.selection import Subset, left_out, on_request, only_modalities
 from manyview.data.statistics import NoData, holds_data, no_data_of
 
 NORMALS, DEPTH = "normals", "depth"  # the latter is what the name of a depth begins with
@@ -69,7 +69,7 @@ class WithNormals:
 
     def __init__(self, dataset: Dataset, camera: Camera | None = None, nodata: NoData = None) -> None:
         self.dataset, self.depth = dataset, depth_of(dataset)
-        self.camera: Camera | None = camera or getattr(dataset, "camera", None)
+        self.camera: Camera | None = camera or getattr(_whole(dataset), "camera", None)
         if self.camera is not None and not min(self.camera[:2]) > 0:
             raise UserError("camera", f"expected focal lengths above 0, got {self.camera[0]:g} and {self.camera[1]:g}")
         self.nodata = no_data_of(nodata, self.depth)
@@ -139,15 +139,26 @@ def open_with_normals(
     return only_modalities(WithNormals(own, camera, nodata), modalities)
 
 
+def requested(dataset: Dataset, views: Iterable[str]) -> tuple[str, ...]:
+    """The modalities that views name and the data has on request alone, or for normals can be made of its depth."""
+    there = (*on_request(dataset), NORMALS)
+    return tuple(view for view in views if view in there and view not in dataset.modalities)
+
+
 def camera_of(dataset: Dataset) -> str | None:
     """The camera by which a data set's normals are made, in words; None where they are its own."""
-    while isinstance(dataset, Subset):
-        dataset = dataset.dataset
+    dataset = _whole(dataset)
     if not isinstance(dataset, WithNormals):
         return None
     if dataset.camera is None:
         return f"a camera that sees {FIELD_OF_VIEW:g} degrees in width (--data.camera fx,fy,cx,cy gives yours)"
     return "a camera with fx {:g}, fy {:g}, cx {:g}, cy {:g}".format(*dataset.camera)
+
+
+def _whole(dataset: Dataset) -> Dataset:
+    while isinstance(dataset, Subset):
+        dataset = dataset.dataset
+    return dataset
 
 
 def depth_of(dataset: Dataset) -> str:

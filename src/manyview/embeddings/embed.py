@@ -34,6 +34,7 @@ from manyview.embeddings.image_source import ImageReader, ImageSource, check_for
 from manyview.embeddings.model_source import ModelSource, OneModel, open_model, run_of
 from manyview.features.embedding_pass import Read, embed_pieces, embedding, on_device, project
 from manyview.features.feature_cache import Piece, PieceStore, join_pieces
+from manyview.training.load import normals_options
 from manyview.training.run import Run
 
 BATCHES = 8  # in a piece: what a kill costs at most
@@ -93,8 +94,13 @@ def embed(
     known = None if run is None else open_model(model, **encoder)  # which says what its data is like
     if data is None:
         data, opened = _own_data(run, split)
-    special = None if known is None else _own_form(known.only(view))
-    images = open_images(data, modality=special, **opened)
+    views: tuple[str, ...] = () if view is None else (view,)
+    special = None
+    if run is not None and known is not None:
+        chosen = known.only(view)
+        special, views = _own_form(chosen), tuple(chosen.encoders)
+        opened = {**normals_options(run, views), **opened}
+    images = open_images(data, modality=special, views=views, **opened)
     options = {} if isinstance(model, ModelSource) else {"like": images.dataset, **encoder}
     source = (open_model(model, **options) if known is None else known).only(view)
     if not source.trained and not isinstance(model, ModelSource):

@@ -23,6 +23,7 @@ from manyview.data import NAMED, Dataset, Folder, Paired, Unreadable
 from manyview.data.dataset import Batched, few_samples, fingerprint
 from manyview.data.factory import SCENES, open_data
 from manyview.data.image import MAX_PIXELS, MaxPixels
+from manyview.data.normals import NORMALS, WithNormals, requested
 from manyview.data.paired import open_if_paired
 from manyview.data.selection import Subset, only_modalities
 from manyview.data.splits import Labels, find_splits, pick_split
@@ -58,12 +59,13 @@ class ImageSource:
 
     def path(self, row: int) -> bytes:
         """The path relative to the root, as the file system has it; of what is no file, its name."""
-        dataset, row = _origin(self.dataset, row)
+        dataset, number = _origin(self.dataset, row)
         if isinstance(dataset, Folder):
-            return os.fsencode(os.path.relpath(dataset.path(row), self.root))
+            return os.fsencode(os.path.relpath(dataset.path(number), self.root))
         if isinstance(dataset, Paired):
-            return os.fsencode(os.path.relpath(dataset.paths(row)[self.dataset.modalities[0]], self.root))
-        return os.fsencode(dataset.name(row))
+            files: dict[str, str] = self.dataset.paths(row)  # type: ignore[attr-defined]
+            return os.fsencode(os.path.relpath(files[self.dataset.modalities[0]], self.root))
+        return os.fsencode(dataset.name(number))
 
 
 def open_images(
@@ -75,14 +77,18 @@ def open_images(
     download: bool = False,
     max_pixels: MaxPixels = MAX_PIXELS,
     modality: str | None = None,
+    views: Sequence[str] = (),
     **more: Any,
 ) -> ImageSource:
     """A data set, with the options of `open_data`. Without a split, all of a folder.
 
     modality  what the files of a plain folder are, where that is no picture: they are read in their own unit
+    views     of whose modalities those are opened as well that the data has on request alone, or makes of depth
     more      further options of `open_data`, such as a number of scenes
     """
     if isinstance(data, Dataset):
+        if NORMALS in requested(data, views):
+            data = WithNormals(data, more.get("camera"), more.get("nodata"))
         origin, _ = _origin(data, 0)
         anywhere = os.sep if isinstance(origin, Paired) else None  # its views may lie anywhere
         home = os.path.abspath(origin.root) if isinstance(origin, Folder) else anywhere
@@ -91,12 +97,16 @@ def open_images(
     if modality is not None and not named and os.path.isdir(data) and open_if_paired(os.fspath(data), split) is None:
         return _only(modality, os.fspath(data), split, labels, max_pixels)
     divided = split is None and not named and os.path.isdir(data) and find_splits(os.fspath(data))
-    found = open_data(
-        data, root=root, split=split, labels=False if divided else labels, download=download, max_pixels=max_pixels,
-        **more,
+    opened = partial(
+        open_data, data, root=root, split=split, labels=False if divided else labels, download=download,
+        max_pixels=max_pixels,
     )  # fmt: skip
+    found = opened(**more)
+    if asked := requested(found, views):
+        more["modalities"] = (*found.modalities, *asked)
+        found = opened(**more)
     options = {"split": split, "root": None if root is None else os.path.abspath(root), **more}
-    if not isinstance(found, Folder | Paired):
+    if not isinstance(_origin(found, 0)[0], Folder | Paired):
         return ImageSource(found, *_labelled(found), os.fspath(data), None, options)
     home = os.path.abspath(data if os.path.isdir(data) else os.path.dirname(data))  # of a table, its folder
     numbers = _labels_by_split(found, home, labels) if divided else _labelled(found)
@@ -158,8 +168,8 @@ def _labels_by_split(dataset: Dataset, folder: str, labels: Labels) -> tuple[Ten
 
 def _origin(dataset: Dataset, row: int) -> tuple[Dataset, int]:
     """The data set that a part of it was taken of, and the row there."""
-    while isinstance(dataset, Subset):
-        row = int(dataset.rows[row])
+    while isinstance(dataset, Subset | WithNormals):
+        row = int(dataset.rows[row]) if isinstance(dataset, Subset) else row
         dataset = dataset.dataset
     return dataset, row
 

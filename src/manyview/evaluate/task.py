@@ -22,14 +22,15 @@ from manyview.core.progress import progress_bar
 from manyview.core.text import digest
 from manyview.data import Dataset, Loader, TorchDataset, Unreadable, subset
 from manyview.data.dataset import few_samples, fingerprint
-from manyview.data.factory import Divided, divided
+from manyview.data.factory import Divided, divided_for
+from manyview.data.normals import NORMALS, WithNormals, requested
 from manyview.data.selection import only_modalities
 from manyview.data.torch_dataset import as_dataset
 from manyview.embeddings.checksums import heads_checksum
 from manyview.embeddings.model_source import ALL, AnyModel, ModelSource, check_named, open_model, run_of
 from manyview.features.embedding_pass import Read, embed_pieces, embedding, loader_batches, on_device, project
 from manyview.features.feature_cache import PIECE, FeatureCache, Piece, without_cache
-from manyview.training.load import run_views
+from manyview.training.load import normals_options, run_views
 from manyview.training.run import Run
 from manyview.views import ViewPipeline
 
@@ -225,7 +226,7 @@ def prepare(
     check_named(model)  # before the data is opened, so that a misspelt run is what the error is about
     place = resolve_device(device)
     run = run_of(model)
-    name, found = _open(data, run, unlabelled=run is not None and bool(run_views(run)))
+    name, found = _open(data, run)
     source = open_model(model, seed=seed, like=found.train, **encoder)
     if found.test is None:
         _check_labels(found.train, name)
@@ -260,24 +261,28 @@ def _side_by_side(views: list[Piece]) -> Piece:
     return Piece(rows, torch.cat([view.vectors[torch.isin(view.rows, rows)] for view in views], 1))
 
 
-def _open(data: Data | None, run: Run | None, *, unlabelled: bool) -> tuple[str, Divided]:
+def _open(data: Data | None, run: Run | None) -> tuple[str, Divided]:
     if data is None:
         if run is None:
             raise UserError("data", "is needed; give --data, a folder or a name of `manyview list data`")
         if run.config.own_data:
             raise UserError("data", f"{run.folder} was trained on a data set of your own; give it")
         data = {"name": run.config.data["name"], **run.config.data_options}
+    several = () if run is None else run_views(run)
+    views = several if run is None or several else run.config.views or ()
+    more = {} if run is None else normals_options(run, views)
     if isinstance(data, tuple):
         train, test = map(as_dataset, data)
         if isinstance(train, TorchDataset) and isinstance(test, TorchDataset) and not (train.known or test.known):
             test = test.numbered(len(train))  # both count from 0, and are not the same images for that
+        if NORMALS in requested(train, views):
+            train, test = (WithNormals(each, **more) for each in (train, test))
         return OWN, Divided(train, test)
-    if isinstance(data, str | os.PathLike):
-        return os.fspath(data), divided(os.fspath(data), unlabelled=unlabelled)
-    if isinstance(data, Mapping):
-        options = {key: value for key, value in data.items() if key != "name"}
-        return str(data["name"]), divided(data["name"], unlabelled=unlabelled, **options)
-    return OWN, divided(as_dataset(data), unlabelled=unlabelled)
+    named = {"name": os.fspath(data)} if isinstance(data, str | os.PathLike) else data
+    if isinstance(named, Mapping):
+        options = {**more, **{key: value for key, value in named.items() if key != "name"}}
+        return str(named["name"]), divided_for(views, str(named["name"]), unlabelled=bool(several), **options)[0]
+    return OWN, divided_for(views, as_dataset(named), unlabelled=bool(several), **more)[0]
 
 
 def _usable(data: Dataset, modalities: list[str], name: str) -> Dataset:

@@ -7,7 +7,6 @@ import inspect
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,9 +21,8 @@ from manyview.core.parallel import resolve_device
 from manyview.data import NAMED, Dataset
 from manyview.data.dataset import few_samples, fingerprint, usual_shape
 from manyview.data.decoded import some_samples
-from manyview.data.factory import SCENES, divided, has_classes
-from manyview.data.normals import NORMALS, WithNormals
-from manyview.data.selection import left_out, on_request, only_modalities, reference
+from manyview.data.factory import SCENES, divided_for, has_classes
+from manyview.data.selection import left_out, only_modalities, reference
 from manyview.data.statistics import Statistics
 from manyview.encoders import Encoder
 from manyview.encoders.map_heads import UnknownLayer
@@ -72,14 +70,7 @@ def data(config: Config, own: Dataset | None = None) -> RunData:
     if own is None and config.own_data:
         raise UserError("data", "the run was made on a data set of your own; give it: manyview.pretrain(data=...)")
     options, there = config.data_options, config.data["name"] if own is None else own
-    divide = partial(divided, unlabelled=takes_many(config))
-    found = divide(there, **options)
-    derived = NORMALS in (config.views or ()) and NORMALS not in found.train.modalities
-    asked = [name for name in config.views or () if name in on_request(found.train) or (derived and name == NORMALS)]
-    if asked and own is None:
-        found = divide(there, **{**options, "modalities": (*found.train.modalities, *asked)})
-    elif derived and own is not None:
-        found = divide(WithNormals(own, options.get("camera"), options.get("nodata")), **options)
+    found, opened_anew = divided_for(config.views or (), there, unlabelled=takes_many(config), **options)
     normalisation.check(config, found.train.modalities)
     views = views_of(config, found.train.modalities, reference(found.train) if config.views else None)
     if takes_many(config) and config.views is None:
@@ -103,7 +94,7 @@ def data(config: Config, own: Dataset | None = None) -> RunData:
         met=met,
         statistics=normalisation.measured(config, train, met),
         left_out=left_out(found.train),
-        opened_anew=bool(asked),
+        opened_anew=opened_anew,
         held_out=found.held_out,
         why=found.test_unused,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from manyview import encoders
 from manyview.config.config import Config
 from manyview.config.recipes import from_yaml
 from manyview.core.errors import UserError
+from manyview.data.normals import NORMALS
 from manyview.encoders.map_heads import UnknownLayer
 from manyview.encoders.towers import SHARED
 from manyview.encoders.weights import fill_head, load_head, read_metadata
@@ -142,6 +143,12 @@ def _contrasted(config: Config, views: Sequence[str]) -> list[str]:
 def _view(file: str) -> str:
     """The view that the file of an encoder is for."""
     return file.removeprefix("encoder-").removesuffix(".safetensors")
+
+
+def normals_options(run: Run, views: Collection[str]) -> dict[str, Any]:
+    """How a run makes normals of depth, its camera and its value for no data: to open other data for these views."""
+    options = run.config.data_options if NORMALS in views else {}
+    return {key: options[key] for key in ("camera", "nodata") if options.get(key) is not None}
 
 
 def has_ended(folder: Path) -> bool:
