@@ -69,12 +69,20 @@ class Method(nn.Module):
             memory.start(instances)
         return self
 
-    def forward(self, views: Views, step: int = 0, slots: Iterable[Slot] | None = None) -> Outputs:
+    def forward(
+        self,
+        views: Views,
+        step: int = 0,
+        slots: Iterable[Slot] | None = None,
+        present: Mapping[str, Tensor] | None = None,
+    ) -> Outputs:
         """Views {name: [copy, ...]}, (N, C, H, W) each, to what the terms ask for; or to some of it.
 
-        A jigsaw, which comes after the copies of each view, is (N, 9, C, h, w).
+        A jigsaw, which comes after the copies of each view, is (N, 9, C, h, w). `present`, masks (N,) by view, names
+        the images that have it: only these are embedded.
         """
-        return self.towers(views, self.slots if slots is None else slots, step=step)  # type: ignore[no-any-return]
+        slots = self.slots if slots is None else slots
+        return self.towers(views, slots, step=step, present=present)  # type: ignore[no-any-return]
 
     def objective(self, batch: BatchOutputs) -> Objective:
         """The sum of weight * loss over the terms; in several processes this one's share of it."""
