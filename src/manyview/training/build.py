@@ -53,6 +53,7 @@ class RunData:
     side: int  # the usual length of a picture's shorter side
     fingerprint: tuple[int, ...]  # how many training images there are; sums of which, of sizes and times
     modalities: tuple[str, ...]  # all that the data has; those of no view are left out
+    met: dict[str, torch.Tensor] = field(default_factory=dict)  # a training picture of each modality
     statistics: dict[str, Statistics] = field(default_factory=dict)  # of the modalities that are no pictures
     left_out: tuple[str, ...] = ()  # folders and columns of label maps, which are not taken for a modality
     opened_anew: bool = False  # with modalities that the data has on request alone, since views name them
@@ -96,6 +97,7 @@ def data(config: Config, own: Dataset | None = None) -> RunData:
         side=next(iter(shapes.values()))[1],
         fingerprint=fingerprint(train, few),
         modalities=found.train.modalities,
+        met=met,
         statistics=normalisation.measured(config, train, met),
         left_out=left_out(found.train),
         opened_anew=bool(asked),

@@ -151,7 +151,8 @@ def _validation(data: build.RunData, config: Config, method: Method, loader: Loa
     assert data.test is not None
     size, pipeline = min(config.batch_size, len(data.test), VALIDATED), build.pipeline(config, data.views, method)
     held_out = Loader(
-        data.test, pipeline, size, seed=config.seed, device=loader.device, workers=config.workers, max_unreadable=1.0
-    )
+        data.test, pipeline, size, seed=config.seed, device=loader.device, workers=config.workers, max_unreadable=1.0,
+        examples=data.met,
+    )  # fmt: skip
     batch = next(held_out.epoch(0))
     return partial(validation, method, batch.views(), batch)

@@ -40,7 +40,7 @@ class RetrievalEvaluator:
         self.views = tuple(views)
         self.loader = Loader(
             samples, build.test_pipeline(config, data.views), min(256, len(samples)), shuffle=False, drop_last=False,
-            device=device, workers=config.workers, max_unreadable=1.0,
+            device=device, workers=config.workers, max_unreadable=1.0, examples=data.met,
         )  # fmt: skip
 
     def __call__(self, towers: Towers) -> Scores:
