@@ -62,11 +62,17 @@ class Method(nn.Module):
         """Whether a step takes one more copy of each view, the last, that is cut into nine patches."""
         return any(slot.copy == JIGSAW for slot in self.slots)
 
-    def start(self, instances: int) -> Method:
-        """Makes room in the memories for the images of the data; once, before the first step."""
+    def start(self, instances: int, present: Mapping[str, Tensor] | None = None) -> Method:
+        """Makes room in the memories for the images of the data; once, before the first step.
+
+        present  (instances,) by view: which images have it, as far as that is known; without, all
+        """
         for memory in self.memories.values():
             assert isinstance(memory, Memory)
-            memory.start(instances)
+            terms = [term for term in self.terms if isinstance(term, Contrast) and term.memory is memory]
+            views = {slot.view for slot in _kept(terms[0])} if terms else set()
+            there = torch.stack([present[view] for view in views]).all(0) if present and views else None
+            memory.start(instances, present=there, terms=[term.name for term in terms])
         return self
 
     def forward(
@@ -117,9 +123,14 @@ def _check(terms: Sequence[Term], memories: nn.ModuleDict, views: Mapping[str, i
             raise UserError("memories", f"that of the term {term.name!r} is not among them, and would not be saved")
 
 
+def _kept(term: Contrast) -> tuple[Slot, ...]:
+    """What a term's memory takes in: its keys, or its queries where these are each other's keys."""
+    return term.keys or term.queries
+
+
 def _remember(term: Contrast, batch: BatchOutputs) -> None:
-    """A term's keys, or its queries where these are each other's keys, of the images that have all of them."""
-    slots = term.keys or term.queries
+    """Gives a term's memory what it keeps, of the images that have all of it."""
+    slots = _kept(term)
     kept = [batch.gather(batch.outputs[slot]).detach() for slot in slots]
     ids, index = batch.gather(batch.ids), batch.gather(batch.index)
     if batch.present:

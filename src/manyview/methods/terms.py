@@ -179,7 +179,7 @@ class Contrast(Term):
             known = {"population": population, "temperature": self.option("temperature"), "gather": batch.gather}
             return triple.loss(nce_partition, **known)
 
-        return self.memory.partition(estimate)
+        return self.memory.partition(estimate, self.name)
 
 
 def try_loss(loss: Loss) -> None:

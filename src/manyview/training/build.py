@@ -239,15 +239,25 @@ def encoder(config: Config, channels: int, *, begun: bool = False) -> Encoder:
         raise error.within("augmentation" if error.setting == "size" else "encoder") from None
 
 
-def method(config: Config, channels: Mapping[str, int], instances: int, *, begun: bool = False) -> Method:
-    """The method with its parts, drawn from the run's seed, for so many training images."""
+def method(
+    config: Config,
+    channels: Mapping[str, int],
+    instances: int,
+    *,
+    begun: bool = False,
+    present: Mapping[str, torch.Tensor] | None = None,
+) -> Method:
+    """The method with its parts, drawn from the run's seed, for so many training images.
+
+    present  (instances,) by view: which of them have it; a checkpoint knows it too
+    """
     torch.manual_seed(config.seed)
     made = {view: encoder(config, count, begun=begun) for view, count in channels.items()}
     networks = made if takes_many(config) else next(iter(made.values()))
     declared: Method = component(config, "method")(networks, **components(config))
     if declared.jigsaw:
         _check_patches(config, made)
-    return declared.start(instances)
+    return declared.start(instances, present)
 
 
 def _check_patches(config: Config, encoders: Mapping[str, Encoder]) -> None:

@@ -19,6 +19,7 @@ from manyview.core.distributed import Agreed, Agreement, fail_together
 from manyview.core.rng import key
 from manyview.core.sample import Batch, Views
 from manyview.data import Dataset, Loader
+from manyview.data.selection import having
 from manyview.diagnose.measures import measure_step
 from manyview.features.embedding_pass import channels_last
 from manyview.methods import BatchOutputs
@@ -197,7 +198,9 @@ def _session(fabric: Any, config: Config, data: build.RunData, folder: RunFolder
     rank, world = distributed.rank(), distributed.world_size()
     saved = folder.saved()
     with fail_together():
-        method = build.method(config, data.channels, len(data.train), begun=saved is not None)
+        there = having(data.train)
+        present = {name: there[view.modality] for name, view in data.views.items()}
+        method = build.method(config, data.channels, len(data.train), begun=saved is not None, present=present)
         build.check_groups(method, config, world)
         loader = Loader(
             data.train, build.pipeline(config, data.views, method), config.batch_size, seed=config.seed,
