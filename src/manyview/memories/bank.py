@@ -171,7 +171,7 @@ class BankMemory(Memory):
             raise UserError("m", f"expected at least 1 negative, got {m}")
         self.dim, self.m, self.momentum, self.stored, self.decay = dim, m, momentum, stored, decay
         self._generator = generator
-        self.register_load_state_dict_post_hook(_count_again)
+        self.register_load_state_dict_post_hook(_count_again)  # type: ignore[no-untyped-call]
 
     def start(self, instances: int, *, present: Tensor | None = None, terms: Sequence[str] = ()) -> None:
         there = torch.ones(instances, dtype=torch.bool) if present is None else present.cpu()

@@ -82,10 +82,14 @@ class BatchOutputs:
 
 
 class TermOutput(NamedTuple):
-    """A term's loss, and what it contrasted, for the health figures: nothing for a prediction."""
+    """A term's loss, and what it contrasted, for the health figures: nothing for a prediction.
+
+    skipped  no image of the batch had what the term compares, so that the loss, 0, says nothing
+    """
 
     loss: Tensor
     triples: list[Triple]
+    skipped: bool = False
 
 
 class Term(ABC):
@@ -135,7 +139,7 @@ class Contrast(Term):
     def __call__(self, batch: BatchOutputs) -> TermOutput:
         triples = self.topology(batch.embeddings(self.queries, self.keys), self.memory)
         if not triples:
-            return TermOutput(_nothing(batch, self.queries), triples)
+            return TermOutput(_nothing(batch, self.queries), triples, skipped=True)
         parts = [triple.weight * self._share(batch, triple) for triple in triples]
         return TermOutput(torch.stack(parts).sum(), triples)
 
