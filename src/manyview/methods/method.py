@@ -62,6 +62,14 @@ class Method(nn.Module):
         """Whether a step takes one more copy of each view, the last, that is cut into nine patches."""
         return any(slot.copy == JIGSAW for slot in self.slots)
 
+    @property
+    def contrasted(self) -> list[str]:
+        """The views whose embeddings some term contrasts with those of another view."""
+        asked = [term.asks for term in self.terms if isinstance(term, Contrast)]
+        by_term = [{slot.view for slot in asks} for asks in asked if all(slot.name == "embedding" for slot in asks)]
+        found = {view for views in by_term if len(views) > 1 for view in views}
+        return [view for view in self.views if view in found]
+
     def start(self, instances: int, present: Mapping[str, Tensor] | None = None) -> Method:
         """Makes room in the memories for the images of the data; once, before the first step.
 

@@ -71,7 +71,7 @@ def data(config: Config, own: Dataset | None = None) -> RunData:
     if own is None and config.own_data:
         raise UserError("data", "the run was made on a data set of your own; give it: manyview.pretrain(data=...)")
     options, there = config.data_options, config.data["name"] if own is None else own
-    divide = partial(divided, unlabelled=takes_many(config))
+    divide = partial(divided, unlabelled=_scored_across_views(config))
     found = divide(there, **options)
     derived = NORMALS in (config.views or ()) and NORMALS not in found.train.modalities
     asked = [name for name in config.views or () if name in on_request(found.train) or (derived and name == NORMALS)]
@@ -162,20 +162,33 @@ def check(config: Config) -> None:
         encoders.check_name(config.encoder["name"])
     except UserError as error:
         raise error.within("encoder") from None
-    with torch.random.fork_rng(devices=[]), torch.device("meta"):
-        small = encoders.create(ENCODER, size=8, widths=(4,), blocks=(1,))
-        networks = dict.fromkeys(config.views or ("one", "other"), small) if takes_many(config) else small
-        parts = components(config)
-        try:
-            declared = component(config, "method")(networks, **parts)
-        except UnknownLayer:
-            return  # the encoder itself may have it, and says so where it is built
-        component(config, "optimizer")(declared.towers)
+    try:
+        declared = _declared(config)
+    except UnknownLayer:
+        return  # the encoder itself may have it, and says so where it is built
+    component(config, "optimizer")(declared.towers)
     check_groups(declared, config)
-    if (loss := parts.get("loss")) is not None:
+    if (loss := components(config).get("loss")) is not None:
         try_loss(loss)
     if config.augmentation["name"] != "auto":
         component(config, "augmentation")(config.augmentation["size"] or 32, max(declared.views.values()))
+
+
+def _declared(config: Config) -> Method:
+    """The method with a small encoder and without memory, to be asked about itself."""
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        small = encoders.create(ENCODER, size=8, widths=(4,), blocks=(1,))
+        networks = dict.fromkeys(config.views or ("one", "other"), small) if takes_many(config) else small
+        declared: Method = component(config, "method")(networks, **components(config))
+    return declared
+
+
+def _scored_across_views(config: Config) -> bool:
+    """Whether unlabelled images are of use to score on: embeddings of several views are contrasted, no feature maps."""
+    try:
+        return takes_many(config) and bool(_declared(config).contrasted)
+    except UnknownLayer:
+        return False
 
 
 def device(config: Config) -> str:

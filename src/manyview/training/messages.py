@@ -17,7 +17,7 @@ from manyview.data.statistics import no_data_of
 from manyview.memories import Memory
 from manyview.methods import Method
 from manyview.training.build import RunData
-from manyview.training.retrieval import Scores, contrasted_views, live_recall, recall_table, untrained_recall
+from manyview.training.retrieval import Scores, live_recall, recall_table, untrained_recall
 from manyview.training.run import encoder_files
 from manyview.training.state import RunState
 
@@ -156,7 +156,7 @@ def _leaks(config: Config, method: Method, device: str, world: int) -> bool:
 
 
 def _scored_on(data: RunData, config: Config, method: Method) -> str:
-    across = len(contrasted_views(method)) > 1
+    across = bool(method.contrasted)
     if data.test is None:
         return "too few to hold out some: no score" if across else "no labels to score with: no kNN"
     if not (config.evaluators and config.evaluate_every and (across or data.labelled)):

@@ -261,11 +261,11 @@ def _losses(method: Method, objective: Objective) -> torch.Tensor | None:
         return None
     if len(objective.terms) == 1:
         return objective.loss.detach()[None]
-    nothing = torch.full_like(objective.loss, torch.nan)
+    nothing = torch.full_like(objective.loss, torch.nan, dtype=torch.float64)
     limits = log_negatives(method, objective, distributed.world_size())
-    terms = {name: nothing if each.skipped else each.loss for name, each in objective.terms.items()}
-    bounds = [limits[name].to(loss.dtype) - loss if name in limits else nothing for name, loss in terms.items()]
-    return torch.stack([objective.loss, *terms.values(), *bounds]).detach()
+    terms = {name: nothing if each.skipped else each.loss.double() for name, each in objective.terms.items()}
+    bounds = [limits[name] - loss if name in limits else nothing for name, loss in terms.items()]
+    return torch.stack([objective.loss.double(), *terms.values(), *bounds]).detach()
 
 
 def _views(batch: Batch, rows: slice) -> Views:
