@@ -6,13 +6,15 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import torch
 from torch import nn
 
 from manyview.config.config import Config
 from manyview.core.text import printable
 from manyview.data import Loader
+from manyview.data.factory import some
 from manyview.data.normals import NORMALS, camera_of
-from manyview.data.selection import missing
+from manyview.data.selection import having, missing
 from manyview.data.statistics import no_data_of
 from manyview.memories import Memory
 from manyview.methods import Method
@@ -75,7 +77,7 @@ def cautions(config: Config, data: RunData, loader: Loader, method: Method, worl
     if data.why is not None and config.evaluators and config.evaluate_every:
         found.append(f"the test split is not scored on: {data.why}")
     used = {view.modality for view in data.views.values()}
-    if not used.issuperset(data.modalities):
+    if config.views is None and not used.issuperset(data.modalities):  # else somebody has chosen
         found.append(f"of the modalities {', '.join(data.modalities)} only {', '.join(sorted(used))} is trained on")
     sizes = [memory.size for memory in method.memories.values() if isinstance(memory, Memory)]
     for size in (each for each in sizes if each is not None and each > len(data.train)):
@@ -97,9 +99,12 @@ def cautions(config: Config, data: RunData, loader: Loader, method: Method, worl
 def conclusion(config: Config, data: RunData, state: RunState, folder: Path) -> list[str]:
     """What has come of it."""
     found = []
-    for name, before in state.untrained_scores.items():
-        if name.startswith(KNN) and name in state.scores and data.test is not None:
-            found += _gain(name, state.scores[name], before, min(len(data.test), config.knn_queries))
+    gained = [name for name in state.untrained_scores if name.startswith(KNN) and name in state.scores]
+    asked = having(some(data.test, config.knn_queries)) if gained and data.test is not None else {}
+    for name in gained if asked else ():
+        views = [view for view in data.views if name in (KNN, f"{KNN}/{view}")]
+        count = int(torch.stack([asked[data.views[view].modality] for view in views]).all(0).sum())
+        found += _gain(name, state.scores[name], state.untrained_scores[name], count)
     found += recall_table(state.scores, state.untrained_scores)
     verdict = state.health.verdict()
     found.append("too few steps to tell whether it is healthy" if verdict.word == "starting" else verdict.text)
