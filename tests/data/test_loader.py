@@ -215,6 +215,18 @@ def test_a_view_that_no_sample_of_a_batch_has_is_there_all_the_same(memory: int 
 
 
 @pytest.mark.parametrize("memory", [0, None])
+def test_a_view_that_no_sample_has_is_zeros_like_an_example(memory: int | None) -> None:
+    class Without(Pictures):
+        modalities: tuple[str, ...] = ("image", "depth")
+
+    loader = Loader(Without(), PIPELINE, 10, workers=0, memory=memory, examples={"depth": torch.ones(1, 20, 20)})
+    for batch in loader.epoch(0):
+        assert not batch.present["depth"].any()
+        assert torch.equal(batch.views()["depth"][1], torch.zeros(10, 1, 16, 16))
+        assert batch.views()["image"][0].any()
+
+
+@pytest.mark.parametrize("memory", [0, None])
 def test_a_process_may_have_no_share_of_the_last_batch(memory: int | None) -> None:
     loader = Loader(Pictures(9), PIPELINE, 8, workers=0, memory=memory, drop_last=False, rank=1, world=2)
     sizes = [(len(batch), len(batch.views()["image"][0])) for batch in loader.epoch(0)]

@@ -17,7 +17,16 @@ from manyview.core.negatives import Negatives, Triple
 from manyview.core.sample import Batch
 from manyview.data import Scenes
 from manyview.diagnose import entropies, flat_share, measure, validation
-from manyview.diagnose.measures import KEYS, PER_QUERY, PREFIX, QUERIES, batch_measures, measure_step, measured_of
+from manyview.diagnose.measures import (
+    KEYS,
+    PER_QUERY,
+    PREFIX,
+    QUERIES,
+    batch_measures,
+    log_negatives,
+    measure_step,
+    measured_of,
+)
 from manyview.encoders import heads
 from manyview.losses import LOSSES, alignment, info_nce, nce, uniformity
 from manyview.memories import Memory
@@ -305,7 +314,7 @@ def many_views(**options: Any) -> tuple[Method, BatchOutputs]:
 
 def test_each_view_is_measured_by_its_own_queries() -> None:
     method, given = many_views()
-    found = measure_step(method, objective := method.objective(given)).values
+    found = measure_step(method, objective := method.objective(given))
     (rgb, thermal) = (measured_of(term, objective.terms[term.name].triples[0]) for term in contrasts(method))
     assert {name: found[name] for name in rgb} == rgb  # the plain names are the first contrast's
     for name in ("query_similarity", "positive_similarity", "rank", "rank_limit", "dim", "negatives", "coupling"):
@@ -318,7 +327,7 @@ def test_one_view_is_measured_as_it_always_was() -> None:
     outputs = {slot: drawn(6, DIM, seed=number) for number, slot in enumerate(method.slots)}
     objective = method.objective(BatchOutputs(outputs, torch.arange(6), torch.arange(6)))
     first = contrasts(method)[0]
-    assert measure_step(method, objective).values == measured_of(first, objective.terms[first.name].triples[0])
+    assert measure_step(method, objective) == measured_of(first, objective.terms[first.name].triples[0])
 
 
 @pytest.mark.parametrize(
@@ -334,7 +343,7 @@ def test_one_view_is_measured_as_it_always_was() -> None:
 def test_the_bound_counts_the_negatives_of_each_edge_where_it_holds(options: Any, negatives: int | None) -> None:
     """CMC Eq. 6: k is the number of negatives, the positive not among them."""
     method, given = many_views(**options)
-    found = measure_step(method, method.objective(given)).log_negatives
+    found = {name: each.item() for name, each in log_negatives(method, method.objective(given)).items()}
     edges = ("rgb to thermal", "thermal to rgb")
     assert found == ({} if negatives is None else {edge: pytest.approx(math.log(negatives)) for edge in edges})
 
@@ -342,10 +351,12 @@ def test_the_bound_counts_the_negatives_of_each_edge_where_it_holds(options: Any
 def test_images_without_a_view_are_no_negatives_of_the_bound() -> None:
     method, given = many_views()
     present = {"rgb": torch.ones(6) > 0, "thermal": torch.arange(6) > 1}
-    found = measure_step(method, method.objective(replace(given, present=present))).log_negatives
-    assert found["rgb to thermal"] == pytest.approx(math.log(3))  # four have thermal, one of them is the positive
+    found = log_negatives(method, method.objective(replace(given, present=present)))
+    assert found["rgb to thermal"].item() == pytest.approx(math.log(3))  # four have thermal, one is the positive
     nobody = {"rgb": torch.ones(6) > 0, "thermal": torch.zeros(6) > 0}
-    assert measure_step(method, method.objective(replace(given, present=nobody))) == ({}, {})
+    nothing = method.objective(replace(given, present=nobody))
+    assert (measure_step(method, nothing), log_negatives(method, nothing)) == ({}, {})
+    assert all(each.skipped for each in nothing.terms.values())
 
 
 def contrasts(method: Method) -> list[Contrast]:

@@ -341,7 +341,7 @@ def test_normals_that_a_run_made_of_depth_are_made_of_other_data_as_well(tmp_pat
     train, test = (open_data(str(other), split=split) for split in ("train", "test"))
     own = WithNormals(train, (30, 30, 16, 16), 500)
     for given in (str(other), {"name": str(other)}, train, (train, test)):
-        found = prepare(model, given, workers=0).train  # type: ignore[arg-type]
+        found = prepare(model, given, workers=0).train
         (row,) = (own.ids == found.ids[3]).nonzero()[0].tolist()
         made, right = (x.modalities["normals"] for x in (found[3], own[row]))
         torch.testing.assert_close(made, right, equal_nan=True, rtol=0, atol=0)

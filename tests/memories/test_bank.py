@@ -244,7 +244,7 @@ def test_z_is_kept_in_training_alone() -> None:
 
     memory.eval()
     assert memory.partition(estimate) == {"population": INSTANCES, "partition": 2.0}
-    assert not memory.bank.has_partition
+    assert not memory.bank.has_partition()
     memory.train()
     assert memory.partition(estimate)["partition"].item() == pytest.approx(3.0)
     memory.eval()
@@ -261,6 +261,47 @@ def test_z_follows_with_decay_and_in_evaluation_stays() -> None:
     assert found["partition"].item() == pytest.approx(22.5)
     found = memory.eval().partition(lambda population: torch.tensor(1e9, dtype=torch.float64))
     assert found["partition"].item() == pytest.approx(22.5)
+
+
+HAVE = torch.tensor([0, 3, 4, 7, 11])
+
+
+def test_images_without_the_view_are_never_drawn_and_not_of_the_population() -> None:
+    memory = as_memory(4, m=3000)
+    assert isinstance(memory, BankMemory)
+    memory.start(INSTANCES, present=torch.isin(torch.arange(INSTANCES), HAVE))
+    for own, row in zip(HAVE.tolist(), drawn(memory, HAVE, 4), strict=True):
+        shares = torch.bincount(row, minlength=INSTANCES) / 3000
+        others = [i for i in HAVE.tolist() if i != own]
+        assert shares[others].sum() == pytest.approx(1)
+        assert (shares[others] - 1 / 4).abs().max() < 6 * (1 / 4 * 3 / 4 / 3000) ** 0.5
+    assert memory.partition(lambda population: torch.tensor(2.0))["population"] == 5
+    other = made(m=3000)
+    other.load_state_dict(memory.state_dict())
+    assert torch.equal(drawn(other, HAVE, 4), drawn(memory, HAVE, 4))
+    assert other.partition(lambda population: torch.tensor(2.0))["population"] == 5
+    with pytest.raises(ValueError, match="memory: a bank needs two or more images that have its view, got 1"):
+        memory.start(INSTANCES, present=torch.arange(INSTANCES) == 3)
+
+
+def test_runs_with_other_seeds_meet_other_negatives() -> None:
+    found = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        found.append(drawn(made(generator=None), INDEX, 9))
+    assert torch.equal(found[0], found[1])
+    assert not torch.equal(found[0], found[2])
+
+
+def test_each_term_has_a_z_of_its_own_that_decays_by_its_own_estimates() -> None:
+    memory = as_memory(4, m=5, decay=0.5)
+    memory.start(INSTANCES, terms=("rgb to depth", "ab to depth"))
+    for values in ((10.0, 100.0), (20.0, 300.0)):
+        found = [
+            memory.partition(lambda population, value=value: torch.tensor(value, dtype=torch.float64), term)  # type: ignore[misc]
+            for term, value in zip(("rgb to depth", "ab to depth"), values, strict=True)
+        ]
+    assert [each["partition"].item() for each in found] == pytest.approx([15, 200])
 
 
 def test_no_negative_is_refused() -> None:

@@ -200,3 +200,17 @@ def test_a_graph_that_cannot_be_is_one_line(views: tuple[str, ...], options: Any
 def test_npid_without_a_bank_is_refused() -> None:
     with pytest.raises(ValueError, match="memory: an image's only positive is its own vector in a memory bank"):
         npid(plain(), head=HEAD, memory=of_queue("each"))
+
+
+def test_a_bank_of_a_view_is_of_the_images_that_have_it_and_has_a_z_for_each_term_that_reads_it() -> None:
+    encoders = {view: plain(seed=number) for number, view in enumerate(VIEWS)}
+    method = cmc(encoders, head=HEAD, memory=partial(bank, m=5), loss=losses.nce).start(
+        10, {view: mask[[0] * 4 + [0, 1, 2, 3, 4, 5]] for view, mask in PRESENT.items()}
+    )
+    kept = {view: each for view, each in method.memories.items() if isinstance(each, BankMemory)}
+    assert {view: int(each.population) for view, each in kept.items()} == {"L": 9, "ab": 9, "depth": 3}
+    assert {view: len(each.bank.log_partition) for view, each in kept.items()} == dict.fromkeys(VIEWS, 2)
+    method.double().objective(embedded(method, present=PRESENT)[1])
+    for each in kept.values():
+        first, second = each.bank.log_partition.exp().tolist()
+        assert 0 < first != second > 0

@@ -230,7 +230,7 @@ def test_nce_once_its_partition_is_known() -> None:
     """The first batch waits: nobody knows yet whether Z has been estimated."""
     memory = of_bank()
     assert isinstance(memory, BankMemory)
-    memory.bank._estimated = True
+    memory.bank._estimated = {0}
     query, key = Slot("query", "a", 0), Slot("key", "b", 0)
     term = Contrast(query_against_keys, losses.nce, [query], [key], memory=memory)
     on_cuda(term(BatchOutputs({query: cuda(N, DIM), key: cuda(N, DIM)}, ids(), ids() + 20)).loss)

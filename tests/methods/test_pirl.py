@@ -43,7 +43,7 @@ def against_bank(term: Any, query: Tensor, step: int, loss: str, temperature: fl
     positives = vectors[INDEX][:, None]
     if loss == "softmax":
         return oracle.mean(oracle.info_nce(query, positives, met, temperature=temperature))
-    partition = float(term.memory.bank.partition)
+    partition = float(term.memory.partition(lambda population: torch.tensor(0.0), term.name)["partition"])
     given = {"partition": partition, "population": 10, "temperature": temperature}
     return oracle.mean(oracle.nce(query, positives, met, **given))  # type: ignore[arg-type]
 
@@ -53,7 +53,7 @@ def test_the_objective_weighs_the_plain_copy_and_the_jigsaw_against_one_bank(los
     function = partial(losses.info_nce if loss == "softmax" else losses.nce, temperature=0.5)
     method = single(jigsaw=0.3, loss=function)
     raw, batch = embedded(method, step=2)
-    found = method.objective(batch)  # which also estimates NCE's partition, once for both
+    found = method.objective(batch)  # which also estimates NCE's partition, one for each
     assert list(found.terms) == ["plain", "image jigsaw"]
     assert method.terms[0].memory is method.terms[1].memory  # type: ignore[attr-defined]
     by_copy = {slot.copy: each for slot, each in batch.outputs.items()}

@@ -17,6 +17,7 @@ from manyview.training import build
 from manyview.views import VIEWS, View
 from tests.config.small import flags
 from tests.data.test_paired import put
+from tests.methods.toys.run import Pairs
 from tests.methods.toys.two_banks import two_banks
 from tests.tiny import pictures
 
@@ -75,6 +76,15 @@ def test_what_makes_no_sense_is_refused_with_the_reason_before_a_run_is_begun(te
 @pytest.mark.parametrize("distance", ["l2", "l1", "bins", "labels --distance.classes 3"])
 def test_every_distance_is_checked_without_data(distance: str) -> None:
     build.check(flags(f"--method prediction --distance {distance}"))
+
+
+@pytest.mark.parametrize(
+    ("method", "held_out"), [("cmc", True), ("cmc_moco", True), ("prediction", False), ("cmc_patch", False)]
+)
+def test_unlabelled_images_are_held_out_where_they_can_be_scored_on(method: str, held_out: bool) -> None:
+    found = build.data(flags(f"--method {method} --views image,depth"), Pairs(whole=True))
+    assert (found.test is not None, found.held_out) == (held_out, held_out)
+    assert (len(found.train) == len(Pairs(whole=True))) != held_out
 
 
 @pytest.mark.parametrize(

@@ -195,3 +195,19 @@ def test_retrieval_is_for_methods_that_contrast_several_views_and_needs_no_label
 def test_an_unknown_evaluator_is_refused_even_where_nothing_is_scored(more: str) -> None:
     with pytest.raises(UserError, match=r"^evaluators: there is none named 'nkn'; did you mean 'knn'\?$"):
         evaluators(ONE, data(colours(8, 0), None), settings(more=f"--evaluators nkn {more}"), CPU)
+
+
+class PicturesAlone(WithHeight):
+    """The same, and no sample has it."""
+
+    def __getitem__(self, index: int) -> Sample:
+        return self.pictures[index]
+
+
+def test_where_no_held_out_image_has_a_view_the_others_are_scored() -> None:
+    both = {"image": View("image"), "height": View("height")}
+    train = WithHeight(colours(60, 0))
+    found = replace(data(train, PicturesAlone(colours(30, 1)), both), met=train[0].modalities)
+    networks = {"image": encoder(), "height": encoder(1)}
+    scored = [each(towers(networks)) for each in evaluators(cmc(networks), found, settings(), CPU)]
+    assert [list(each) for each in scored] == [["knn/image"], []]

@@ -17,7 +17,6 @@ from manyview.methods import cmc, simclr
 from manyview.training import build
 from manyview.training.retrieval import (
     RetrievalEvaluator,
-    contrasted_views,
     live_recall,
     named_recalls,
     recall_table,
@@ -96,9 +95,9 @@ def test_the_towers_stay_in_training_mode_and_unchanged() -> None:
 
 def test_views_that_are_contrasted_with_another_are_the_ones_to_search_across() -> None:
     networks = {"image": encoder(), "height": encoder(1), "other": encoder(1)}
-    assert contrasted_views(cmc(networks)) == list(networks)
-    assert contrasted_views(cmc({"image": encoder()}, copies=3)) == []
-    assert contrasted_views(simclr(encoder())) == []
+    assert cmc(networks).contrasted == list(networks)
+    assert cmc({"image": encoder()}, copies=3).contrasted == []
+    assert simclr(encoder()).contrasted == []
 
 
 def test_no_sample_with_two_views_is_no_score() -> None:

@@ -59,6 +59,20 @@ def test_pending_losses_become_means_over_the_processes(monkeypatch: pytest.Monk
     assert run.losses == []  # the next mean begins anew
 
 
+def test_a_term_is_averaged_over_the_steps_in_which_it_had_a_pair() -> None:
+    run, none = begun(), float("nan")
+    for told in (losses(4.0, 4.0, none, 1.0, none), None, losses(9.0, 6.0, 3.0, 2.0, none)):
+        run.stepped(told)
+    assert (run.step, run.loss) == (3, 9.0)
+    run.settle_losses()
+    *found, last = run.mean_losses()
+    assert found == [6.5, 5.0, 3.0, 1.5]
+    assert last != last  # a bound that no step had
+    run.stepped(None)
+    run.settle_losses()
+    assert (run.mean_losses(), run.loss, run.diverged) == ([], 9.0, None)
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_loss_that_is_no_number_is_known_before_and_after_it_is_settled(bad: float) -> None:
     run = begun()

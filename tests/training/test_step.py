@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from manyview import losses
-from manyview.encoders import Encoder
+from manyview.encoders import HEADS, Encoder, create
 from manyview.memories import bank
-from manyview.methods import BatchOutputs, Method, cacr, cacr_moco, dcl, dclw, jcl, moco_v2, multikey, pirl, simclr
+from manyview.methods import BatchOutputs, Method, cacr, cacr_moco, cmc, dcl, dclw, jcl, moco_v2, multikey, pirl, simclr
 from manyview.training.step import Engine, MakeViews, NotFinite, StepOutput, micro_batches, whole_batch
 from tests.methods import test_terms as terms
 from tests.methods.small import doubled, images, of_queue, plain
@@ -277,3 +277,37 @@ def test_a_batch_in_which_nothing_can_be_contrasted_has_a_gradient_of_zero() -> 
         method.zero_grad(set_to_none=True)
         assert float(step(method, present=nobody).loss.detach()) == 0
         assert all(each.abs().max() == 0 for each in gradients(method))
+
+
+class Recorded(nn.Module):
+    """A method that keeps what it has embedded."""
+
+    def __init__(self, method: Method) -> None:
+        super().__init__()
+        self.method, self.outputs = method, []  # type: ignore[var-annotated]
+
+    def forward(self, *given: Any) -> Any:
+        self.outputs.append(self.method(*given))
+        return self.outputs[-1]
+
+
+def test_missing_views_stay_out_of_batch_norm_in_micro_batches_and_the_second_pass_sees_what_the_first_saw() -> None:
+    torch.manual_seed(0)
+    encoders = {view: create("patchnet", size=8, widths=(32,), blocks=(1,)) for view in ("rgb", "depth")}
+    method = cmc(encoders, head=partial(HEADS["simclr"], dim_out=5)).double()
+    present = {"rgb": torch.ones(COUNT, dtype=torch.bool), "depth": torch.tensor([1, 0, 0, 0, 0, 1, 1]).bool()}
+    views = {
+        view: [each[:, :, :8, :8] * present[view][:, None, None, None] for each in images(1, COUNT)] for view in present
+    }
+    recorded = Recorded(method)
+
+    def some(rows: slice) -> dict[str, list[Tensor]]:
+        return {view: [each[rows] for each in copies] for view, copies in views.items()}
+
+    micro_batches(Engine(method, recorded), some, unembedded(present=present), size=4)  # one row of depth, then two
+    first, second = recorded.outputs[:2], recorded.outputs[2:]
+    for one, other, rows in zip(first, second, (slice(0, 4), slice(4, 7)), strict=True):
+        for slot, value in one.items():
+            torch.testing.assert_close(other[slot], value, rtol=1e-12, atol=1e-12)
+            assert torch.equal(value.ne(0).any(1), present[slot.view][rows])
+    assert all(bool(torch.isfinite(each).all()) for each in gradients(method))

@@ -217,7 +217,7 @@ def stopped(rank: int, folder: str) -> Told:
 
     told.append(commanded(data=f"{folder}/data", out=f"{folder}/undisturbed", **STOPPED_RUN))
     for case in STOPS:
-        RunState.stepped = stepped_and_stopped  # type: ignore[method-assign]
+        RunState.stepped = stepped_and_stopped  # type: ignore[method-assign, assignment]
         told.append(commanded(data=f"{folder}/data", out=f"{folder}/{case}", **STOPPED_RUN))
         RunState.stepped = stepped  # type: ignore[method-assign]
         told.append(commanded(data=f"{folder}/data", out=f"{folder}/{case}", **STOPPED_RUN))
@@ -269,7 +269,7 @@ def counting(rank: int, folder: str) -> dict[str, list[dict[str, int]]]:
 
     for name in COLLECTIVES:
         setattr(dist, name, counted(name, getattr(dist, name)))
-    RunState.stepped, Agreement.attempt = noted, attempted  # type: ignore[method-assign]
+    RunState.stepped, Agreement.attempt = noted, attempted  # type: ignore[method-assign, assignment]
     found = {}
     for name, case in CASES.items():
         after.clear()

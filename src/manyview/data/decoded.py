@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from math import prod
@@ -71,14 +71,18 @@ def _container_limit() -> int:
         return 1 << 62
 
 
-def decode(dataset: Dataset, limit: int | None = None) -> Decoded | None:
+def decode(dataset: Dataset, limit: int | None = None, examples: Mapping[str, Tensor] | None = None) -> Decoded | None:
     """Decodes the whole data set; None if its pictures differ in size or take more than `limit` bytes.
+
+    examples  a picture (C, H, W) of each modality, for those that no sample has: they are zeros of that form
 
     A few samples over the whole set are looked at first, so that "no" is a quick answer.
     """
     shapes = _probe(dataset)
     if shapes is None:
         return None
+    known = {name: (tuple(image.shape), image.dtype) for name, image in (examples or {}).items()} | shapes
+    shapes = {name: known[name] for name in dataset.modalities if name in known}
     size = len(dataset) * sum(prod(shape) * dtype.itemsize for shape, dtype in shapes.values())
     if size > (default_limit() if limit is None else limit):
         return None

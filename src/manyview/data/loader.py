@@ -7,7 +7,7 @@ processes that decode each file once for all its views. Between these two ways, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -35,6 +35,7 @@ class Loader:
     workers         processes that decode, where the data does not fit; None: one a core
     memory          bytes that decoded data may take; None: a quarter of the machine's, 0: never
     max_unreadable  the share of unreadable samples above which the loader gives up
+    examples        a picture (C, H, W) of each modality, for those that no sample has: their views are zeros
 
     In place of a sample that cannot be read comes the next one that can, so that batches stay full; one of them may
     then be there twice. They are listed in `unreadable`, as far as this process has met them.
@@ -55,6 +56,7 @@ class Loader:
         world: int = 1,
         memory: int | None = None,
         max_unreadable: float = 0.05,
+        examples: Mapping[str, Tensor] | None = None,
     ) -> None:
         if not isinstance(dataset, Dataset):
             what = f"{type(dataset).__name__} is none; open_data(name) makes one, TorchDataset wraps one of torch's"
@@ -68,13 +70,13 @@ class Loader:
         self.unreadable: dict[int, str] = {}
         self.labels = torch.full((len(dataset),), -1) if dataset.labels is None else dataset.labels
         _check(self)
-        self._decoded = decode(dataset, memory) if memory != 0 else None
+        self._decoded = decode(dataset, memory, examples) if memory != 0 else None
         self._note({} if self._decoded is None else self._decoded.unreadable)
         self._replacement = _next_readable(len(dataset), self.unreadable)
         self._rows: EpochRows = []
         self._epochs = 0
         source = dataset if self._decoded is None else self._decoded
-        reader = Reader(source, pipeline, seed, colour=self.device.type == "cpu")
+        reader = Reader(source, pipeline, seed, colour=self.device.type == "cpu", examples=examples)
         pinned = self.device.type == "cuda"
         self.at_once = self._at_once()
         share = batch_size // world

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Literal, cast
@@ -59,9 +58,14 @@ def only_modalities(dataset: Dataset, modalities: Sequence[str]) -> Dataset:
 
 def missing(dataset: Dataset) -> dict[str, int]:
     """How many samples lack each modality, as far as that is known without reading them; only those that some lack."""
-    counts = Counter(name for row in range(len(dataset)) for name in present(dataset, row))
-    lacking = {name: len(dataset) - counts[name] for name in dataset.modalities}
+    lacking = {name: int((~there).sum()) for name, there in having(dataset).items()}
     return {name: count for name, count in lacking.items() if count}
+
+
+def having(dataset: Dataset) -> dict[str, Tensor]:
+    """Which samples (n,) have each modality, as far as that is known without reading them."""
+    found = [present(dataset, row) for row in range(len(dataset))]
+    return {name: torch.tensor([name in each for each in found], dtype=torch.bool) for name in dataset.modalities}
 
 
 def left_out(dataset: Dataset) -> tuple[str, ...]:

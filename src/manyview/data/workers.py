@@ -196,8 +196,16 @@ class Prepared(NamedTuple):
 class Reader(torch.utils.data.Dataset[Prepared]):
     """Reads one sample, or the next one that can be read, and prepares its views."""
 
-    def __init__(self, dataset: Dataset | Decoded, pipeline: Pipeline, seed: int, colour: bool) -> None:
+    def __init__(
+        self,
+        dataset: Dataset | Decoded,
+        pipeline: Pipeline,
+        seed: int,
+        colour: bool,
+        examples: Mapping[str, Tensor] | None = None,
+    ) -> None:
         self.dataset, self.pipeline, self.seed, self.colour = dataset, pipeline, seed, colour
+        self.examples = dict(examples or {})  # of modalities that no sample may have
         self.read = counter()
         used = set(pipeline.sources(dataset.modalities).values())
         self.modalities = tuple(name for name in dataset.modalities if name in used)
@@ -238,7 +246,8 @@ class Collate:
     def __init__(self, reader: Reader) -> None:
         self.modalities: tuple[str, ...] = ()
         self.zeros: Views = {}
-        for sample in some_samples(reader.dataset):
+        unmet = Sample(0, 0, {name: reader.examples[name] for name in reader.modalities if name in reader.examples})
+        for sample in (*some_samples(reader.dataset), unmet):
             if sample.modalities.keys() - set(self.modalities):
                 self.modalities = (*self.modalities, *sample.modalities)
                 made = reader.prepared(sample, epoch=0)

@@ -8,10 +8,8 @@ estimates, and exact below that.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from functools import reduce
 from operator import add
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -172,41 +170,40 @@ def batch_measures(method: Method, batch: BatchOutputs) -> dict[str, float]:
     return found
 
 
-class StepMeasures(NamedTuple):
-    """What is told of a step.
+def measure_step(method: Method, objective: Objective) -> dict[str, float]:
+    """Measures a step's contrasts, each against the negatives that its loss has met.
 
-    values         of the first contrast, by the names of `measure`; with queries of several views also "rank/rgb" and
-                   the others of `PER_VIEW`, of each view's first contrast
-    log_negatives  log k by term, k negatives a query, where log k - L is a bound on mutual information (CMC Eq. 6: k
-                   leaves the positive out). Only where there are several terms: one has no loss of its own in the log
+    Those of the first contrast, by the names of `measure`; with queries of several views also "rank/rgb" and the others
+    of `PER_VIEW`, of each view's first contrast.
     """
-
-    values: Mapping[str, float]
-    log_negatives: Mapping[str, float]
-
-
-def measure_step(method: Method, objective: Objective) -> StepMeasures:
-    """Measures a step's contrasts, each against the negatives that its loss has met."""
     by_view: dict[str, dict[str, float]] = {}
-    limits: dict[str, float] = {}
     for term in method.terms:
         triples = [triple for triple in objective.terms[term.name].triples if len(triple.query)]
-        if not isinstance(term, Contrast) or not triples:
-            continue
-        view = term.queries[0].view
-        if view not in by_view:
+        if isinstance(term, Contrast) and triples and (view := term.queries[0].view) not in by_view:
             by_view[view] = measured_of(term, triples[0])
-        if term.bounds_information and len(method.terms) > 1 and sum(triple.weight for triple in triples) == 1:
-            limits[term.name] = sum(triple.weight * _log_negatives(triple) for triple in triples)
     first = next(iter(by_view.values()), {})
     several = by_view if len(by_view) > 1 else {}
     each = {f"{name}/{view}": found[name] for view, found in several.items() for name in PER_VIEW if name in found}
-    return StepMeasures({**first, **each}, limits)
+    return {**first, **each}
 
 
 @torch.no_grad()
-def _log_negatives(triple: Triple) -> float:
-    return float(Stream(triple.query, triple.negatives).count.double().log().mean())
+def log_negatives(method: Method, objective: Objective, processes: int = 1) -> dict[str, Tensor]:
+    """The mean of log k by term, k negatives a query, where log k - L is a bound on mutual information.
+
+    CMC Eq. 6: k leaves the positive out. Of several processes this one's share, as its losses are.
+    """
+    found = {}
+    for term in method.terms:
+        triples = objective.terms[term.name].triples
+        if isinstance(term, Contrast) and term.bounds_information and sum(each.weight for each in triples) == 1:
+            found[term.name] = torch.stack([each.weight * _log_count(each, processes) for each in triples]).sum()
+    return found
+
+
+def _log_count(triple: Triple, processes: int) -> Tensor:
+    logs = Stream(triple.query, triple.negatives).count.double().log()
+    return logs.sum() * (processes / (triple.total or max(1, len(logs))))
 
 
 def measured_of(term: Contrast, triple: Triple) -> dict[str, float]:

@@ -16,6 +16,7 @@ from manyview.encoders.encoder import Encoder
 from manyview.encoders.layers import split_batch_norm
 from manyview.encoders.map_heads import LastHead, MapHead, OnMap
 from manyview.encoders.momentum import SHARE, Schedule, average_, constant, shuffled
+from manyview.encoders.present import embed_present
 
 SHARED = "shared"  # the name of a tower that all views go through
 MAPS = "maps."  # what the names of feature maps begin with
@@ -186,17 +187,22 @@ class Towers(nn.Module):
                 return True
         return False
 
-    def forward(self, views: Views, slots: Iterable[Slot], *, step: int = 0) -> Outputs:
+    def forward(
+        self, views: Views, slots: Iterable[Slot], *, step: int = 0, present: Mapping[str, Tensor] | None = None
+    ) -> Outputs:
         """What the slots ask for, of views {name: [copy, ...]}, (N, C, H, W) each: queries first, then keys.
 
-        step  the number of the training step, which the shuffling of keys draws its order from
+        step     the number of the training step, which the shuffling of keys draws its order from
+        present  masks (N,) by view: which images have it. Others do not go through a tower, and their rows are zero
         """
         slots = list(slots)
         found: Outputs = {slot: views[slot.view][slot.copy] for slot in slots if slot.branch == "input"}
         for branch in ("query", "key"):
             for view in dict.fromkeys(slot.view for slot in slots if slot.branch == branch):
                 wanted = [slot for slot in slots if (slot.branch, slot.view) == (branch, view)]
-                found |= self._through(wanted, views[view], step)
+                embed, there = partial(self._through, wanted, step), (present or {}).get(view)
+                copies = views[view]
+                found |= embed(copies) if there is None else embed_present(embed, copies, there, self, self.bn_splits)
         return {slot: found[slot] for slot in slots}
 
     def queries(self, x: Tensor, view: str | None = None) -> Tensor:
@@ -218,7 +224,7 @@ class Towers(nn.Module):
         """What an optimiser is given: everything but the key towers and what is frozen."""
         return (each for each in self.parameters() if each.requires_grad)
 
-    def _through(self, slots: list[Slot], copies: list[Tensor], step: int) -> Outputs:
+    def _through(self, slots: list[Slot], step: int, copies: list[Tensor]) -> Outputs:
         """All copies that the slots of one branch and view ask for: those of one shape in one batch, if `joint`."""
         numbers = sorted({slot.copy for slot in slots})
         alike = [[number] for number in numbers]

@@ -127,7 +127,8 @@ class Task:
         """Batches of pictures, as the task reads them: all, in the data's order, unless shuffle or drop_last."""
         return Loader(
             data, views, min(batch_size or self.batch_size, len(data)), seed=self.seed, device=self.device,
-            workers=self.workers, max_unreadable=1.0, **{"shuffle": False, "drop_last": False, **order},
+            workers=self.workers, max_unreadable=1.0,
+            shuffle=order.get("shuffle", False), drop_last=order.get("drop_last", False),
         )  # fmt: skip
 
     def for_model(self, other: ModelSource) -> Task:

@@ -38,6 +38,7 @@ class MemoryBank(nn.Module):
         dim: int,
         momentum: float = 0.5,
         *,
+        partitions: int = 1,
         dtype: torch.dtype = torch.float32,
         generator: torch.Generator | None = None,
     ) -> None:
@@ -50,8 +51,8 @@ class MemoryBank(nn.Module):
         start = torch.randn(instances, dim, generator=generator)
         self.register_buffer("vectors", F.normalize(start, dim=1).to(dtype))
         # ln Z of NCE, since Z itself has no room in float16; -inf before the first estimate
-        self.register_buffer("log_partition", torch.tensor(-torch.inf, dtype=torch.float64))
-        self._estimated = False  # whether that is known to be over, so that nobody waits for a GPU to tell
+        self.register_buffer("log_partition", torch.full((partitions,), -torch.inf, dtype=torch.float64))
+        self._estimated: set[int] = set()  # for which that is known to be over: nobody waits for a GPU to tell
 
     def extra_repr(self) -> str:
         instances, dim = self.vectors.shape
@@ -59,14 +60,18 @@ class MemoryBank(nn.Module):
 
     @property
     def partition(self) -> Tensor:
-        """NCE's Z, a float64 number; 0 before the first estimate."""
-        return self.log_partition.double().exp()
+        """NCE's Z, a float64 number; 0 before the first estimate. Of several, the first."""
+        return self.partition_of(0)
 
-    @property
-    def has_partition(self) -> bool:
-        """Whether Z has been estimated."""
-        self._estimated = self._estimated or bool(self.log_partition > -torch.inf)
-        return self._estimated
+    def partition_of(self, number: int) -> Tensor:
+        """One of several Z: CMC's code has one for each direction of an edge."""
+        return self.log_partition[number].double().exp()
+
+    def has_partition(self, number: int = 0) -> bool:
+        """Whether a Z has been estimated."""
+        if number not in self._estimated and bool(self.log_partition[number] > -torch.inf):
+            self._estimated.add(number)
+        return number in self._estimated
 
     def read(self, index: Tensor) -> Tensor:
         """The vectors (N, dim) of images (N,)."""
@@ -111,18 +116,18 @@ class MemoryBank(nn.Module):
         self.vectors[index] = F.normalize(mixed, dim=1).to(self.vectors.dtype)
 
     @torch.no_grad()
-    def update_partition(self, estimate: Tensor, *, decay: float | None = None) -> Tensor:
+    def update_partition(self, estimate: Tensor, *, decay: float | None = None, number: int = 0) -> Tensor:
         """Keeps NCE's Z and gives it: the first batch's estimate for ever, as published, or its running mean with
         `decay`.
 
         Estimates come from `manyview.losses.nce_partition`. A constant Z goes stale when the bank is no longer noise
         (CMC issue 23): decay=0.99 follows it.
         """
-        if not self.has_partition:
-            self.log_partition.copy_(estimate.double().log())
+        if not self.has_partition(number):
+            self.log_partition[number] = estimate.double().log()
         elif decay is not None:
-            self.log_partition.copy_((decay * self.partition + (1 - decay) * estimate).log())
-        return self.partition
+            self.log_partition[number] = (decay * self.partition_of(number) + (1 - decay) * estimate).log()
+        return self.partition_of(number)
 
     def _checked(self, index: Tensor) -> Tensor:
         if index.dim() != 1 or index.dtype != torch.long:
@@ -137,15 +142,19 @@ class MemoryBank(nn.Module):
 class BankMemory(Memory):
     """A memory bank of one view: negatives are m drawn images, positives the image's own vector or the step's key.
 
-    m       negatives that each query draws, by the step and the image alone
+    m       negatives that each query draws among the images that have the view, by a seed, the step and the image alone
     stored  positives come from the bank, as in CMC's code, which is steadier (CMC issue 13); else they are the step's
             keys, as Eq. 2 prints
     decay   of NCE's partition: None keeps the first batch's estimate, as published; 0.99 follows it
 
-    The bank has a vector for each image of the data: `start` makes it.
+    The bank has a vector for each image of the data: `start` makes it, and draws the seed from torch's generator, so
+    that a run's seed decides which negatives are met. Each term that reads the bank has a Z of its own.
     """
 
     per_image = True
+    rows: Tensor
+    population: Tensor
+    seed: Tensor
 
     def __init__(
         self,
@@ -162,28 +171,43 @@ class BankMemory(Memory):
             raise UserError("m", f"expected at least 1 negative, got {m}")
         self.dim, self.m, self.momentum, self.stored, self.decay = dim, m, momentum, stored, decay
         self._generator = generator
+        self.register_load_state_dict_post_hook(_count_again)  # type: ignore[no-untyped-call]
 
-    def start(self, instances: int) -> None:
-        self.bank = MemoryBank(instances, self.dim, self.momentum, generator=self._generator)
+    def start(self, instances: int, *, present: Tensor | None = None, terms: Sequence[str] = ()) -> None:
+        there = torch.ones(instances, dtype=torch.bool) if present is None else present.cpu()
+        if (count := int(there.sum())) < 2:
+            raise UserError("memory", f"a bank needs two or more images that have its view, got {count}")
+        self._terms = {name: number for number, name in enumerate(terms)}
+        self.bank = MemoryBank(
+            instances, self.dim, self.momentum, partitions=max(1, len(terms)), generator=self._generator
+        )
+        self.register_buffer("rows", (~there).byte().argsort(stable=True))  # those that have the view come first
+        self.register_buffer("population", torch.tensor(count))  # so many
+        self._population = count  # the same, for which nobody waits for a GPU
+        self.register_buffer("seed", torch.randint(2**62, (), generator=self._generator))
 
     def negatives(self, ids: Tensor, index: Tensor, *, step: int) -> Negatives:
-        vectors = self.bank.vectors
-        drawn = uniform(key(step, index), self.m).mul_(len(vectors) - 1).long()
-        return Negatives(vectors, index=drawn.add_(drawn >= index[:, None]))  # skips the own vector
+        place = uniform(key(self.seed, step, index), self.m).mul_(self.population - 1).long()
+        place += self.rows[place] >= index[:, None]  # skips the own vector
+        return Negatives(self.bank.vectors, index=self.rows[place])
 
     def positives(self, index: Tensor) -> Tensor | None:
         return self.bank.read(index)[:, None] if self.stored else None
 
-    def partition(self, estimate: Callable[[int], Tensor]) -> dict[str, Any]:
-        population = len(self.bank.vectors)
-        if self.bank.has_partition and (self.decay is None or not self.training):
-            return {"population": population, "partition": self.bank.partition}
+    def partition(self, estimate: Callable[[int], Tensor], term: str = "") -> dict[str, Any]:
+        population, number = self._population, self._terms.get(term, 0)
+        if self.bank.has_partition(number) and (self.decay is None or not self.training):
+            return {"population": population, "partition": self.bank.partition_of(number)}
         found = estimate(population)
-        found = self.bank.update_partition(found, decay=self.decay) if self.training else found
+        found = self.bank.update_partition(found, decay=self.decay, number=number) if self.training else found
         return {"population": population, "partition": found}
 
     def update(self, keys: Sequence[Tensor], ids: Tensor, index: Tensor) -> None:
         self.bank.update(index, torch.stack(list(keys)).mean(0))
+
+
+def _count_again(memory: nn.Module, _: object) -> None:
+    memory._population = int(memory.population)  # type: ignore[assignment, arg-type]
 
 
 def bank(

@@ -32,8 +32,12 @@ class Memory(nn.Module):
         """How many keys it holds; None where it holds none, or one for each image of the data."""
         return None
 
-    def start(self, instances: int) -> None:
-        """Makes room for this many images of the data, once, before the first step."""
+    def start(self, instances: int, *, present: Tensor | None = None, terms: Sequence[str] = ()) -> None:
+        """Makes room for this many images of the data, once, before the first step.
+
+        present  (instances,) which images have the view that is kept, as far as that is known; without, all
+        terms    the names of those that read it
+        """
 
     def negatives(self, ids: Tensor, index: Tensor, *, step: int) -> Negatives | None:
         """Returns what queries of these images meet besides the batch.
@@ -46,10 +50,11 @@ class Memory(nn.Module):
         """Returns kept positives (N, 1, d) of these images, where the memory has them instead of the step's keys."""
         return None
 
-    def partition(self, estimate: Callable[[int], Tensor]) -> dict[str, Any]:
+    def partition(self, estimate: Callable[[int], Tensor], term: str = "") -> dict[str, Any]:
         """Returns what NCE wants to know of the noise: `population` and `partition`; a bank keeps both.
 
         estimate  NCE's Z by this batch, given the population
+        term      who asks: each term that the memory was started for has a Z of its own
         """
         raise NotImplementedError("only a memory bank keeps NCE's partition")
 

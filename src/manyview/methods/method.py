@@ -71,23 +71,44 @@ class Method(nn.Module):
         """Whether a view itself is asked for, to be predicted: it is then given with NaN where there is no data."""
         return any(slot.branch == "input" for slot in self.slots)
 
-    def start(self, instances: int) -> Method:
-        """Makes room in the memories for the images of the data; once, before the first step."""
+    @property
+    def contrasted(self) -> list[str]:
+        """The views whose embeddings some term contrasts with those of another view."""
+        asked = [term.asks for term in self.terms if isinstance(term, Contrast)]
+        by_term = [{slot.view for slot in asks} for asks in asked if all(slot.name == "embedding" for slot in asks)]
+        found = {view for views in by_term if len(views) > 1 for view in views}
+        return [view for view in self.views if view in found]
+
+    def start(self, instances: int, present: Mapping[str, Tensor] | None = None) -> Method:
+        """Makes room in the memories for the images of the data; once, before the first step.
+
+        present  (instances,) by view: which images have it, as far as that is known; without, all
+        """
         for memory in self.memories.values():
             assert isinstance(memory, Memory)
-            memory.start(instances)
+            terms = [term for term in self.terms if isinstance(term, Contrast) and term.memory is memory]
+            views = {slot.view for slot in _kept(terms[0])} if terms else set()
+            there = torch.stack([present[view] for view in views]).all(0) if present and views else None
+            memory.start(instances, present=there, terms=[term.name for term in terms])
         return self
 
-    def forward(self, views: Views, step: int = 0, slots: Iterable[Slot] | None = None) -> Outputs:
+    def forward(
+        self,
+        views: Views,
+        step: int = 0,
+        slots: Iterable[Slot] | None = None,
+        present: Mapping[str, Tensor] | None = None,
+    ) -> Outputs:
         """Views {name: [copy, ...]}, (N, C, H, W) each, to what the terms ask for; or to some of it.
 
-        A jigsaw, which comes after the copies of each view, is (N, 9, C, h, w).
+        A jigsaw, which comes after the copies of each view, is (N, 9, C, h, w). `present`, masks (N,) by view, names
+        the images that have it: only these are embedded.
         """
         asked = tuple(self.slots if slots is None else slots)
         if not self.predicts:
-            return self.towers(views, asked, step=step)  # type: ignore[no-any-return]
+            return self.towers(views, asked, step=step, present=present)  # type: ignore[no-any-return]
         filled = {view: [copy.nan_to_num() for copy in copies] for view, copies in views.items()}  # 0 is the mean
-        found: Outputs = self.towers(filled, asked, step=step)
+        found: Outputs = self.towers(filled, asked, step=step, present=present)
         return found | {slot: views[slot.view][slot.copy] for slot in asked if slot.branch == "input"}
 
     def objective(self, batch: BatchOutputs) -> Objective:
@@ -123,9 +144,14 @@ def _check(terms: Sequence[Term], memories: nn.ModuleDict, views: Mapping[str, i
             raise UserError("memories", f"that of the term {term.name!r} is not among them, and would not be saved")
 
 
+def _kept(term: Contrast) -> tuple[Slot, ...]:
+    """What a term's memory takes in: its keys, or its queries where these are each other's keys."""
+    return term.keys or term.queries
+
+
 def _remember(term: Contrast, batch: BatchOutputs) -> None:
-    """A term's keys, or its queries where these are each other's keys, of the images that have all of them."""
-    slots = term.keys or term.queries
+    """Gives a term's memory what it keeps, of the images that have all of it."""
+    slots = _kept(term)
     kept = [batch.gather(batch.outputs[slot]).detach() for slot in slots]
     ids, index = batch.gather(batch.ids), batch.gather(batch.index)
     if batch.present:

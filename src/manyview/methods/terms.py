@@ -83,10 +83,14 @@ class BatchOutputs:
 
 
 class TermOutput(NamedTuple):
-    """A term's loss, and what it contrasted, for the health figures: nothing for a prediction."""
+    """A term's loss, and what it contrasted, for the health figures: nothing for a prediction.
+
+    skipped  no image of the batch had what the term compares, so that the loss, 0, says nothing
+    """
 
     loss: Tensor
     triples: list[Triple]
+    skipped: bool = False
 
 
 class Term(ABC):
@@ -136,7 +140,7 @@ class Contrast(Term):
     def __call__(self, batch: BatchOutputs) -> TermOutput:
         triples = self.topology(batch.embeddings(self.queries, self.keys), self.memory)
         if not triples:
-            return TermOutput(_nothing(batch, self.queries), triples)
+            return TermOutput(_nothing(batch, self.queries), triples, skipped=True)
         parts = [triple.weight * self._share(batch, triple) for triple in triples]
         return TermOutput(torch.stack(parts).sum(), triples)
 
@@ -180,7 +184,7 @@ class Contrast(Term):
             known = {"population": population, "temperature": self.option("temperature"), "gather": batch.gather}
             return triple.loss(nce_partition, **known)
 
-        return self.memory.partition(estimate)
+        return self.memory.partition(estimate, self.name)
 
 
 def try_loss(loss: Loss) -> None:

@@ -12,7 +12,7 @@ from manyview.core.parallel import resolve_device
 from manyview.data import Loader
 from manyview.methods import Method
 from manyview.report.view_samples import ViewSamples
-from manyview.training.retrieval import contrasted_views, project
+from manyview.training.retrieval import project
 
 BATCH = 64
 
@@ -64,7 +64,7 @@ class CrossView:
 
 def embed_samples(method: Method, samples: ViewSamples) -> CrossView:
     """Embeds samples in the views that the method contrasts with one another."""
-    views, device = contrasted_views(method), resolve_device()
+    views, device = method.contrasted, resolve_device()
     if not views:
         return CrossView(samples, {}, {})
     dataset = samples.dataset

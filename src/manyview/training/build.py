@@ -70,7 +70,7 @@ def data(config: Config, own: Dataset | None = None) -> RunData:
     if own is None and config.own_data:
         raise UserError("data", "the run was made on a data set of your own; give it: manyview.pretrain(data=...)")
     options, there = config.data_options, config.data["name"] if own is None else own
-    found, opened_anew = divided_for(config.views or (), there, unlabelled=takes_many(config), **options)
+    found, opened_anew = divided_for(config.views or (), there, unlabelled=_scored_across_views(config), **options)
     normalisation.check(config, found.train.modalities)
     views = views_of(config, found.train.modalities, reference(found.train) if config.views else None)
     if takes_many(config) and config.views is None:
@@ -183,6 +183,16 @@ def small_method(config: Config, views: Sequence[str]) -> Method:
         return cast(Method, component(config, "method")(networks, **components(config)))
 
 
+def _scored_across_views(config: Config) -> bool:
+    """Whether unlabelled images are of use to score on: embeddings of several views are contrasted, no feature maps."""
+    try:
+        return takes_many(config) and bool(small_method(config, config.views or UNKNOWN).contrasted)
+    except UnknownLayer:
+        return False
+    except UnknownView:  # one of the data's
+        return True
+
+
 def device(config: Config) -> str:
     """The name of the device that a run is on: cpu or cuda."""
     found = str(resolve_device(config.device))
@@ -243,9 +253,19 @@ def encoder(config: Config, channels: int, *, begun: bool = False) -> Encoder:
         raise error.within("augmentation" if error.setting == "size" else "encoder") from None
 
 
-def method(config: Config, channels: Mapping[str, int], instances: int, *, begun: bool = False) -> Method:
-    """The method with its parts, drawn from the run's seed, for so many training images."""
-    return unstarted(config, channels, begun=begun).start(instances)
+def method(
+    config: Config,
+    channels: Mapping[str, int],
+    instances: int,
+    *,
+    begun: bool = False,
+    present: Mapping[str, torch.Tensor] | None = None,
+) -> Method:
+    """The method with its parts, drawn from the run's seed, for so many training images.
+
+    present  (instances,) by view: which of them have it; a checkpoint knows it too
+    """
+    return unstarted(config, channels, begun=begun).start(instances, present)
 
 
 def unstarted(config: Config, channels: Mapping[str, int], *, begun: bool = False) -> Method:

@@ -39,7 +39,7 @@ class KnnEvaluator:
         self.loaders = [
             Loader(
                 some(images, most), pipeline, min(256, len(images), most), shuffle=False, drop_last=False,
-                device=device, workers=config.workers, max_unreadable=1.0,
+                device=device, workers=config.workers, max_unreadable=1.0, examples=data.met,
             )
             for images, most in ((data.train, config.knn_bank), (data.test, config.knn_queries))
         ]  # fmt: skip

@@ -20,7 +20,6 @@ from manyview.encoders.weights import fill_head, load_head, read_metadata
 from manyview.features.preprocess import EncoderInput, Preprocess
 from manyview.methods.method import VIEW, Method
 from manyview.training import build, normalisation
-from manyview.training.retrieval import contrasted_views
 from manyview.training.run import CONFIG, ENCODER, Run, checkpoints, encoder_file
 from manyview.views.view import view_named
 
@@ -35,7 +34,7 @@ def save(method: Method, view: str, path: Path, input: EncoderInput) -> None:
     tower = method.towers.query[view]
     assert isinstance(tower, encoders.Tower)
     noted = {} if view == SHARED and input.is_plain else {INPUT: input.to_json()}
-    head = tower.head if view in contrasted_views(method) else None
+    head = tower.head if view in method.contrasted else None
     encoders.save(tower.encoder, path, picture=input.normalisation, head=head, metadata=noted)
 
 
@@ -135,7 +134,7 @@ def run_views(run: Run | str | Path) -> tuple[str, ...]:
 def _contrasted(config: Config, views: Sequence[str]) -> list[str]:
     """The views that a run's method contrasts with each other; none where it reads a layer by its name."""
     try:
-        return contrasted_views(build.small_method(config, views))
+        return build.small_method(config, views).contrasted
     except UnknownLayer:
         return []
 

@@ -7,18 +7,20 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 
+import torch
 from torch import nn
 
 from manyview.config.config import Config
 from manyview.core.text import printable
 from manyview.data import Loader
+from manyview.data.factory import some
 from manyview.data.normals import NORMALS, camera_of
-from manyview.data.selection import missing, modality_classes
+from manyview.data.selection import having, missing, modality_classes
 from manyview.data.statistics import NoData, Statistics, no_data_of, suspect_zeros
 from manyview.memories import Memory
 from manyview.methods import Contrast, Method, Prediction
 from manyview.training.build import RunData
-from manyview.training.retrieval import Scores, contrasted_views, live_recall, recall_table, untrained_recall
+from manyview.training.retrieval import Scores, live_recall, recall_table, untrained_recall
 from manyview.training.run import encoder_files
 from manyview.training.state import RunState
 
@@ -124,7 +126,7 @@ def cautions(config: Config, data: RunData, loader: Loader, method: Method, worl
     found += [] if config.own_data else modality_classes(data.train, "--data.modalities")
     found += _unmatched(config.data.get("nodata"), data.statistics)
     used = {view.modality for view in data.views.values()}
-    if not used.issuperset(data.modalities):
+    if config.views is None and not used.issuperset(data.modalities):  # else somebody has chosen
         found.append(f"of the modalities {', '.join(data.modalities)} only {', '.join(sorted(used))} is trained on")
     sizes = [memory.size for memory in method.memories.values() if isinstance(memory, Memory)]
     for size in (each for each in sizes if each is not None and each > len(data.train)):
@@ -160,9 +162,12 @@ def _nowhere(names: Sequence[str], value: float) -> str:
 def conclusion(config: Config, data: RunData, state: RunState, folder: Path) -> list[str]:
     """What has come of it."""
     found = []
-    for name, before in state.untrained_scores.items():
-        if name.startswith(KNN) and name in state.scores and data.test is not None:
-            found += _gain(name, state.scores[name], before, min(len(data.test), config.knn_queries))
+    gained = [name for name in state.untrained_scores if name.startswith(KNN) and name in state.scores]
+    asked = having(some(data.test, config.knn_queries)) if gained and data.test is not None else {}
+    for name in gained if asked else ():
+        views = [view for view in data.views if name in (KNN, f"{KNN}/{view}")]
+        count = int(torch.stack([asked[data.views[view].modality] for view in views]).all(0).sum())
+        found += _gain(name, state.scores[name], state.untrained_scores[name], count)
     found += recall_table(state.scores, state.untrained_scores)
     verdict = state.health.verdict()
     found.append("too few steps to tell whether it is healthy" if verdict.word == "starting" else verdict.text)
@@ -219,7 +224,7 @@ def _leaks(config: Config, method: Method, device: str, world: int) -> bool:
 
 
 def _scored_on(data: RunData, config: Config, method: Method) -> str:
-    across = len(contrasted_views(method)) > 1
+    across = bool(method.contrasted)
     if data.test is None:
         return "too few to hold out some: no score" if across else "no labels to score with: no kNN"
     if not (config.evaluators and config.evaluate_every and (across or data.labelled)):

@@ -14,7 +14,7 @@ from manyview.config.config import Config, plain
 from manyview.core import distributed
 from manyview.core.sample import Batch
 from manyview.data import Loader
-from manyview.diagnose.measures import StepMeasures, flat_share, validation
+from manyview.diagnose.measures import flat_share, validation
 from manyview.features.preprocess import EncoderInput
 from manyview.methods import Method
 from manyview.training import build, messages
@@ -58,31 +58,33 @@ class Monitor:
         self.lap()
         self._saved = time.monotonic()
 
-    def report(self, losses: list[float], step: StepMeasures, batch: Batch, norm: Tensor | None, lr: float) -> None:
+    def report(self, losses: list[float], step: dict[str, float], batch: Batch, norm: Tensor | None, lr: float) -> None:
         """Asks whether the run is well, and writes a line of metrics.
 
-        losses  total and terms, as means since the last line
+        losses  `RunState.mean_losses`; none where no step had a pair to compare, of which nothing can be said
         """
         state, health = self.state, self.state.health
-        loss, *terms = losses
         gradient = 0.0 if norm is None else float(norm)
+        if not losses:
+            self._write({"lr": lr, "gradient_norm": gradient})
+            return
+        loss, *told = losses
         view, (pictures, *_) = next(iter(batch.views(FLAT).items()))
         if batch.present:
             pictures = pictures[batch.present[view][FLAT]]  # what is missing is made of zeros
         before = health.verdict().short
         health.update(
-            state.step, step.values, loss=loss, gradient=gradient,
+            state.step, step, loss=loss, gradient=gradient,
             unreadable=len(self.loader.unreadable) / len(self.loader.dataset),
             flat=flat_share(pictures) if len(pictures) else 0.0,
             knn=state.fresh_scores.get("knn"), untrained_knn=state.untrained_scores.get("knn"),
         )  # fmt: skip
         state.fresh_scores = {}
         verdict = health.verdict()
-        by_term = {term.name: value for term, value in zip(self.method.terms, terms, strict=False)}
-        named = {f"loss/{name}": value for name, value in by_term.items()}
-        bounds = {f"bound/{name}": limit - by_term[name] for name, limit in step.log_negatives.items()}
+        names = [f"{kind}/{term.name}" for kind in ("loss", "bound") for term in self.method.terms]
+        terms = {name: value for name, value in zip(names, told, strict=False) if not math.isnan(value)}
         judged = {"health": verdict.word, **{f"health/{view}": word for view, word in verdict.views.items()}}
-        self._write({"loss": loss, **named, **bounds, "lr": lr, "gradient_norm": gradient, **step.values, **judged})
+        self._write({"loss": loss, **terms, "lr": lr, "gradient_norm": gradient, **step, **judged})
         if verdict.short != before:
             speak = self.log.say if verdict.level == "healthy" else self.log.warn
             speak(f"step {state.step}: {verdict.text}")
@@ -151,7 +153,8 @@ def _validation(data: build.RunData, config: Config, method: Method, loader: Loa
     assert data.test is not None
     size, pipeline = min(config.batch_size, len(data.test), VALIDATED), build.pipeline(config, data.views, method)
     held_out = Loader(
-        data.test, pipeline, size, seed=config.seed, device=loader.device, workers=config.workers, max_unreadable=1.0
-    )
+        data.test, pipeline, size, seed=config.seed, device=loader.device, workers=config.workers, max_unreadable=1.0,
+        examples=data.met,
+    )  # fmt: skip
     batch = next(held_out.epoch(0))
     return partial(validation, method, batch.views(), batch)

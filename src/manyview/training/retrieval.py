@@ -20,7 +20,7 @@ from manyview.data.factory import some
 from manyview.encoders import Slot, Towers
 from manyview.features.embedding_pass import forward
 from manyview.features.retrieval import KS, recalls
-from manyview.methods import Contrast, Method
+from manyview.methods import Method
 from manyview.training import build
 
 Scores = dict[str, float]
@@ -40,7 +40,7 @@ class RetrievalEvaluator:
         self.views = tuple(views)
         self.loader = Loader(
             samples, build.test_pipeline(config, data.views), min(256, len(samples)), shuffle=False, drop_last=False,
-            device=device, workers=config.workers, max_unreadable=1.0,
+            device=device, workers=config.workers, max_unreadable=1.0, examples=data.met,
         )  # fmt: skip
 
     def __call__(self, towers: Towers) -> Scores:
@@ -73,18 +73,7 @@ def make_retrieval(
     method: Method, data: build.RunData, config: Config, device: torch.device
 ) -> RetrievalEvaluator | None:
     """The evaluator of a method that contrasts embeddings of several views; None for others."""
-    views = contrasted_views(method)
-    return RetrievalEvaluator(views, data, config, device) if len(views) > 1 else None
-
-
-def contrasted_views(method: Method) -> list[str]:
-    """The views whose embeddings some term contrasts with those of another view."""
-    found: dict[str, None] = {}
-    for term in method.terms:
-        if isinstance(term, Contrast) and all(slot.name == "embedding" for slot in term.asks):
-            views = dict.fromkeys(slot.view for slot in term.asks)
-            found |= views if len(views) > 1 else {}
-    return [view for view in method.views if view in found]
+    return RetrievalEvaluator(method.contrasted, data, config, device) if method.contrasted else None
 
 
 def named_recalls(projections: Mapping[str, Tensor], present: Mapping[str, Tensor]) -> Scores:

@@ -32,7 +32,7 @@ class RunState:
     health: Health
     step: int = 0  # steps done
     seconds: float = 0.0  # over all sittings
-    losses: list[list[float]] = field(default_factory=list)  # total and terms, since the last line of metrics
+    losses: list[list[float]] = field(default_factory=list)  # rows of `stepped` since the last line of metrics
     loss: float | None = None  # of the last step that is known
     scores: dict[str, float] = field(default_factory=dict)  # the evaluators' last
     fresh_scores: dict[str, float] = field(default_factory=dict)  # the same, until the run's health has been told
@@ -90,9 +90,14 @@ class RunState:
         every = self.config.checkpoint_steps
         return self.epoch_over or self.done or (every is not None and self.step % every == 0)
 
-    def stepped(self, losses: Tensor) -> None:
-        """Counts a step with its loss, total and terms. A GPU is asked for it only when somebody wants to know."""
+    def stepped(self, losses: Tensor | None) -> None:
+        """Counts a step with its losses: the total, and what more is told of each term, NaN of one without a pair.
+
+        None of a step in which no term had any. A GPU is asked for them only when somebody wants to know.
+        """
         self.step += 1
+        if losses is None:
+            return
         self.pending.append(losses)
         if losses.device.type == "cpu":
             self.loss = float(losses[0])
@@ -109,10 +114,13 @@ class RunState:
         self.pending.clear()
 
     def mean_losses(self) -> list[float]:
-        """Total and terms, as means since the last line of metrics, which begins anew."""
-        found = [sum(each) / len(self.losses) for each in zip(*self.losses, strict=True)]
+        """Means of what was told of steps since the last line of metrics, which begins anew; none where nothing was.
+
+        Of a term those steps count in which it had a pair; NaN where it never had.
+        """
+        known = [[each for each in column if not math.isnan(each)] for column in zip(*self.losses, strict=True)]
         self.losses.clear()
-        return found
+        return [sum(each) / len(each) if each else math.nan for each in known]
 
     @property
     def diverged(self) -> float | None:

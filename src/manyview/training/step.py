@@ -52,7 +52,7 @@ class NotFinite(UserError):
 
 def whole_batch(engine: Engine, views: MakeViews, batch: BatchOutputs) -> StepOutput:
     """Embeds the batch, which has no outputs yet, computes the objective, and leaves its gradient in the parameters."""
-    batch = replace(batch, outputs=engine.module(views(slice(None)), batch.step))
+    batch = replace(batch, outputs=engine.module(views(slice(None)), batch.step, None, batch.present))
     objective = _finite(engine.method.objective(batch))
     engine.backward(objective.loss)
     return StepOutput(objective, batch)
@@ -67,11 +67,11 @@ def micro_batches(engine: Engine, views: MakeViews, batch: BatchOutputs, *, size
     """
     method = engine.method
     parts = [slice(start, start + size) for start in range(0, len(batch.ids), size)]
-    embedded, randomness = [], []
+    embedded, before = [], []
     with torch.no_grad():
         for part in parts:
-            randomness.append(_random_state())
-            embedded.append(engine.module(views(part), batch.step))
+            before.append((_random_state(), _statistics(method.towers) if batch.present else []))
+            embedded.append(engine.module(views(part), batch.step, None, _rows(batch, part)))
     with_gradient = [slot for slot in method.slots if method.towers.has_gradient(slot)]
     outputs = {slot: torch.cat([each[slot] for each in embedded]) for slot in method.slots}
     leaves = [outputs[slot].requires_grad_() for slot in with_gradient]
@@ -79,12 +79,19 @@ def micro_batches(engine: Engine, views: MakeViews, batch: BatchOutputs, *, size
     objective = _finite(method.objective(batch))
     gradients = torch.autograd.grad(objective.loss, leaves, materialize_grads=True)  # repulsion knows no positives
     with _kept(method.towers), torch.random.fork_rng(_devices()):
-        for part, state in zip(parts, randomness, strict=True):
+        for part, (state, statistics) in zip(parts, before, strict=True):
             _set_random_state(state)
+            for buffer, value in zip(method.towers.buffers(), statistics, strict=False):
+                buffer.copy_(value)  # what a part with few rows of a view is normalised by
             with nullcontext() if part is parts[-1] else engine.unsynced():
-                again = engine.module(views(part), batch.step, with_gradient)
+                again = engine.module(views(part), batch.step, with_gradient, _rows(batch, part))
                 engine.backward(_passed_on(again.values(), [gradient[part] for gradient in gradients]))
     return StepOutput(objective, batch)
+
+
+def _rows(batch: BatchOutputs, part: slice) -> dict[str, Tensor]:
+    """Which images of a part have which view."""
+    return {view: mask[part] for view, mask in batch.present.items()}
 
 
 def _finite(objective: Objective) -> Objective:
@@ -102,12 +109,16 @@ def _passed_on(outputs: Iterable[Tensor], gradients: Sequence[Tensor]) -> Tensor
 @contextmanager
 def _kept(module: nn.Module) -> Iterator[None]:
     """Buffers, such as running statistics, are afterwards what they were before."""
-    before = [buffer.clone() for buffer in module.buffers()]
+    before = _statistics(module)
     try:
         yield
     finally:
         for buffer, value in zip(module.buffers(), before, strict=True):
             buffer.copy_(value)
+
+
+def _statistics(module: nn.Module) -> list[Tensor]:
+    return [buffer.clone() for buffer in module.buffers()]
 
 
 def _devices() -> list[int]:

@@ -19,9 +19,10 @@ from manyview.core.distributed import Agreed, Agreement, fail_together
 from manyview.core.rng import key
 from manyview.core.sample import Batch, Views
 from manyview.data import Dataset, Loader
-from manyview.diagnose.measures import measure_step
+from manyview.data.selection import having
+from manyview.diagnose.measures import log_negatives, measure_step
 from manyview.features.embedding_pass import channels_last
-from manyview.methods import BatchOutputs
+from manyview.methods import BatchOutputs, Method
 from manyview.methods.method import Objective
 from manyview.training import build, messages, signals
 from manyview.training.engine import Trainer, start_fabric
@@ -111,7 +112,7 @@ class Session:
         norm = self.trainer.step(lr, measure=report)
         measured = measure_step(method, output.objective) if monitor is not None and report else None
         method.update(output.batch, state.step, state.planned)  # from here on keys are no more the step's
-        state.stepped(_losses(output.objective))
+        state.stepped(_losses(method, output.objective))
         if monitor is not None:
             state.seconds += monitor.lap()
         if report or state.save_due:
@@ -197,7 +198,9 @@ def _session(fabric: Any, config: Config, data: build.RunData, folder: RunFolder
     rank, world = distributed.rank(), distributed.world_size()
     saved = folder.saved()
     with fail_together():
-        method = build.method(config, data.channels, len(data.train), begun=saved is not None)
+        there = having(data.train)
+        present = {name: there[view.modality] for name, view in data.views.items()}
+        method = build.method(config, data.channels, len(data.train), begun=saved is not None, present=present)
         build.check_groups(method, config, world)
         loader = Loader(
             data.train, build.pipeline(config, data.views, method), config.batch_size, seed=config.seed,
@@ -249,10 +252,20 @@ def _changed(saved: dict[str, Any], config: Config, data: build.RunData, loader:
     return changed
 
 
-def _losses(objective: Objective) -> torch.Tensor:
-    """(1 + terms,): the loss, and where there are several terms theirs."""
-    terms = [each.loss for each in objective.terms.values()] if len(objective.terms) > 1 else []
-    return torch.stack([objective.loss, *terms]).detach()
+def _losses(method: Method, objective: Objective) -> torch.Tensor | None:
+    """(1 + 2 terms,): the loss, and where there are several terms theirs and log k - L of each, as far as it has one.
+
+    NaN stands for what there is not; None where no term had anything to compare.
+    """
+    if all(each.skipped for each in objective.terms.values()):
+        return None
+    if len(objective.terms) == 1:
+        return objective.loss.detach()[None]
+    nothing = torch.full_like(objective.loss, torch.nan, dtype=torch.float64)
+    limits = log_negatives(method, objective, distributed.world_size())
+    terms = {name: nothing if each.skipped else each.loss.double() for name, each in objective.terms.items()}
+    bounds = [limits[name] - loss if name in limits else nothing for name, loss in terms.items()]
+    return torch.stack([objective.loss.double(), *terms.values(), *bounds]).detach()
 
 
 def _views(batch: Batch, rows: slice) -> Views:
