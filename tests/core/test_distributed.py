@@ -66,7 +66,7 @@ class Batch:
         return QueueMemory(held, within_batch=within_batch)
 
     def in_bank(self, *, stored: bool) -> Memory:
-        memory = BankMemory(DIM, m=7, stored=stored)
+        memory = BankMemory(DIM, m=7, stored=stored, generator=torch.Generator().manual_seed(2))
         memory.start(20)
         memory.bank.vectors = self.bank
         return memory
