@@ -17,7 +17,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -41,6 +41,8 @@ class Step:
         made = {view: encoders.create("patchnet", size=8, widths=(8,), blocks=(1,)) for view in VIEWS}
         memory = partial(memories.bank, m=drawn)
         self.method: Method = cmc(made, loss=partial(LOSSES[loss], temperature=TEMPERATURE), memory=memory).start(rows)
+        first, second = (cast(memories.BankMemory, self.method.memories[view]) for view in VIEWS)
+        second.seed.copy_(first.seed)  # so that both sides of `check` can have the same negatives
         self.loss, self.rows, self.drawn = loss, rows, drawn
         self.index = torch.randperm(rows)[:images]
         self.views = {view: [torch.randn(images, 3, 8, 8)] for view in VIEWS}

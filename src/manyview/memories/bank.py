@@ -188,7 +188,9 @@ class BankMemory(Memory):
 
     def negatives(self, ids: Tensor, index: Tensor, *, step: int) -> Negatives:
         place = uniform(key(self.seed, step, index), self.m).mul_(self.population - 1).long()
-        place += self.rows[place] >= index[:, None]  # skips the own vector
+        if self._population == len(self.rows):  # all have the view: places are rows
+            return Negatives(self.bank.vectors, index=place.add_(place >= index[:, None]))  # skips the own vector
+        place += self.rows[place] >= index[:, None]
         return Negatives(self.bank.vectors, index=self.rows[place])
 
     def positives(self, index: Tensor) -> Tensor | None:
