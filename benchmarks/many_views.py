@@ -67,22 +67,22 @@ def pairs(given: argparse.Namespace) -> Runs:
 
 
 def methods(given: argparse.Namespace) -> Runs:
-    cpu = f"--data {given.data}"
     return {
-        "cmc {L, ab}": f"{cpu} --method cmc --views L,ab",
-        "cmc {Y, DbDr}": f"{cpu} --method cmc --views Y,DbDr",
-        "cmc_moco {L, ab}": f"{cpu} --method cmc_moco --views L,ab --memory.size 4096 --momentum.start 0.99",
-        "CMC (K = 4)": f"{cpu} --method cmc --views image --method.copies 4 --loss.temperature 0.2",
-        "simclr": f"{cpu} --method simclr",
-        "cacr (K = 4)": f"{cpu} --method cacr",
+        "cmc {L, ab}": _recipe(given, "cmc"),
+        "cmc {Y, DbDr}": _recipe(given, "cmc", "--views Y,DbDr"),
+        "cmc_moco {L, ab}": _recipe(given, "cmc_moco"),
+        "CMC (K = 4)": _recipe(given, "cmc", "--views image --method.copies 4 --augmentation.grey 0.2 --batch-size 32"),
+        "simclr": _recipe(given, "simclr"),
+        "cacr (K = 4)": _recipe(given, "cacr"),
     }
 
 
 def negatives(given: argparse.Namespace) -> Runs:
-    bank = f"--data {given.data} --method cmc --views L,ab --memory bank"
+    """The same epochs for every m, as Fig. 6 of the paper has it."""
+    bank = _recipe(given, "cmc", "--memory bank --epochs 5")
     return {
         **{f"softmax, m = {m:,}": f"{bank} --memory.m {m}" for m in NEGATIVES},
-        **{f"NCE, m = {m:,}": f"{bank} --memory.m {m} --loss nce --loss.temperature 0.07" for m in NEGATIVES[::2]},
+        **{f"NCE, m = {m:,}": f"{bank} --memory.m {m} --loss nce --loss.temperature 0.2" for m in NEGATIVES[::2]},
     }
 
 
@@ -211,6 +211,11 @@ def _mean(values: list[float]) -> str:
         return ""
     spread = f" ± {100 * statistics.stdev(values):.1f}" if len(values) > 1 else ""
     return f"{100 * statistics.mean(values):.1f}{spread}"
+
+
+def _recipe(given: argparse.Namespace, method: str, more: str = "") -> str:
+    """The small recipe of a method, on the data that was given: views of 16 px, as many a step for all methods."""
+    return f"--recipe cifar10-cpu-{method} --data {given.data} {more}"
 
 
 def _scenes(*views: str) -> str:
