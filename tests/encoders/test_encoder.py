@@ -227,7 +227,7 @@ def test_a_name_that_is_no_text_is_refused() -> None:
 
 
 def test_weights_that_are_neither_wanted_nor_a_file_are_refused() -> None:
-    with pytest.raises(ValueError, match="pretrained: expected True, False or a safetensors file, got 5"):
+    with pytest.raises(ValueError, match="pretrained: expected True, False or a file of weights, got 5"):
         create("patchnet", size=32, pretrained=5)  # type: ignore[arg-type]
 
 

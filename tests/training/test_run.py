@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 from PIL import Image
 
@@ -406,3 +407,22 @@ def test_a_checkpoint_whose_tensors_do_not_fit_is_one_line(
         Checkpoints(out / "checkpoints").save({**found[0], **odd}, 12)
         assert main(["pretrain", "--resume", str(out)]) == 2
         assert "does not fit this run" in refusal(capsys)
+
+
+def test_a_run_that_cannot_begin_leaves_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    weights = tmp_path / "weights.pth"
+    weights.write_bytes(b"no weights at all")
+    assert pretrain(tmp_path / "run", encoder__pretrained=weights) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_says_which_weights_of_a_file_it_starts_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert pretrain(tmp_path / "first", "--quiet", max_steps=1) == 0
+    state = {
+        f"module.encoder_q.{key}": each for key, each in manyview.load(tmp_path / "first").network.state_dict().items()
+    }
+    torch.save({"state_dict": state, "epoch": 1}, tmp_path / "checkpoint.pth")
+    assert pretrain(tmp_path / "next", encoder__pretrained=tmp_path / "checkpoint.pth", max_steps=1) == 0
+    said = capsys.readouterr().out
+    assert f"it starts from {tmp_path}/checkpoint.pth, what is named state_dict.module.encoder_q.* there" in said

@@ -16,7 +16,7 @@ SHOWN = 20  # unreadable images that are named
 
 Model = Annotated[str, "a run's folder, a file of an encoder, or a name: timm/resnet18"]
 Pretrained = Annotated[bool, "the published weights of an encoder by name"]
-Weights = Annotated[str | None, "a safetensors file of weights for an encoder by name"]
+Weights = Annotated[str | None, "a file of weights for an encoder by name: safetensors, .pt or .pth"]
 Size = Annotated[int | None, "of the pictures that an encoder by name sees, in pixels"]
 Stem = Annotated[Literal["cifar"] | None, "of a ResNet by name that was trained with it"]
 

@@ -169,7 +169,7 @@ class Options(NamedTuple):
     """The options of `open_model`, for an encoder by name.
 
     size        of the pictures; without, that of its published weights, or of the data `like`
-    weights     a safetensors file for it: a plain state dict of its library, or one of ours
+    weights     a file for it (safetensors, .pt, .pth): a state dict of its library, or one of ours
     pretrained  take the library's published weights
     stem        "cifar" for ResNets that were trained so
     seed        of the weights, where neither is given

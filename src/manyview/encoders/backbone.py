@@ -12,7 +12,12 @@ from torch import Tensor, nn
 from manyview.core.errors import UserError
 
 Maps = dict[str, Tensor]
+State = dict[str, Tensor]
 Layout = Callable[[Tensor], Tensor]
+
+
+def _as_it_is(network: nn.Module, state: State) -> State:
+    return state
 
 
 class MapReader(Protocol):
@@ -27,11 +32,13 @@ class Backbone(NamedTuple):
     network  images (B, C, H, W) to embeddings (B, dim)
     read     runs it and reads its stages' feature maps
     removed  prefixes of the classifier's names, which a state dict of the library still has
+    convert  brings a state dict of an older layout, or of another image size, into that of the network
     """
 
     network: nn.Module
     read: MapReader
     removed: tuple[str, ...] = ()
+    convert: Callable[[nn.Module, State], State] = _as_it_is
 
 
 def module_outputs(modules: Sequence[str], layout: Layout | None = None) -> MapReader:
@@ -87,7 +94,7 @@ def weights_unavailable(name: str, source: str, cache_path: str) -> UserError:
         "pretrained",
         f"the weights of {name} are not on this machine and {source} cannot be reached; "
         f"download them elsewhere and put them into {cache_path}, "
-        "or give a safetensors file of them (--encoder.pretrained FILE, --weights FILE of evaluate)",
+        "or give a file of them, safetensors, .pt or .pth (--encoder.pretrained FILE, --weights FILE of evaluate)",
     )
 
 

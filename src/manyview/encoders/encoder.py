@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from manyview.core.bounds import OptionalCount
 from manyview.core.errors import UserError
 from manyview.core.text import reason
-from manyview.encoders.backbone import Backbone, Maps
+from manyview.encoders.backbone import Backbone, Maps, State
 from manyview.encoders.strided_crops import check_crop, strided_crops
 
 Stem = Literal["cifar"] | None
@@ -38,14 +38,16 @@ class Encoder(nn.Module):
     crop        the side of the strided crops that the network sees one by one; None: it sees the image
     removed     prefixes of the classifier's weights, which the library's own state dict has and this has not
     preprocess  the preprocessing of pictures that the encoder was trained with; `manyview.load` sets it
+    beginning   what the names of its weights began with in the file that they were loaded from
     """
 
     preprocess: Callable[[Any], Tensor] | None = None
+    beginning = ""
 
     def __init__(self, name: str, options: dict[str, Any], backbone: Backbone) -> None:
         super().__init__()
         self.name, self.options = name, options
-        self.network, self._read, self.removed = backbone
+        self.network, self._read, self.removed, self._convert = backbone
         self.crop: int | None = options.get("crop")
         self.dim = self.dim_for(self.crop or options["size"])
 
@@ -94,6 +96,10 @@ class Encoder(nn.Module):
             for module, training in modes.items():
                 module.training = training
         return {name: tuple(each.shape[1:]) for name, each in maps.items()}
+
+    def converted(self, state: State) -> State:
+        """Brings a state dict of an older layout, or of another image size, into that of the network."""
+        return self._convert(self.network, state)
 
     def _crops(self, x: Tensor, side: int) -> Tensor:
         """The embeddings (B, dim, h, w) of the strided crops of images, each of which the network sees alone."""
@@ -146,7 +152,7 @@ def create(
     stem        "cifar" for ResNets: first convolution 3x3 of stride 1 and no max-pool, for images of about 32 px
     crop        the network sees crops of so many pixels, half of which overlap, one by one, as CPC does: 16 of 64-px
                 images. The embedding is their mean, and "crops" the feature map that they make together
-    pretrained  True for the library's weights, or a safetensors file to `load_into` it
+    pretrained  True for the library's weights, or a file of weights to `load_into` it: safetensors, .pt or .pth
     options     go to the network; none may make its library read or fetch a file
 
     >>> create("torchvision/resnet18", size=32, stem="cifar").dim
@@ -160,7 +166,7 @@ def create(
     if stem not in (None, "cifar"):
         raise UserError("stem", f"expected None or 'cifar', got {stem!r}")
     if not isinstance(pretrained, bool | str | Path):
-        raise UserError("pretrained", f"expected True, False or a safetensors file, got {pretrained!r}")
+        raise UserError("pretrained", f"expected True, False or a file of weights, got {pretrained!r}")
     check_options(options)
     common, build = {"channels": channels, "size": size, "stem": stem}, _builder(name)
     if crop is not None:
@@ -193,7 +199,7 @@ def check_options(options: Iterable[Any]) -> None:
             raise UserError("options", f"{option!r} is given by the setting {argument} already; leave it out of them")
         if str(option).startswith(LOADING):
             raise UserError(
-                "options", f"{option!r} is refused: it may load a file; give a safetensors file as pretrained"
+                "options", f"{option!r} is refused: it may load a file; give a file of weights as pretrained"
             )
 
 

@@ -1,5 +1,6 @@
 """Backbones from timm: any of its models."""
 
+import sys
 from collections.abc import Collection
 from typing import Any
 
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from manyview.core.errors import UserError
 from manyview.encoders import backbone
-from manyview.encoders.backbone import Backbone, Maps, cifar_stem, module_outputs, weights_unavailable
+from manyview.encoders.backbone import Backbone, Maps, State, cifar_stem, module_outputs, weights_unavailable
 
 HUB = "https://huggingface.co"
 
@@ -42,8 +43,14 @@ def build(
     classifier = network.pretrained_cfg.get("classifier") or ()
     removed = (classifier,) if isinstance(classifier, str) else tuple(classifier)
     if hasattr(network, "forward_intermediates"):
-        return Backbone(network, _intermediates, removed)
-    return Backbone(network, module_outputs(_stages(network)), removed)
+        return Backbone(network, _intermediates, removed, _convert)
+    return Backbone(network, module_outputs(_stages(network)), removed, _convert)
+
+
+def _convert(network: Any, state: State) -> State:
+    """As timm itself does with downloaded weights: names of the authors' code, position embeddings of other sizes."""
+    convert = getattr(sys.modules[type(network).__module__], "checkpoint_filter_fn", None)
+    return state if convert is None else dict(convert(state, network))
 
 
 def _network(model: str, channels: int, size: int, pretrained: bool, options: dict[str, Any]) -> Any:

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from manyview.core.atomic import atomic_write
 from manyview.core.errors import UserError
 from manyview.encoders.encoder import LOADING, Encoder, create
+from manyview.encoders.state_dicts import State, beginning_of, read_torch_file, under
 
-State = dict[str, Tensor]
 Normalisation = tuple[tuple[float, ...], tuple[float, ...]]
 """Mean and std of pictures: an encoder was trained on (x / 255 - mean) / std."""
 FORMAT = "1"
@@ -77,11 +77,14 @@ def load(path: str | Path) -> Encoder:
 
 
 def load_into(encoder: Encoder, path: str | Path) -> None:
-    """Loads weights into an encoder that is there: a file of `save`, or a plain state dict of timm or torchvision.
+    """Loads weights into an encoder that is there: a file of `save`, or a state dict of timm, torchvision or others.
 
-    Of a plain one the classifier is left out. Everything else must fit, name by name and shape by shape.
+    A state dict is in safetensors, or in a file of torch.save (.pt, .pth), of which nothing is executed. What stands
+    around it (`state_dict`, `model`, `module.`, `backbone.`) is looked through, see `beginning_of`; the classifier is
+    left out. Everything else must fit, name by name and shape by shape, but for what the network's own library
+    converts: the first convolution for other channels, and position embeddings of other image sizes.
     """
-    _fill(encoder, *_read(path), path)
+    _fill(encoder, *_read_any(path), path)
 
 
 def load_head(head: nn.Module, path: str | Path) -> bool:
@@ -121,6 +124,16 @@ def _in_order(content: bytes) -> bytes:
     return len(text).to_bytes(8, "little") + text + content[end:]
 
 
+def _read_any(path: str | Path) -> tuple[State, dict[str, str]]:
+    """As `_read`, also of a file of torch.save, which has nothing beside its weights."""
+    if not Path(path).is_file():
+        raise UserError("path", f"there is no file {path}")
+    with open(path, "rb") as opened:
+        beginning = opened.read(9)
+    is_safetensors = beginning[8:] == b"{"  # after the length of its header
+    return _read(path) if is_safetensors else (read_torch_file(path), {})
+
+
 def _read(path: str | Path, prefix: str = "") -> tuple[State, dict[str, str]]:
     """The weights whose names begin with a prefix, and what is written beside them."""
     if not Path(path).is_file():
@@ -130,9 +143,7 @@ def _read(path: str | Path, prefix: str = "") -> tuple[State, dict[str, str]]:
             kept = [key for key in file.keys() if key.startswith(prefix)]  # noqa: SIM118
             return {key: file.get_tensor(key) for key in kept}, file.metadata() or {}
     except (SafetensorError, OSError) as error:
-        raise UserError(
-            None, f"{path}: not a whole safetensors file ({error}); a .pt or .pth file must be converted first"
-        ) from None
+        raise UserError(None, f"{path}: not a whole safetensors file ({error})") from None
 
 
 def openable(path: str | Path, handle: int) -> str | Path:
@@ -173,7 +184,39 @@ def _stored_normalisation(text: str, path: str | Path) -> Normalisation:
 def _fill(encoder: Encoder, state: State, metadata: dict[str, str], path: str | Path) -> None:
     """Gives an encoder the weights of a file, and notes the normalisation that it names."""
     wanted = encoder.network.state_dict()
-    removed = (*(f"{prefix}." for prefix in encoder.removed), HEAD)
+    state = {key: value for key, value in state.items() if not key.startswith(HEAD)}
+    beginning = beginning_of(state, wanted)
+    found = under(state, beginning)
+    if _misfits(encoder, found, wanted):
+        found = _converted(encoder, found, wanted)
+    wrong = [f"{kind}: {_first_few(keys)}" for kind, keys in _misfits(encoder, found, wanted).items()]
+    if wrong:
+        where = f", taken from {beginning}*," if beginning else ""
+        raise UserError(None, f"{path}{where}: does not fit {encoder.name} {encoder.options}; {'; '.join(wrong)}")
+    encoder.network.load_state_dict({key: value for key, value in found.items() if key in wanted}, strict=False)
+    encoder.beginning = beginning
+    if "picture" in metadata:  # files of others, and older ones, name none
+        vars(encoder)["normalisation"] = _stored_normalisation(metadata["picture"], path)
+
+
+def _converted(encoder: Encoder, state: State, wanted: State) -> State:
+    """As the network's own library brings a state dict into its form; for other channels too, as timm does it."""
+    try:
+        state = encoder.converted(state)
+    except Exception:  # of another network: the caller says what does not fit
+        return state
+    path = next((name for name, part in encoder.network.named_modules() if isinstance(part, nn.Conv2d)), "")
+    name, channels = f"{path}.weight", encoder.options["channels"]
+    if name in state and state[name].shape[1] == 3 != channels and state[name].is_floating_point():
+        from timm.models import adapt_input_conv
+
+        return {**state, name: adapt_input_conv(channels, state[name])}
+    return state
+
+
+def _misfits(encoder: Encoder, state: State, wanted: State) -> dict[str, list[str]]:
+    """What does not fit of a state dict, by kind; the classifier that an encoder has not is no matter."""
+    removed = tuple(f"{prefix}." for prefix in encoder.removed)
     given = {key: value for key, value in state.items() if key in wanted or not f"{key}.".startswith(removed)}
     shapes = {key: (tuple(given[key].shape), tuple(wanted[key].shape)) for key in wanted if key in given}
     found = {
@@ -186,12 +229,7 @@ def _fill(encoder: Encoder, state: State, metadata: dict[str, str], path: str | 
             if key in given and value.is_floating_point() and not given[key].is_floating_point()
         ],
     }
-    wrong = [f"{kind}: {_first_few(keys)}" for kind, keys in found.items() if keys]
-    if wrong:
-        raise UserError(None, f"{path}: does not fit {encoder.name} {encoder.options}; {'; '.join(wrong)}")
-    encoder.network.load_state_dict(given, strict=False)
-    if "picture" in metadata:  # files of others, and older ones, name none
-        vars(encoder)["normalisation"] = _stored_normalisation(metadata["picture"], path)
+    return {kind: keys for kind, keys in found.items() if keys}
 
 
 def _first_few(keys: list[str]) -> str:

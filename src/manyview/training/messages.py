@@ -39,10 +39,22 @@ def introduction(config: Config, data: RunData, method: Method, state: RunState)
         f"encoder {config.encoder['name']} ({_parameters(method)} parameters), augmentation "
         f"{config.augmentation['name']} of {config.augmentation['size']} px, batch {config.batch_size}, "
         f"{state.total:,} steps",
+        *_weights(config, method),
         *roles(method),
         *_epoch(len(data.train), state.per_epoch, config.batch_size),
         *_modalities(config, data),
     ]
+
+
+def _weights(config: Config, method: Method) -> list[str]:
+    """What the encoders begin with, where that is not drawn."""
+    given = config.encoder["pretrained"]
+    if not given:
+        return []
+    if given is True:
+        return [f"it starts from the published weights of {config.encoder['name']}"]
+    encoder = next(iter(method.towers.encoders.values()))
+    return [f"it starts from {given}" + (f", what is named {encoder.beginning}* there" if encoder.beginning else "")]
 
 
 def _epoch(samples: int, steps: int, batch: int) -> list[str]:

@@ -145,7 +145,8 @@ class RunFolder:
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
-        """Keeps others out of the folder."""
+        """Keeps others out of the folder. One that was made for a run which then could not begin is removed."""
+        new = not self.path.exists()
         with ExitStack() as stack:
             try:
                 stack.enter_context(locked(self.path))
@@ -155,7 +156,13 @@ class RunFolder:
             for folder in (self.path, self.checkpoints.folder):
                 if folder.is_dir():
                     remove_drafts(folder)  # of killed processes
-            yield
+            try:
+                yield
+            except BaseException:
+                if new and [each.name for each in self.path.iterdir()] == [LOCK]:
+                    (self.path / LOCK).unlink()
+                    self.path.rmdir()
+                raise
 
     def saved(self) -> dict[str, Any] | None:
         """The last checkpoint, if there is one; all processes must find the same."""

@@ -1,0 +1,72 @@
+"""Finds a network's weights in the files of others, whatever training scripts wrap around them."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from manyview.core.errors import UserError
+from manyview.core.text import reason
+from manyview.encoders.backbone import State
+
+DEEPEST = 8  # tables inside one another that are looked into
+AVERAGED = ("teacher", "ema", "momentum")  # beginnings of weights that are preferred to others as complete
+
+
+def read_torch_file(path: str | Path) -> State:
+    """Reads all tensors of a file of torch.save by their dotted names; nothing in the file is executed.
+
+    A file of {"state_dict": {"module.conv1.weight": ...}} has "state_dict.module.conv1.weight".
+    """
+    try:
+        with torch.serialization.safe_globals([Namespace]):  # the settings that many scripts save beside the weights
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a damaged file raises almost anything
+        raise UserError(
+            None,
+            f"{path}: neither safetensors nor weights that PyTorch reads without running code ({reason(error)[:160]}); "
+            "save its state dict alone: torch.save(model.state_dict(), FILE)",
+        ) from None
+    found = _flat(content)
+    if not found:
+        raise UserError(None, f"{path}: has no weights by name, but a {type(content).__name__}; save a state dict")
+    return found
+
+
+def _flat(content: Any, name: str = "", depth: int = 0) -> State:
+    if isinstance(content, Tensor):
+        return {name: content}
+    if not isinstance(content, Mapping) or depth > DEEPEST:
+        return {}
+    found: State = {}
+    for key, value in content.items():
+        found |= _flat(value, f"{name}.{key}" if name else str(key), depth + 1)
+    return found
+
+
+def beginning_of(state: Collection[str], wanted: Collection[str]) -> str:
+    """Tells what the names of a network's weights begin with in a file: "", or "state_dict.module.encoder_q.".
+
+    It is the one with which most weights are found; of several a teacher's or an average's, then the first.
+    """
+    counts: Counter[str] = Counter()
+    for key in state:
+        parts = key.split(".")
+        counts.update(
+            ".".join([*parts[:split], ""]) for split in range(len(parts)) if ".".join(parts[split:]) in wanted
+        )
+    most = max(counts.values(), default=0)
+    complete = [beginning for beginning, count in counts.items() if count == most]
+    averaged = [each for each in complete if any(word in each for word in AVERAGED)]
+    return next(iter([*averaged, *complete]), "")
+
+
+def under(state: State, beginning: str) -> State:
+    """The weights whose names begin so, by the rest of their names."""
+    return {key.removeprefix(beginning): value for key, value in state.items() if key.startswith(beginning)}
