@@ -97,6 +97,9 @@ def search(
         raise UserError("view", f"{source.name} has no heads, behind which views could be compared; give one view")
     if bank is None:
         raise UserError("embeddings", "hold nothing that can be compared across views; embed the images anew")
+    if len(source.encoders) > 1 and isinstance(image, str | Path):
+        for name, known in asked.inputs.items():
+            known.check_file(image, f"{name} of {source.name}")
     vector = forward(asked.encoder, _preprocess(asked, found)(image), read=embedding).cpu()
     query = project(next(iter(asked.heads.values())), vector).detach() if across else vector
     similarity, rows = neighbours(bank, query, top + 1)  # one more, for the query itself
@@ -117,12 +120,12 @@ def query_view(source: ModelSource, image: Picture, found: Embeddings, view: str
         if view not in views:
             raise UserError("view", f"{source.name} has an encoder for {', '.join(views)}, got {view!r}")
         return view
-    folders = Path(os.path.abspath(image)).parts[:-1] if isinstance(image, str | Path) else ()
-    named = [each for each in reversed(folders) if each in views]
+    folder = Path(os.path.abspath(image)).parent if isinstance(image, str | Path) else Path()
+    named = next((part for part in reversed(folder.parts) if part in views), None)
     others = [each for each in views if each != found.about.view]
-    if not named and len(others) != 1:
+    if named is None and len(others) != 1:
         raise UserError("view", f"of which is the picture? give one of {', '.join(views)}")
-    return (named or others)[0]
+    return named or others[0]
 
 
 def _preprocess(source: ModelSource, found: Embeddings) -> Preprocess:
