@@ -144,13 +144,32 @@ class Preprocess:
         """Says what somebody who has the weights alone must do to a picture."""
         (augmentation,) = self._pipeline.augmentations
         mean, std = self.normalisation
-        x = "x / 255" if self.input.dtype == "uint8" and not self.picture.nearest else "x"
+        scaled = self.input.dtype == "uint8" and not self.picture.nearest
+        x = "x / 255" if scaled else "x"
         if self.view.space is not None:
-            x = f"channels {self.view.channels} of {self.view.space}"
+            x = f"channels {self.view.channels} of {self.view.space} of RGB {x}"
         elif self.view.channels is not None:
             x = f"channels {self.view.channels} of {x}"
         values = x if (set(mean), set(std)) == ({0.0}, {1.0}) else f"({x} - {mean}) / {std}"
-        return f"short side to {augmentation.resize} px, the middle {self.size} x {self.size} of it, {values}"
+        crop = f"short side to {augmentation.resize} px, the middle {self.size} x {self.size} of it"
+        return f"{self._raw(scaled)}{crop}, {values}{self._measured(values)}"
+
+    def _raw(self, scaled: bool) -> str:
+        """What x is, and what becomes of pixels without data; nothing where it is a picture like any."""
+        if self.input.is_picture and self.picture.nodata is None:
+            return ""
+        unit = "" if scaled else " in the unit of the files, not scaled"
+        nodata = "NaN and infinity" if self.picture.nodata is None else f"{self.picture.nodata:g}, NaN and infinity"
+        mean = ", ".join(f"{round(255 * each) if scaled else each:g}" for each in self.picture.mean)
+        holes = (
+            "" if scaled and self.picture.nodata is None else f"; {nodata} are no data and become the mean {mean} first"
+        )
+        return f"x is {self.input.form}{unit}{holes}; "
+
+    def _measured(self, values: str) -> str:
+        """Whose mean and std these are, where they are not those of pictures."""
+        own = self.view.space is None and not self.picture.colour and "(x" in values
+        return f", mean and std of {self.view.modality} in training" if own else ""
 
     def __call__(self, picture: Picture | Sequence[Picture]) -> Tensor:
         if isinstance(picture, list | tuple):
