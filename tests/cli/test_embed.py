@@ -95,8 +95,15 @@ def test_of_a_run_with_several_views_each_is_embedded_with_what_crosses_views(
     assert main(["embed", str(many), "--to", "any.npz", "--view", "sonar"]) == 2
     one_line(capsys, "give one of them, got 'sonar'")
     assert main(["embed", str(many), "--view", "depth", "--to", "own.npz", "--quiet"]) == 0  # the run's own data
-    assert "8 images, vectors of 16 numbers, and 8 to compare with other views" in capsys.readouterr().out
-    assert read("own.npz").names[0] == "train/depth/0.png"
+    out = capsys.readouterr().out.splitlines()
+    assert out[0].startswith("own.npz: 16 images, vectors of 16 numbers, and 8 to compare with other views")
+    assert out[1] == f"the images are those of all splits (train, test) of {data.resolve()}; --split takes one of them"
+    assert read("own.npz").names[::8] == ["train/depth/0.png", "test/depth/0.png"]
+    assert main(["embed", str(many), "data", "--view", "depth", "--to", "all.npz", "--quiet"]) == 0
+    assert torch.equal(read("all.npz").vectors, read("own.npz").vectors)
+    capsys.readouterr()
+    assert main(["embed", str(many), "--view", "depth", "--split", "test", "--to", "test.npz", "--quiet"]) == 0
+    assert f"the images are those of the test split of {data.resolve()}\n" in capsys.readouterr().out
     for number, place in enumerate(["data --split test", "data/test", "data/test/depth"]):
         to = f"{number}.npz"
         assert main(["embed", str(many), *place.split(), "--view", "depth", "--to", to, "--quiet"]) == 0
@@ -111,7 +118,26 @@ def test_of_a_run_with_several_views_each_is_embedded_with_what_crosses_views(
     torch.testing.assert_close(found[0].projections.norm(dim=1), torch.ones(8))
     capsys.readouterr()
     assert main(["embed", str(many), "data/test/thermal", "--view", "depth", "--to", "wrong.npz"]) == 2
-    one_line(capsys, "channels of depth in")
+    one_line(capsys, "is 1 channel of 8 bits, and depth of run was trained on 1 channel of 16 bits or floats")
+    assert main(["embed", str(many), "data/test/depth", "--view", "rgb", "--to", "wrong.npz"]) == 2
+    one_line(
+        capsys, "data/test/depth/0.png is 1 channel of 16 bits or floats, and rgb of run was trained on RGB of 8 bits"
+    )
+
+
+@pytest.mark.filterwarnings("always:the folder")
+def test_a_folder_that_is_named_like_another_view_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = sensors(Path("data"), 8)
+    many = many_views(Path("run"), data, "rgb,depth", max_steps=1)
+    (data / "test" / "depth").rename("rgb")
+    capsys.readouterr()
+    assert main(["embed", str(many), "rgb", "--view", "depth", "--to", "e.npz", "--quiet"]) == 0
+    assert f"warning: the folder {tmp_path / 'rgb'} is named rgb and is read as depth\n" in capsys.readouterr().err
+    assert main(["embed", str(many), "data/train/depth", "--view", "depth", "--to", "f.npz", "--quiet"]) == 0
+    assert "warning" not in capsys.readouterr().err
 
 
 def test_projections_survive_parquet_and_an_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,14 +81,28 @@ def test_transfer_is_judging_on_other_data(tmp_path: Path, capsys: pytest.Captur
     assert "dogs: 72 training images, 8 held out, 3 classes" in out
 
 
-def test_the_table_tells_gains_in_points_and_what_there_is_no_room_for() -> None:
+def test_the_table_tells_gains_in_points_and_every_score() -> None:
     data = {"name": "scenes", "train": 10, "test": 10, "classes": 9, "held_out": False}
     judged = {"name": "a", "encoder": "patchnet", "size": 32, "trained": True}
     result = replace(ONE, settings={"k": 20}, data=data, model=judged)
     told = report([result, replace(result, scores=dict.fromkeys(map(str, range(15)), 0.5))]).splitlines()
-    assert told[-1].split() == ["3", "more", "in", "results.json"]
+    assert [line.split()[0] for line in told[-14:]] == [str(number) for number in range(1, 15)]
     row = next(line for line in told if line.startswith("knn"))
     assert row.split()[-4:] == ["top1", "50.0%", "10.0%", "+40.0"]
+
+
+def test_how_many_images_each_view_has_is_told_where_some_lack_one() -> None:
+    data = {
+        "name": "a",
+        "train": 10,
+        "test": 6,
+        "classes": 2,
+        "held_out": False,
+        "parts": {"rgb": [10, 6], "all": [7, 4]},
+    }
+    judged = {"name": "a", "encoder": "patchnet", "size": 32, "trained": True, "views": ["rgb", "depth"]}
+    told = report([replace(ONE, data=data, model=judged)]).splitlines()
+    assert "some images lack a view; training and test images of each score: rgb 10 and 6, all 7 and 4" in told
 
 
 def test_results_with_and_without_the_supervised_network_are_one_table() -> None:

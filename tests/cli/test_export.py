@@ -54,6 +54,7 @@ def test_of_a_run_with_several_views_one_is_named(tmp_path: Path, capsys: pytest
     file = many / "encoder-depth-safetensors.safetensors"
     assert f"wrote {file}" in said.out
     assert said.err == ""
-    assert "# preprocessing: short side to 32 px, the middle 32 x 32 of it, (x - (" in said.out  # its own statistics
+    assert "# preprocessing: x is 1 channel of 16 bits or floats in the unit of the files, not scaled; NaN" in said.out
+    assert ", mean and std of depth in training\n" in said.out
     x = torch.randn(2, 1, 32, 32)
     assert torch.equal(load_encoder(file).eval()(x), manyview.load(many, "depth")(x))

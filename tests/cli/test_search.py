@@ -145,7 +145,7 @@ def test_a_picture_of_one_view_finds_those_of_another(
     for image in ("query.png", "data/test/depth/3.png"):  # the other view of two, or that of its folder
         assert main(["search", "two", image, "--embeddings", "rgb.npz", "--top", "2", "--picture", "sheet.png"]) == 0
         out = capsys.readouterr().out.splitlines()
-        assert out[0].startswith(f"nearest to {image} among 12 rgb images of ")
+        assert out[0].startswith(f"nearest to {image}, read as depth, among 12 rgb images of ")
         number, similarity, name = out[1].split()
         assert (number, name) == ("1", found.names[int(expected.argmax())])
         assert float(similarity) == pytest.approx(best, abs=1e-4)
@@ -155,10 +155,26 @@ def test_a_picture_of_one_view_finds_those_of_another(
     assert shown.max() > 220
     assert main(["search", "two", "data/test/rgb/3.png", "--embeddings", "rgb.npz", "--no-picture", "--top", "12"]) == 0
     assert "rgb/3.png" not in capsys.readouterr().out.partition("\n")[2]  # of its own view, itself is left out
-    assert main(["search", "two", "query.png", "--embeddings", "rgb.npz", "--view", "rgb", "--no-picture"]) == 0
     capsys.readouterr()
     assert main(["search", "two", "query.png", "--embeddings", "rgb.npz", "--view", "flow", "--no-picture"]) == 2
     one_line(capsys, "view: two has an encoder for rgb, depth, got 'flow'")
+    assert main(["search", "two", "query.png", "--embeddings", "rgb.npz", "--view", "rgb", "--no-picture"]) == 2
+    one_line(capsys, "view: query.png is 1 channel of 16 bits or floats, and rgb of two was trained on RGB of 8 bits")
+
+
+def test_across_views_of_one_file_the_file_itself_is_what_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    many_views(Path("two"), sensors(Path("data"), 8), "L,ab", max_steps=1)
+    assert main(["embed", "two", "data/test/rgb", "--view", "ab", "--to", "ab.npz", "--quiet"]) == 0
+    asked = ["two", "data/test/rgb/3.png", "--embeddings", "ab.npz", "--top", "8", "--no-picture"]
+    capsys.readouterr()
+    for view, found in (("L", True), ("ab", False)):
+        assert main(["search", *asked, "--view", view]) == 0
+        first, *rest = capsys.readouterr().out.splitlines()
+        assert f", read as {view}, among 8 ab images" in first
+        assert any("3.png" in line for line in rest) == found
 
 
 def test_of_three_views_the_picture_s_is_asked_for_and_other_runs_are_refused(

@@ -4,7 +4,7 @@ import pytest
 import torch
 from PIL import Image
 
-from manyview.data.visible import Kind, to_rgb, visible
+from manyview.data.visible import HOLE, Kind, to_rgb, visible
 
 
 def pixel(picture: Image.Image, x: int = 0, y: int = 0) -> tuple[int, ...]:
@@ -76,8 +76,25 @@ def test_numbers_of_a_mask_have_colours_of_their_own_and_the_background_is_dark(
     assert len({pixel(made, x, y) for x in range(4) for y in range(2)}) == 8
 
 
-def test_what_is_no_number_is_black() -> None:
+def test_where_a_sensor_saw_nothing_is_no_dark_pixel() -> None:
+    hole = tuple(round(255 * each) for each in HOLE)
     depth = torch.linspace(1.0, 2.0, 16).view(1, 4, 4)
     depth[0, 3, 3] = torch.nan
     depth[0, 3, 2] = torch.inf
-    assert pixel(to_rgb(depth), 3, 3) == pixel(to_rgb(depth), 2, 3) == (0, 0, 0)
+    assert pixel(to_rgb(depth), 3, 3) == pixel(to_rgb(depth), 2, 3) == hole
+    depth[0, 3, 2:] = 0.0  # as sensors write it that do not know NaN
+    assert pixel(to_rgb(depth), 3, 3) == (0, 0, 0)
+    torn = to_rgb(depth, holes=depth == 0)
+    assert pixel(torn, 3, 3) == pixel(torn, 2, 3) == hole
+    assert pixel(torn, 0, 0) == (0, 0, 0)  # the range is that of the others
+    assert pixel(torn, 1, 0) != (0, 0, 0)
+    grey = torch.tensor([[[0, 9]]], dtype=torch.uint8)
+    assert [pixel(to_rgb(grey, holes=grey == 0), x) for x in (0, 1)] == [hole, (9, 9, 9)]
+
+
+def test_a_hole_in_one_channel_alone_leaves_the_others() -> None:
+    bands = torch.linspace(0, 1, 48).view(3, 4, 4)
+    bands[0, 3, 3] = torch.nan
+    red, green, blue = pixel(to_rgb(bands), 3, 3)
+    assert red == 0
+    assert min(green, blue) > 200

@@ -357,6 +357,13 @@ def test_each_of_several_views_is_judged_by_itself() -> None:
     assert ": start again (another --out) with a lower --lr" in verdict.text
 
 
+def test_a_step_of_one_image_says_nothing_of_different_images() -> None:
+    health = fed(Health(coupled=True), range(0, 200, 20), query_similarity=math.nan)
+    assert health.verdict().text == "healthy: similarity 0.80 of positives, 30 of 128 dimensions in use"
+    fed(health, range(200, 220, 20))  # one step of the window with several images is enough
+    assert "of positives and 0.40 of different images, " in health.verdict().text
+
+
 def test_dimensions_are_told_of_what_limits_them() -> None:
     batch = {"rank": 10.0, "rank_limit": 16.0, "dim": 128.0}
     text = fed_views(Health(coupled=True), range(0, 200, 20), rgb=batch, thermal={"dim": 128.0}).verdict().text

@@ -262,8 +262,9 @@ def test_of_several_views_the_first_is_embedded_and_samples_without_it_are_not(
     for split in ("train", "test"):
         os.renames(data / "rgb", data / split / "rgb") if split == "train" else pictures(data / split / "rgb", 1)
     os.rename(data / "depth", data / "train" / "depth")
-    with pytest.raises(ValueError, match=r"split: .* is divided, and has several views; give --split train"):
-        embedded(encoder, data, tmp_path / "f.npz")
+    found = embedded(encoder, data, tmp_path / "f.npz")  # all splits of the first view
+    assert found.names == ["train/rgb/0.png", "train/rgb/1.png", "train/rgb/2.png", "test/rgb/0.png"]
+    assert found.described == f"4 images of all splits (train, test) of {data}"
 
 
 def test_data_of_ones_own_has_numbers_for_names(encoder: Encoder, tmp_path: Path) -> None:

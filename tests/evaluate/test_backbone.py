@@ -34,7 +34,7 @@ def test_several_encoders_see_side_by_side_and_each_by_itself() -> None:
     both = pair()
     seen = {}
     for part in both.parts:
-        for views, _ in plain_test_batches(both).epoch(0):
+        for views, _ in plain_test_batches(both, part).epoch(0):
             seen[part] = frozen_backbone(both, part)(views)
         torch.testing.assert_close(seen[part], layer_features(both, "test", part, None)[0], rtol=1e-4, atol=1e-5)
     assert both.parts == ["rgb", "depth", "all"]

@@ -27,6 +27,9 @@ class Fixed:
 
     def check(self) -> None: ...
 
+    def fewest(self, split: str) -> int:
+        return len(self.train)
+
     def features(self, split: str, part: str) -> tuple[Tensor, Tensor]:
         return self.found
 

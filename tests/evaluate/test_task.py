@@ -16,7 +16,7 @@ from manyview.data import Dataset, TorchDataset, Unreadable, subset
 from manyview.data.factory import divided
 from manyview.embeddings.model_source import open_model
 from manyview.encoders import Encoder, create
-from manyview.evaluate import FeatureCache, Task, prepare
+from manyview.evaluate import FeatureCache, Task, neighbours, prepare
 from manyview.features.embedding_pass import features
 from manyview.training import build
 from manyview.views import Modality
@@ -263,16 +263,38 @@ def test_what_cannot_be_prepared_is_refused_in_one_line(what: object, data: obje
     assert "\n" not in str(refused.value)
 
 
-def test_of_several_views_only_samples_with_all_of_them_count(tmp_path: Path) -> None:
+def test_a_view_is_scored_on_the_samples_that_have_it_and_all_on_those_that_have_all(tmp_path: Path) -> None:
     for view in ("rgb", "depth"):
-        tiny.pictures(tmp_path / view, 40, classes=2)
-    (tmp_path / "depth" / "class1" / "7.png").unlink()
-    made = prepare({"rgb": encoder(), "depth": encoder(1)}, tmp_path)
-    names = [made.train.name(row) for row in range(len(made.train))]
-    names += [made.test.name(row) for row in range(len(made.test))]
-    assert len(names) == 39
-    assert "class1/7" not in names
-    assert made.features("train", "all")[0].shape == (len(made.train), 32)
+        tiny.pictures(tmp_path / "train" / view, 20, classes=2)
+        tiny.pictures(tmp_path / "test" / view, 8, classes=2)
+    gone = ["train/rgb/class0/4.png", "train/depth/class1/7.png", "train/depth/class1/9.png", "test/depth/class0/0.png"]
+    for path in gone:
+        (tmp_path / path).unlink()
+    made = prepare({"rgb": encoder(), "depth": encoder(1)}, tmp_path, workers=0)
+    assert made.counts == {"rgb": (19, 8), "depth": (18, 7), "all": (17, 7)}
+    assert (made.fewest("train"), made.fewest("test")) == (17, 7)
+    names = [made.train.name(row).removeprefix("train/") for row in range(len(made.train))]
+    together, labels = made.features("train", "all")
+    whole = [row for row, name in enumerate(names) if name not in ("class0/4", "class1/7", "class1/9")]
+    for view, width in (("rgb", slice(16)), ("depth", slice(16, 32))):
+        vectors, known = made.features("train", view)
+        rows = [row for row, name in enumerate(names) if (tmp_path / "train" / view / f"{name}.png").exists()]
+        assert known.tolist() == [int(names[row][5]) for row in rows]
+        assert torch.equal(vectors[[rows.index(row) for row in whole]], together[:, width])
+    assert labels.tolist() == [int(names[row][5]) for row in whole]
+    assert [len(made.images("test", part)) for part in made.parts] == [8, 7, 7]
+
+
+def test_where_no_sample_has_all_views_each_is_scored_by_itself(tmp_path: Path) -> None:
+    for view, gone in (("rgb", range(16)), ("depth", range(16, 32))):
+        tiny.pictures(tmp_path / view, 32, classes=2)
+        for number in gone:
+            (tmp_path / view / f"class{number % 2}" / f"{number}.png").unlink()
+    tiny.pictures(tmp_path / "thermal", 32, classes=2)
+    made = prepare({view: encoder() for view in ("rgb", "depth", "thermal")}, tmp_path, workers=0)
+    assert made.parts == ["rgb", "depth", "thermal"]
+    scores = dict(neighbours.nearest(made, k=3))
+    assert list(scores) == ["rgb top1", "depth top1", "thermal top1"]
 
 
 def test_a_loader_gives_pixels_of_every_view() -> None:

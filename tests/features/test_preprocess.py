@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -106,7 +107,36 @@ def test_it_says_what_it_does_to_a_picture() -> None:
     normal = "(x / 255 - (0.485, 0.456, 0.406)) / (0.229, 0.224, 0.225)"
     assert str(Preprocess(32)) == f"short side to 32 px, the middle 32 x 32 of it, {normal}"
     assert str(Preprocess(224)).startswith("short side to 256 px, the middle 224 x 224 of it, (x / 255 - ")
-    assert str(Preprocess(32, 1)) == "short side to 32 px, the middle 32 x 32 of it, x / 255"
+    assert str(Preprocess(32, 1)) == "x is 1 channel of 8 bits; short side to 32 px, the middle 32 x 32 of it, x / 255"
+    lightness = str(Preprocess(32, view=View("image", channels=(0,), space="lab")))
+    assert lightness.endswith("of it, (channels (0,) of lab of RGB x / 255 - (50.0,)) / (50.0,)")
+
+
+def test_it_says_what_becomes_of_values_without_data() -> None:
+    depth = EncoderInput(1, "float32", Modality((1500.0,), (700.0,), nodata=0.0), View("depth"))
+    assert str(Preprocess(32, input=depth)) == (
+        "x is 1 channel of 16 bits or floats in the unit of the files, not scaled; 0, NaN and infinity are no data and "
+        "become the mean 1500 first; short side to 32 px, the middle 32 x 32 of it, (x - (1500.0,)) / (700.0,), mean "
+        "and std of depth in training"
+    )
+    masked = EncoderInput(1, "uint8", Modality((0.5,), (0.2,), nodata=255.0), View("thermal"))
+    assert str(Preprocess(32, input=masked)).startswith(
+        "x is 1 channel of 8 bits; 255, NaN and infinity are no data and become the mean 128 first; short side"
+    )
+
+
+def test_a_file_of_another_form_is_refused_and_grey_is_a_picture(tmp_path: Path) -> None:
+    depth = EncoderInput(1, "float32", Modality((1500.0,), (700.0,)), View("depth"))
+    made = {"deep": np.uint16([[1, 2]]), "grey": np.uint8([[1, 2]]), "rgb": np.zeros((2, 2, 3), np.uint8)}
+    for name, array in made.items():
+        Image.fromarray(array).save(tmp_path / f"{name}.png")
+    refused = {EncoderInput(): ["deep"], depth: ["grey", "rgb"]}
+    for given, names in refused.items():
+        for name in made:
+            expected = pytest.raises(UserError, match=f"view: .*{name}.png is .*, and it was trained on {given.form}")
+            with expected if name in names else nullcontext():
+                given.check_file(tmp_path / f"{name}.png", "it")
+    EncoderInput().check_file(tmp_path / "none.png", "it")  # whoever reads it says what is wrong
 
 
 def test_an_input_of_another_kind_is_read_in_its_own_unit(tmp_path: Path) -> None:
@@ -117,7 +147,7 @@ def test_an_input_of_another_kind_is_read_in_its_own_unit(tmp_path: Path) -> Non
     preprocess = Preprocess(32, input=depth)
     for file in ("one.png", "one.npy"):
         torch.testing.assert_close(preprocess(tmp_path / file), torch.ones(1, 1, 32, 32))
-    assert repr(preprocess).endswith("(x - (1500.0,)) / (700.0,)")
+    assert repr(preprocess).endswith("(x - (1500.0,)) / (700.0,), mean and std of depth in training")
     assert preprocess.normalisation == ((1500.0,), (700.0,))
     Image.fromarray(np.zeros((32, 32, 3), np.uint8)).save(tmp_path / "rgb.png")
     with pytest.raises(UserError, match=r"expected \(1, H, W\) float32, got \(3, 32, 32\) uint8 in .*rgb.png"):

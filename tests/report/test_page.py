@@ -59,7 +59,8 @@ def test_a_run_of_several_views_is_shown_whole(many: Run) -> None:
     assert left_out(text) == []
     shown = ["scores", "across", "samples", "map", "neighbours", "curves", "diagnostics", "classes", "settings"]
     assert sections(text) == shown
-    assert text.count("Of several views it is rgb.") == 3
+    assert text.count("Of several views it is rgb.") == 4
+    assert text.count("Of several views it is that of rgb, the query of the first contrast.") == 5
     assert "Not finished" not in text
     assert not re.search(r"<(i|b|img)[ >]", text)
     assert len(text) < 1_000_000

@@ -31,7 +31,10 @@ def embed(
     weights: Weights = None,
     size: Size = None,
     stem: Stem = None,
-    split: Annotated[str | None, "train, test, ...; by default all of a folder, train of a named set"] = None,
+    split: Annotated[
+        str | None,
+        "train, test, ...; by default all of a folder, train of a named set",
+    ] = None,
     root: Annotated[str | None, "where named sets lie; by default $MANYVIEW_DATA or ~/.cache/manyview"] = None,
     download: Annotated[bool, "fetch a named set that is not there"] = False,
     labels: Annotated[Labels, "whether folders are classes"] = "auto",
@@ -57,4 +60,7 @@ def embed(
     count, dim = made.vectors.shape
     across = "" if made.projections is None else f", and {made.projections.shape[1]} to compare with other views"
     print(f"{printable(to)}: {count:,} images, vectors of {dim} numbers{across}, {made.about.dtype}")
+    if made.about.taken:
+        one = "; --split takes one of them" if "splits" in made.about.options else ""
+        print(f"the images are those of {printable(made.about.taken + made.about.data)}{one}")
     return 0

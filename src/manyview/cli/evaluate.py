@@ -21,8 +21,6 @@ from manyview.evaluate.protocols import evaluate as judged
 from manyview.evaluate.results import FILE, Result
 from manyview.features.feature_cache import FeatureCache
 
-SHOWN = 12  # scores of a protocol that the table has room for
-
 
 def evaluate(
     what: Annotated[
@@ -97,24 +95,30 @@ def _heading(result: Result) -> list[str]:
     classes = f", {data['classes']} classes" if data["classes"] else ", no classes"
     counts = f"{data['train']:,} training images, {data['test']:,} {kept}{classes}"
     several = [f"{ALL} is {' and '.join(model['views'])} side by side"] if "views" in model else []
+    several += [_counts(data["parts"])] if "parts" in data else []
     blank = "its weights are drawn, not learnt: give --pretrained, or --weights FILE"
     unused = [f"its test split is not used: {data['why']}"] if "why" in data else []
     lines = [judged, f"{data['name']}: {counts}", *several, *unused, *([] if model["trained"] else [blank])]
     return [printable(line) for line in lines]
 
 
+def _counts(parts: dict[str, Sequence[int]]) -> str:
+    """How many training and test images each part has, where images lack a view."""
+    told = ", ".join(f"{part} {train:,} and {test:,}" for part, (train, test) in parts.items())
+    return f"some images lack a view; training and test images of each score: {told}"
+
+
 def _rows(result: Result, *, supervised: bool) -> list[tuple[str, ...]]:
     """The lines of a result; the column of the supervised network is there for all or for none of a table."""
     rows: list[tuple[str, ...]] = []
-    for name, value in list(result.scores.items())[:SHOWN]:
+    for name, value in result.scores.items():
         first = _named(result) if not rows else ""
         trained = bool(result.model["trained"])
         after, before = (value, (result.untrained or {}).get(name)) if trained else (None, value)
         gain = "" if after is None or before is None or not _is_share(name) else f"{100 * (after - before):+.1f}"
         more = [_said(name, (result.supervised or {}).get(name))] if supervised else []
         rows.append((first, name, _said(name, after), _said(name, before), gain, *more))
-    rest = len(result.scores) - SHOWN
-    return rows if rest <= 0 else [*rows, ("", f"{rest} more in {FILE}", *[""] * (len(rows[0]) - 2))]
+    return rows
 
 
 def _named(result: Result) -> str:

@@ -10,14 +10,14 @@ from manyview.core.bounds import Count
 from manyview.core.errors import UserError
 from manyview.core.text import printable
 from manyview.embeddings import read
-from manyview.embeddings.search import check_picture, same_file, save_picture
+from manyview.embeddings.search import check_picture, maker, query_view, read_as, same_file, save_picture
 from manyview.embeddings.search import picture as contact_sheet
 from manyview.embeddings.search import search as nearest
 
 
 def search(
     encoder: Model,
-    image: Annotated[str, "a file; if it was embedded itself, it is left out of what is found"],
+    image: Annotated[str, "a file; if it was embedded itself, as the same view, it is left out of what is found"],
     *,
     embeddings: Annotated[str, "the file that `manyview embed` wrote"],
     view: Annotated[str | None, "of IMAGE, in a run with an encoder a view; by default that of its folder's name, or "
@@ -42,12 +42,14 @@ def search(
         if not os.path.isdir(root):
             raise UserError("root", f"there is no folder {printable(root)}; give where the images are now")
         found = replace(found, about=replace(found.about, root=os.path.abspath(root)))
-    near = nearest(encoder, image, found, top, view=view, size=size, weights=weights, pretrained=pretrained, stem=stem)
-    print(f"nearest to {printable(image)} among {found.described}:")
+    source = maker(encoder, found, size=size, weights=weights, pretrained=pretrained, stem=stem)
+    view = query_view(source, image, found, view)
+    near = nearest(source, image, found, top, view=view)
+    print(f"nearest to {printable(image)}{read_as(view)} among {found.described}:")
     for number, each in enumerate(near, 1):
         print(f"{number:>4}  {each.similarity:.4f}  {each.name}  {each.label}{each.mark}".rstrip())
     if not no_picture:
-        save_picture(contact_sheet(image, near, found), to)
+        save_picture(contact_sheet(image, near, found, view=view), to)
         print(f"picture {printable(str(to))}")
     return 0
 

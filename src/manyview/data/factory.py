@@ -16,6 +16,7 @@ from manyview.core.text import printable
 from manyview.data.dataset import Dataset
 from manyview.data.folder import Folder
 from manyview.data.image import MAX_PIXELS, MaxPixels
+from manyview.data.joined import open_paired_splits
 from manyview.data.named import NAMED, open_named
 from manyview.data.normals import NORMALS, WithNormals, open_with_normals, requested
 from manyview.data.nyu import NyuDepth, is_nyu
@@ -49,9 +50,11 @@ def open_data(
 
     A CSV or Parquet file opens as `Table`, a .mat file as `NyuDepth`, a folder that holds one folder per modality, one
     of them called rgb, image or images, as `Paired`, any other as `Folder`. Names win over paths: write ./cifar10 for a
-    folder of that name. `root` and `download` are for named sets, `count`, `size` and `seed` for scenes; `modalities`
-    are those of `Scenes`, `Paired`, `Table` and `NyuDepth`, the reference first; `normals` that the data does not have
-    are made of its depth: `camera` is fx, fy, cx, cy, and `nodata` the value where there is none (`normals_of`).
+    folder of that name. Without a split it is all of a folder; where its splits are `Paired`, these are `Joined`.
+
+    `root` and `download` are for named sets, `count`, `size` and `seed` for scenes; `modalities` are those of `Scenes`,
+    `Paired`, `Table` and `NyuDepth`, the reference first; `normals` that the data does not have are made of its depth:
+    `camera` is fx, fy, cx, cy, and `nodata` the value where there is none (`normals_of`).
     Pictures in folders with more than `max_pixels` are unreadable.
     """
     text = os.fspath(data)
@@ -78,6 +81,9 @@ def _open_path(
         return NyuDepth(path, modalities=modalities, split=split, labels=labels)
     if is_table(path):
         return Table(path, modalities=modalities, split=split, labels=labels, max_pixels=max_pixels)
+    joined = open_paired_splits(path, modalities, labels, max_pixels) if split is None and os.path.isdir(path) else None
+    if joined is not None:
+        return joined
     if modalities is not None:
         return Paired(path, modalities=modalities, split=split, labels=labels, max_pixels=max_pixels)
     paired = open_if_paired(path, split, labels, max_pixels)

@@ -100,7 +100,7 @@ class Paired:
         if empty is not None:
             where = printable(self._folders[empty])
             raise UserError(None, f"modality {empty!r}: no images or .npy files below {where!r}")
-        if len(self.found) + len(self.left_out) < 2 and not isinstance(root, Mapping):
+        if len(self.found) + len(self.left_out) < 2 and not isinstance(root, Mapping) and modalities is None:
             only = ", ".join(map(printable, self.found)) or "none"
             what = f"expected at least two folders with images, found {only}; for a single folder of images use Folder"
             raise UserError("modalities", what)

@@ -17,15 +17,18 @@ SAMPLED = 1 << 20  # values from which the range is taken, at most
 OPPONENTS = ((0.5, -0.25, 0.1), (0.2, 0.1, -0.5))
 UPWARDS = (1.0, -1.0, -1.0)  # right, up and towards us are bright: the usual colours of surface normals
 GOLDEN = 0.381966  # turns from one number of a mask to the next, so that neighbours differ
+HOLE = (0.93, 0.66, 0.78)  # where a sensor saw nothing: no grey, and no colour of the others
 DARK = 0.2  # the brightness of a mask's 0, which is its background
 
 
-def to_rgb(picture: Tensor, kind: Kind = "values") -> Image.Image:
+def to_rgb(picture: Tensor, kind: Kind = "values", holes: Tensor | None = None) -> Image.Image:
     """Makes one picture (C, H, W) visible as three channels of bytes, in a range of its own; see `visible`."""
-    return visible([picture], kind)[0]
+    return visible([picture], kind, [holes])[0]
 
 
-def visible(pictures: Sequence[Tensor], kind: Kind = "values") -> list[Image.Image]:
+def visible(
+    pictures: Sequence[Tensor], kind: Kind = "values", holes: Sequence[Tensor | None] = ()
+) -> list[Image.Image]:
     """Makes pictures (C, H, W) of one modality visible as three channels of bytes, all in the same range.
 
     values      1 or 3 channels of uint8 are shown as they are. Others are stretched from the 2nd to the 98th percentile
@@ -34,22 +37,43 @@ def visible(pictures: Sequence[Tensor], kind: Kind = "values") -> list[Image.Ima
     directions  unit vectors x, y, z, each component from -1 to 1 (uint8: 0 to 255)
     mask        whole numbers, each with a colour of its own; 0 is dark
 
-    What is no number, NaN for instance where a sensor saw nothing, is black.
+    holes       (C, H, W) by picture, where a sensor saw nothing, besides what is no number, such as NaN; None: nowhere
+
+    A pixel without any value is pink (`HOLE`), which no dark one is; in a channel alone, a hole is 0.
     """
+    masks = holes or [None] * len(pictures)
+    empty = [_empty(picture, mask) for picture, mask in zip(pictures, masks, strict=True)]
+    drawn = _drawn([_torn(picture, mask) for picture, mask in zip(pictures, masks, strict=True)], kind)
+    return [_image(rgb, hole) for rgb, hole in zip(drawn, empty, strict=True)]
+
+
+def _drawn(pictures: Sequence[Tensor], kind: Kind) -> list[Tensor]:
+    """The colours (3 or 1, H, W) of pictures, in [0, 1] where they are numbers."""
     if kind == "mask":
-        return [_image(_colours_of_numbers(picture[0].float().nan_to_num())) for picture in pictures]
+        return [_colours_of_numbers(picture[0].float().nan_to_num()) for picture in pictures]
     if all(picture.dtype == torch.uint8 and picture.shape[0] in (1, 3) for picture in pictures):
-        return [_image(picture.float() / 255) for picture in pictures]
+        return [picture.float() / 255 for picture in pictures]
     values = [picture.float() for picture in pictures]
     if kind == "directions" and all(picture.shape[0] == 3 for picture in values):
         turned = torch.tensor(UPWARDS)[:, None, None]
-        return [_image((picture * turned + 1) / 2) for picture in values]
+        return [(picture * turned + 1) / 2 for picture in values]
     channels = min(3, *(picture.shape[0] for picture in values))
     ranges = [_range([picture[channel] for picture in values]) for channel in range(channels)]
     if channels == 2:
-        return [_image(_opponents(picture, ranges)) for picture in values]
+        return [_opponents(picture, ranges) for picture in values]
     low, high = (torch.tensor([each[end] for each in ranges])[:, None, None] for end in (0, 2))
-    return [_image((picture[:channels] - low) / (high - low).clamp_min(1e-12)) for picture in values]
+    return [(picture[:channels] - low) / (high - low).clamp_min(1e-12) for picture in values]
+
+
+def _torn(picture: Tensor, holes: Tensor | None) -> Tensor:
+    """A picture without numbers in its holes, so that they take no part in its range; one of bytes as it is."""
+    return picture if holes is None or picture.dtype == torch.uint8 else picture.float().masked_fill(holes, torch.nan)
+
+
+def _empty(picture: Tensor, holes: Tensor | None) -> Tensor:
+    """Which pixels (H, W) have no value in any channel."""
+    nothing = ~picture.isfinite() if picture.is_floating_point() else torch.zeros_like(picture, dtype=torch.bool)
+    return (nothing if holes is None else nothing | holes).all(0)
 
 
 def _range(channel: Sequence[Tensor]) -> tuple[float, float, float]:
@@ -78,7 +102,8 @@ def _colours_of_numbers(mask: Tensor) -> Tensor:
     return torch.where(mask > 0, pure * 0.8 + 0.2, torch.tensor(DARK))
 
 
-def _image(rgb: Tensor) -> Image.Image:
-    """Makes a picture of (3 or 1, H, W) in [0, 1]."""
-    whole = torch.where(rgb.isfinite(), rgb, 0.0).clamp(0, 1).mul(255).round().to(torch.uint8)
-    return Image.fromarray(whole.expand(3, -1, -1).permute(1, 2, 0).contiguous().numpy())
+def _image(rgb: Tensor, empty: Tensor) -> Image.Image:
+    """Makes a picture of (3 or 1, H, W) in [0, 1], with its empty pixels (H, W) in the colour of a hole."""
+    whole = torch.where(rgb.isfinite(), rgb, 0.0).clamp(0, 1).expand(3, -1, -1)
+    shown = torch.where(empty, torch.tensor(HOLE)[:, None, None], whole).mul(255).round().to(torch.uint8)
+    return Image.fromarray(shown.permute(1, 2, 0).contiguous().numpy())

@@ -197,8 +197,9 @@ class Health:
         return {view: gravest.get(view, otherwise) for view in (*told, *self._views()) if view}
 
     def _mean(self, name: str, view: str = "") -> float:
+        """The mean of a measure over the window; NaN where no step had one, as a step of one image has no pairs."""
         name = _of(name, view)
-        values = [record[name] for record in self.recent if name in record]
+        values = [record[name] for record in self.recent if not math.isnan(record.get(name, math.nan))]
         return sum(values) / len(values) if values else math.nan
 
     def _diverging(self) -> Iterator[Sign]:
@@ -284,10 +285,9 @@ class Health:
         used = f"{rank:.0f} of {limit:.0f} dimensions in use"
         if limit < self._mean("dim", view):
             used = f"{rank:.0f} dimensions in use of at most {limit:.0f}, the vectors measured in a batch"
-        return (
-            f"similarity {self._mean('positive_similarity', view):.2f} of positives and "
-            f"{self._mean(others[0], view):.2f} of {others[1]}, {used}"
-        )
+        apart = self._mean(others[0], view)
+        compared = "" if math.isnan(apart) else f" and {apart:.2f} of {others[1]}"
+        return f"similarity {self._mean('positive_similarity', view):.2f} of positives{compared}, {used}"
 
 
 def _states(views: Mapping[str, Word]) -> str:

@@ -45,6 +45,14 @@ class About:
     version: str
     broken: dict[str, str]
 
+    @property
+    def taken(self) -> str:
+        """Which splits of the data these are, where it has some: "the test split of "."""
+        split, splits = self.options.get("split"), self.options.get("splits")
+        if isinstance(splits, list) and splits:
+            return f"all splits ({', '.join(map(str, splits))}) of "
+        return f"the {split} split of " if split else ""
+
     def to_json(self) -> bytes:
         return json.dumps({"manyview_embeddings": FORMAT, **asdict(self)}, sort_keys=True).encode()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
@@ -30,7 +31,15 @@ from manyview.data.workers import usual_workers
 from manyview.embeddings.about import About
 from manyview.embeddings.checksums import weights_checksum
 from manyview.embeddings.file_format import DTYPES, Array, Embeddings, checked, read, write
-from manyview.embeddings.image_source import ImageReader, ImageSource, check_form, narrowed, open_images, read_images
+from manyview.embeddings.image_source import (
+    ImageReader,
+    ImageSource,
+    check_form,
+    is_named,
+    narrowed,
+    open_images,
+    read_images,
+)
 from manyview.embeddings.model_source import ModelSource, OneModel, open_model, run_of
 from manyview.features.embedding_pass import Read, embed_pieces, embedding, on_device, project
 from manyview.features.feature_cache import Piece, PieceStore, join_pieces
@@ -67,7 +76,7 @@ def embed(
     data      None: the run's own
     view      whose encoder of a run that has one a view; the data is that view's modality, or has it among others. The
               file then also holds projections, which those of other views can be compared with
-    split     of the data; None: all of a folder, the training split of a named set
+    split     of the data; None: all splits of a folder, the training split of a named set
     dtype     of a vector, float32 or float16
     progress  is shown on stderr
     encoder   size, weights, pretrained, stem: which one is meant, where `model` is a name
@@ -106,9 +115,12 @@ def embed(
     if not source.trained and not isinstance(model, ModelSource):
         name = f"the name {source.name} alone"
         raise UserError("encoder", f"{name} has random weights; give --pretrained or --weights FILE")
+    alone = len(images.dataset.modalities) == 1
     images = narrowed(images, source.modality(next(iter(source.encoders)), images.dataset))
-    for each in source.inputs.values():
-        check_form(images, each, source.name)
+    for name, each in source.inputs.items():
+        check_form(images, each, f"{name or 'the encoder'} of {source.name}")
+    if alone:
+        _check_folder_name(images, source, known or source)
     partial = PartialEmbeddings(path, _about(source, images, dtype, batch_size), images)
     with partial.alone():
         if not partial.complete():
@@ -124,7 +136,15 @@ def _own_data(run: Run | None, split: str | None) -> tuple[str, dict[str, Any]]:
         raise UserError("data", f"give a folder, or a name of `manyview list data`{why}")
     left_out = ("imbalance", "download")  # what is no option of `open_data`, or fetches anything
     options = {key: value for key, value in run.config.data_options.items() if key not in left_out}
-    return run.config.data["name"], {**options, "split": split or options.get("split")}
+    usual = options.get("split") if is_named(run.config.data["name"]) else None  # all of a folder, as of any other
+    return run.config.data["name"], {**options, "split": split or usual}
+
+
+def _check_folder_name(images: ImageSource, source: ModelSource, run: ModelSource) -> None:
+    """Warns where a plain folder is named like another view of the run than the one that it is read as."""
+    named, view = Path(images.root or "").name, next(iter(source.encoders))
+    if named in run.encoders and named != view:
+        warnings.warn(f"the folder {printable(images.data)} is named {named} and is read as {view}", stacklevel=3)
 
 
 def _own_form(source: ModelSource) -> str | None:

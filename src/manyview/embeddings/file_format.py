@@ -63,7 +63,7 @@ class Embeddings:
     def described(self) -> str:
         """How many images of what these are, with the view where there are others to compare with."""
         view = "" if self.projections is None else f"{self.about.view} "
-        return printable(f"{len(self):,} {view}images of {self.about.data}")
+        return printable(f"{len(self):,} {view}images of {self.about.taken}{self.about.data}")
 
     @property
     def names(self) -> list[str]:

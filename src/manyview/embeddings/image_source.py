@@ -23,13 +23,14 @@ from manyview.data import NAMED, Dataset, Folder, Paired, Unreadable
 from manyview.data.dataset import Batched, few_samples, fingerprint
 from manyview.data.factory import SCENES, open_data
 from manyview.data.image import MAX_PIXELS, MaxPixels
+from manyview.data.joined import Joined, open_paired_splits
 from manyview.data.normals import NORMALS, WithNormals, requested
 from manyview.data.paired import open_if_paired
 from manyview.data.selection import Subset, only_modalities
 from manyview.data.splits import Labels, find_splits, pick_split
 from manyview.data.workers import PATIENCE, counter, end_if_over, end_when, fitting_workers, patiently, shared
 from manyview.features.embedding_pass import ImageBatch, naming_lost_worker
-from manyview.features.preprocess import EncoderInput, as_seen
+from manyview.features.preprocess import EncoderInput, as_seen, form_in_words
 from manyview.views import ViewPipeline
 
 
@@ -40,7 +41,7 @@ class ImageSource:
     dataset  the images; of one modality, after `narrowed`
     labels   (n,) int64, -1 where there is none
     root     the folder that its files are in; None where they are no files
-    options  that open it again
+    options  that open it again; `splits` are those that there are, where all are taken
     """
 
     dataset: Dataset
@@ -80,7 +81,7 @@ def open_images(
     views: Sequence[str] = (),
     **more: Any,
 ) -> ImageSource:
-    """A data set, with the options of `open_data`. Without a split, all of a folder.
+    """A data set, with the options of `open_data`. Without a split, all of a folder; of a named set, `train`.
 
     modality  what the files of a plain folder are, where that is no picture: they are read in their own unit
     views     of whose modalities those are opened as well that the data has on request alone, or makes of depth
@@ -93,24 +94,45 @@ def open_images(
         anywhere = os.sep if isinstance(origin, Paired) else None  # its views may lie anywhere
         home = os.path.abspath(origin.root) if isinstance(origin, Folder) else anywhere
         return ImageSource(data, *_labelled(data), OWN, home, {})
-    named = os.fspath(data) in (SCENES, *NAMED)
-    if modality is not None and not named and os.path.isdir(data) and open_if_paired(os.fspath(data), split) is None:
-        return _only(modality, os.fspath(data), split, labels, max_pixels)
-    divided = split is None and not named and os.path.isdir(data) and find_splits(os.fspath(data))
+    text = os.fspath(data)
+    folder = not is_named(text) and os.path.isdir(text)
+    splits = list(find_splits(text)) if folder and split is None else []
+    paired = folder and (splits or modality is not None) and _is_paired(text, split)
+    if modality is not None and folder and not paired:
+        return _only(modality, text, split, labels, max_pixels)
+    by_split = splits and not paired  # the folders in it are splits, not classes
+    split = (split or "train") if is_named(text) else split
     opened = partial(
-        open_data, data, root=root, split=split, labels=False if divided else labels, download=download,
+        open_data, text, root=root, split=split, labels=False if by_split else labels, download=download,
         max_pixels=max_pixels,
     )  # fmt: skip
     found = opened(**more)
     if asked := requested(found, views):
         more["modalities"] = (*found.modalities, *asked)
         found = opened(**more)
-    options = {"split": split, "root": None if root is None else os.path.abspath(root), **more}
+    options = {**_taken(split, splits), "root": None if root is None else os.path.abspath(root), **more}
     if not isinstance(_origin(found, 0)[0], Folder | Paired):
         return ImageSource(found, *_labelled(found), os.fspath(data), None, options)
     home = os.path.abspath(data if os.path.isdir(data) else os.path.dirname(data))  # of a table, its folder
-    numbers = _labels_by_split(found, home, labels) if divided else _labelled(found)
+    numbers = _labels_by_split(found, home, labels) if by_split else _labelled(found)
     return ImageSource(found, *numbers, os.path.abspath(data), home, options)
+
+
+def is_named(data: str) -> bool:
+    """Whether data is a name, of a set or of generated scenes, and no path."""
+    return data in (SCENES, *NAMED)
+
+
+def _is_paired(folder: str, split: str | None) -> bool:
+    """Whether a folder, its split, or where none is named one of its splits, holds a folder per modality."""
+    if open_if_paired(folder, split) is not None:
+        return True
+    return split is None and open_paired_splits(folder) is not None
+
+
+def _taken(split: str | None, splits: Sequence[str]) -> dict[str, Any]:
+    """The options that say what was taken of divided data: one split, or all there are."""
+    return {"split": split, "splits": list(splits)} if splits else {"split": split}
 
 
 def narrowed(found: ImageSource, modality: str) -> ImageSource:
@@ -130,19 +152,22 @@ def check_form(images: ImageSource, input: EncoderInput, what: str) -> None:
     """Refuses images that an encoder cannot be given: of other channels, or another type, than it was trained on."""
     name = images.dataset.modalities[0]
     for sample in few_samples(images.dataset)[:1]:
-        raw = sample.modalities[name]
-        found = f"{len(raw)} of {str(raw.dtype).removeprefix('torch.')}"
-        wanted = f"{input.channels} of {input.dtype}"
-        if found != wanted:
-            where = printable(images.data)
-            raise UserError("data", f"channels of {name} in {where}: {found}, and {what} was trained on {wanted}")
+        raw, place = sample.modalities[name], sample.index
+        found = form_in_words(len(raw), str(raw.dtype).removeprefix("torch."))
+        if found != input.form:
+            where = printable(f"{images.dataset.name(place)} in {images.data}")
+            raise UserError("data", f"{where} is {found}, and {what} was trained on {input.form}; give its own view")
+        origin, row = _origin(images.dataset, place)
+        if isinstance(origin, Folder):  # which reads everything as RGB
+            input.check_file(origin.path(row), what)
 
 
 def _only(modality: str, folder: str, split: str | None, labels: Labels, max_pixels: int) -> ImageSource:
     """All files of a folder as one modality, read as `Paired` reads them."""
     home = os.path.abspath(os.path.join(folder, pick_split(folder, split)))
-    found = Paired({modality: home}, labels=labels, max_pixels=max_pixels)
-    return ImageSource(found, *_labelled(found), home, home, {"split": None, "root": None})
+    splits = list(find_splits(home))
+    found = Paired({modality: home}, labels=False if splits else labels, max_pixels=max_pixels)
+    return ImageSource(found, *_labelled(found), home, home, {**_taken(None, splits), "root": None})
 
 
 def _labelled(dataset: Dataset) -> tuple[Tensor, tuple[str, ...]]:
@@ -156,8 +181,6 @@ def _labels_by_split(dataset: Dataset, folder: str, labels: Labels) -> tuple[Ten
     ids, order = dataset.ids.sort()
     for split in find_splits(folder):
         part = open_data(folder, split=split, labels=labels)
-        if isinstance(part, Paired):
-            raise UserError("split", f"{printable(folder)} is divided, and has several views; give --split {split}")
         if part.labels is not None and part.classes == (classes or part.classes):
             place = torch.searchsorted(ids, part.ids).clamp(max=len(ids) - 1)
             there = ids[place] == part.ids  # a file that links reach in two ways is in the whole folder once
@@ -167,10 +190,13 @@ def _labels_by_split(dataset: Dataset, folder: str, labels: Labels) -> tuple[Ten
 
 
 def _origin(dataset: Dataset, row: int) -> tuple[Dataset, int]:
-    """The data set that a part of it was taken of, and the row there."""
-    while isinstance(dataset, Subset | WithNormals):
-        row = int(dataset.rows[row]) if isinstance(dataset, Subset) else row
-        dataset = dataset.dataset
+    """The data set that a part of it was taken of, or that was joined with others, and the row there."""
+    while isinstance(dataset, Subset | WithNormals | Joined):
+        if isinstance(dataset, Joined):
+            dataset, row = dataset.part(row)
+        else:
+            row = int(dataset.rows[row]) if isinstance(dataset, Subset) else row
+            dataset = dataset.dataset
     return dataset, row
 
 

@@ -78,7 +78,8 @@ def search(
     """The images nearest to a picture by cosine, the nearest first; exact, in pieces.
 
     model    the encoder that made the embeddings, or the run with an encoder a view that did; others are refused
-    image    a file, a Pillow image or a tensor (C, H, W). If the file itself was embedded it is left out
+    image    a file, a Pillow image or a tensor (C, H, W). If the file itself was embedded, as the same view, it is left
+             out; across views the sample's own picture is what is looked for, and stays
     view     of the picture, where the run has an encoder a view; without, as `query_view` has it. If it is not the one
              that was embedded, projections are compared: the thermal picture's with those of RGB pictures
     encoder  size, weights, pretrained, stem: which one is meant, where `model` is a name
@@ -88,14 +89,17 @@ def search(
     """
     check_bounds("top", top, [AtLeast(1), AtMost(MOST)])
     found = embeddings if isinstance(embeddings, Embeddings) else read(embeddings)
-    source = _maker(model, found, encoder)
-    asked = source.only(query_view(source, image, found, view) if len(source.encoders) > 1 else None)
+    source = maker(model, found, **encoder)
+    asked = source.only(query_view(source, image, found, view))
     across = len(source.encoders) > 1 and found.about.view not in asked.encoders
     bank = found.projections if across else found.vectors
     if across and not asked.heads:
         raise UserError("view", f"{source.name} has no heads, behind which views could be compared; give one view")
     if bank is None:
         raise UserError("embeddings", "hold nothing that can be compared across views; embed the images anew")
+    if len(source.encoders) > 1 and isinstance(image, str | Path):
+        for name, known in asked.inputs.items():
+            known.check_file(image, f"{name} of {source.name}")
     vector = forward(asked.encoder, _preprocess(asked, found)(image), read=embedding).cpu()
     query = project(next(iter(asked.heads.values())), vector).detach() if across else vector
     similarity, rows = neighbours(bank, query, top + 1)  # one more, for the query itself
@@ -103,23 +107,25 @@ def search(
         raise UserError("embeddings", "some hold NaN or infinite numbers; embed the images anew")
     near = sorted((-float(value), int(row)) for value, row in zip(similarity[0], rows[0], strict=True))
     every = [Neighbour(row, found.name(row), -value, found.label(row), found.file(row)) for value, row in near]
-    return [each for each in every if not same_file(image, each.file)][:top]
+    return [each for each in every if across or not same_file(image, each.file)][:top]
 
 
-def query_view(source: ModelSource, image: Picture, found: Embeddings, view: str | None = None) -> str:
+def query_view(source: ModelSource, image: Picture, found: Embeddings, view: str | None = None) -> str | None:
     """The view that a picture is of: as a person says, or as the folder it is in is called, or, of two views, the one
-    that was not embedded."""
+    that was not embedded. None where one encoder is all there is."""
     views = list(source.encoders)
+    if len(views) == 1:
+        return None
     if view is not None:
         if view not in views:
             raise UserError("view", f"{source.name} has an encoder for {', '.join(views)}, got {view!r}")
         return view
-    folders = Path(os.path.abspath(image)).parts[:-1] if isinstance(image, str | Path) else ()
-    named = [each for each in reversed(folders) if each in views]
+    folder = Path(os.path.abspath(image)).parent if isinstance(image, str | Path) else Path()
+    named = next((part for part in reversed(folder.parts) if part in views), None)
     others = [each for each in views if each != found.about.view]
-    if not named and len(others) != 1:
+    if named is None and len(others) != 1:
         raise UserError("view", f"of which is the picture? give one of {', '.join(views)}")
-    return (named or others)[0]
+    return named or others[0]
 
 
 def _preprocess(source: ModelSource, found: Embeddings) -> Preprocess:
@@ -132,12 +138,14 @@ def _preprocess(source: ModelSource, found: Embeddings) -> Preprocess:
     return Preprocess(source.size, source.encoder.options["channels"] if seen.space is None else 3, modality, seen)
 
 
-def picture(image: Picture, found: Sequence[Neighbour], embeddings: Embeddings) -> Image.Image:
-    """A contact sheet: the query, and its neighbours with their names, similarities and labels."""
+def picture(
+    image: Picture, found: Sequence[Neighbour], embeddings: Embeddings, *, view: str | None = None
+) -> Image.Image:
+    """A contact sheet: the query, as which view it was read, and its neighbours with names, similarities and labels."""
     rgb = _shown(image) if isinstance(image, str | Path) else to_rgb(image) if isinstance(image, Tensor) else image
     name = printable(str(image)) if isinstance(image, str | Path) else "a picture"
     seen_by = printable(embeddings.about.encoder)
-    first = Tile(rgb, (f"nearest to {name}", f"among {embeddings.described}", f"as {seen_by} sees them"))
+    first = Tile(rgb, (f"nearest to {name}{read_as(view)}", f"among {embeddings.described}", f"as {seen_by} sees them"))
     others = []
     for number, (each, seen) in enumerate(zip(found, _pictures(found, embeddings), strict=True), 1):
         lines = f"{number}   {each.similarity:.4f}{each.mark}", each.name
@@ -170,8 +178,13 @@ def _is_ours(path: Path) -> bool:
         return False
 
 
-def _maker(model: OneModel, found: Embeddings, options: dict[str, Any]) -> ModelSource:
-    """The encoder that made the embeddings."""
+def read_as(view: str | None) -> str:
+    """What follows the name of a picture: as which view it was read, where there are several."""
+    return "" if view is None else f", read as {view},"
+
+
+def maker(model: OneModel, found: Embeddings, **options: Any) -> ModelSource:
+    """The encoder that made the embeddings, with those of the other views where it has some."""
     about = found.about
     if isinstance(model, str) and not os.path.exists(model) and not options.get("size"):
         options = {**options, "size": about.size}  # a name does not say at which size it sees pictures

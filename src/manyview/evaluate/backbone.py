@@ -86,6 +86,11 @@ def trainable_backbone(task: Task, part: str, layer: str | None = None) -> ViewB
     return copied.to(task.device)
 
 
+def _only(task: Task, part: str) -> str | None:
+    """The one view of a part; None where it is all of them."""
+    return part if part in task.model.encoders else None
+
+
 def check_unchanged(backbone: ViewBackbone, task: Task, part: str) -> None:
     """Checks that a frozen copy still equals the model to the bit, buffers such as batch norm's statistics included."""
     for encoder, original in zip(backbone.encoders, _encoders(task, part).values(), strict=True):
@@ -113,10 +118,12 @@ def choose_layer(model: ModelSource, asked: str | None, usual: str | None) -> st
     return asked or usual
 
 
-def augmented_batches(task: Task, batch_size: int, read: Callable[[Views], Any], *, drop_last: bool) -> Batches:
-    """What is read of the training images, which are cropped and flipped anew each epoch."""
-    views = task.pipeline("probe-train")
-    loader = task.loader(task.train, views, batch_size=batch_size, shuffle=True, drop_last=drop_last)
+def augmented_batches(
+    task: Task, batch_size: int, read: Callable[[Views], Any], *, drop_last: bool, part: str = ""
+) -> Batches:
+    """What is read of the training images of a part, which are cropped and flipped anew each epoch."""
+    views, images = task.pipeline("probe-train", view=_only(task, part)), task.images("train", part)
+    loader = task.loader(images, views, batch_size=batch_size, shuffle=True, drop_last=drop_last)
 
     def epoch(number: int) -> Iterator[tuple[Any, Tensor]]:
         for batch in loader.epoch(number):
@@ -125,9 +132,9 @@ def augmented_batches(task: Task, batch_size: int, read: Callable[[Views], Any],
     return Batches(len(loader), epoch)
 
 
-def plain_test_batches(task: Task) -> Batches:
-    """The views of the test images, in order; one that cannot be read is left out, and so is its stand-in."""
-    loader = task.loader(task.test, task.pipeline())
+def plain_test_batches(task: Task, part: str = "") -> Batches:
+    """What a part sees of the test images, in order; one that cannot be read is left out, and so is its stand-in."""
+    loader = task.loader(task.images("test", part), task.pipeline(view=_only(task, part)))
 
     def epoch(number: int) -> Iterator[tuple[Views, Tensor]]:
         start = 0

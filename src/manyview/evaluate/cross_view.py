@@ -11,7 +11,7 @@ def cross_view(task: Task, *, ks: tuple[int, ...] | None = None) -> Scores:
     """Recall@k of every ordered pair of views among the test samples, by cosine behind the heads; without labels.
 
     "rgb to thermal recall@1" is the share of samples whose RGB picture is nearer to their own thermal picture than to
-    any other one. Chance is k in the number of samples, of which only those that have all views count.
+    any other one. Of two views those samples count that have both, and chance is k in their number.
 
     ks  recall@k is the share of queries whose own sample is among the k nearest. Without, those of 1, 5 and 10 that
         there are samples for

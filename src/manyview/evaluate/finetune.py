@@ -79,9 +79,9 @@ def train_whole(task: Task, recipe: ClassifierRecipe, *, text: str) -> Scores:
     def score(part: str) -> list[Score]:
         backbone = trainable_backbone(task, part)
         network = seeded(lambda: Network(backbone, len(task.classes)), task.seed).to(task.device)
-        train = augmented_batches(task, recipe.batch_size, lambda views: views, drop_last=True)
+        train = augmented_batches(task, recipe.batch_size, lambda views: views, drop_last=True, part=part)
         learning = [(network.backbone, recipe.lr), (network.head, recipe.lr_head or recipe.lr)]
-        return fit(network, learning, recipe, train, plain_test_batches(task), task, [text, part])
+        return fit(network, learning, recipe, train, plain_test_batches(task, part), task, [text, part])
 
     return by_part(task, score)
 

@@ -22,7 +22,7 @@ TRIED = 5000  # training images that a sweep chooses k and temperature with
 
 def nearest(task: Task, *, k: int = 20, temperature: float = 0.1) -> Scores:
     """Top-1 and top-5 of weighted nearest neighbours, by cosine, among the training images."""
-    check_votes(k, temperature, len(task.train))
+    check_votes(k, temperature, task.fewest("train"))
 
     def score(bank: Tensor, labels: Tensor, queries: Tensor, right: Tensor) -> list[Score]:
         votes = knn_votes(bank, labels, queries, k=k, temperature=temperature)
@@ -42,7 +42,7 @@ def sweep(
 
     ks: without, those of 1, 5, 10, 20, 50, 100 and 200 that there are images for
     """
-    _check_grid(ks, temperatures, len(task.train))
+    _check_grid(ks, temperatures, task.fewest("train"))
 
     def score(bank: Tensor, labels: Tensor, queries: Tensor, right: Tensor) -> list[Score]:
         tried = _check_grid(ks, temperatures, len(bank))  # some images may have been unreadable
@@ -87,7 +87,7 @@ def retrieval(task: Task, *, ks: tuple[int, ...] = (1, 5, 10)) -> Scores:
 
     ks  recall@k is the share of queries that have an image of their class among the k nearest
     """
-    _check(ks, len(task.train))
+    _check(ks, task.fewest("train"))
     return on_features(task, partial(score_retrieval, ks=ks))
 
 

@@ -155,7 +155,7 @@ def probe(
         backbone = trainable_backbone(task, part, layer).eval().requires_grad_(False)
         test, labels = layer_features(task, "test", part, layer)
         if augment:
-            train = augmented_batches(task, recipe.batch_size, torch.no_grad()(backbone), drop_last=norm)
+            train = augmented_batches(task, recipe.batch_size, torch.no_grad()(backbone), drop_last=norm, part=part)
         else:
             train = _shuffled(task, *layer_features(task, "train", part, layer), recipe.batch_size, drop_last=norm)
         dim = test.shape[1]

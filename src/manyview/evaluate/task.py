@@ -24,7 +24,7 @@ from manyview.data import Dataset, Loader, TorchDataset, Unreadable, subset
 from manyview.data.dataset import few_samples, fingerprint
 from manyview.data.factory import Divided, divided_for
 from manyview.data.normals import NORMALS, WithNormals, requested
-from manyview.data.selection import only_modalities
+from manyview.data.selection import having, only_modalities
 from manyview.data.torch_dataset import as_dataset
 from manyview.embeddings.checksums import heads_checksum
 from manyview.embeddings.model_source import ALL, AnyModel, ModelSource, check_named, open_model, run_of
@@ -40,11 +40,15 @@ Scores = Iterator[Score]
 Data = str | os.PathLike[str] | Mapping[str, Any] | Dataset | tuple[Dataset, Dataset]
 
 CPU = torch.device("cpu")
+SPLITS: tuple[Split, ...] = ("train", "test")
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
     """A model and the data to evaluate it on. Made by `prepare`, which leaves out images without a label.
+
+    Of an encoder a view, a view's scores are of the samples that have it, and those of all side by side of the samples
+    that have all: see `images`.
 
     data         its name
     cache        where features are kept; None: in memory alone
@@ -69,6 +73,7 @@ class Task:
     checkpoints: list[Path] = field(default_factory=list, repr=False)
     _outputs: dict[tuple[str, ...], Piece] = field(default_factory=dict, init=False, repr=False)
     _loaders: dict[tuple[str, str], Loader] = field(default_factory=dict, init=False, repr=False)
+    _present: dict[tuple[str, tuple[str, ...]], Tensor] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -92,7 +97,25 @@ class Task:
     def parts(self) -> list[str]:
         """What is scored by itself: [""], or with an encoder per view each view and "all" of them side by side."""
         views = list(self.model.encoders)
-        return [""] if len(views) == 1 else [*views, ALL]
+        together = [ALL] if all(self._having(split, ALL).any() for split in SPLITS) else []
+        return [""] if len(views) == 1 else [*views, *together]
+
+    def images(self, split: Split, part: str = "") -> Dataset:
+        """The samples of a split that have what a part of the model sees, with these modalities alone."""
+        whole, modalities = getattr(self, split), self._modalities(part)
+        there = self._having(split, part)
+        return only_modalities(whole if there.all() else subset(whole, there), modalities)
+
+    def fewest(self, split: Split) -> int:
+        """How many samples of a split the part of the model has that has the fewest."""
+        return min(self._count(split, part) for part in self.parts)
+
+    @property
+    def counts(self) -> dict[str, tuple[int, int]]:
+        """By part the number of training and of test samples, where samples lack a view; otherwise nothing."""
+        if all(bool(self._having(split, ALL).all()) for split in SPLITS):
+            return {}
+        return {part: (self._count("train", part), self._count("test", part)) for part in self.parts}
 
     def features(self, split: Split, part: str = "") -> tuple[Tensor, Tensor]:
         """Embeddings (n, d), float32 on the CPU, and labels (n,), in the data's order without unreadable images."""
@@ -101,11 +124,9 @@ class Task:
     def outputs(self, split: Split, part: str, name: str, read: Read) -> tuple[Tensor, Tensor]:
         """What `read` takes of the encoders, called `name`, as `features` gives it. Computed once."""
         self.check()
-        every = list(self.model.encoders)
-        if part not in (*every, "", ALL):
+        if part not in (*self.model.encoders, "", ALL):
             raise UserError("part", f"expected one of {', '.join(map(repr, self.parts))}, got {part!r}")
-        views = [part] if part in every else every
-        found = _side_by_side([self._of_view(split, view, name, read) for view in views])
+        found = _side_by_side([self._of_view(split, view, name, read) for view in self._views(part)])
         labels = getattr(self, split).labels
         assert labels is not None
         return found.vectors, labels if len(found.rows) == len(labels) else labels[found.rows]
@@ -134,7 +155,7 @@ class Task:
     def for_model(self, other: ModelSource) -> Task:
         """The same task for another model that sees pictures as this one does, such as the untrained one."""
         fresh = replace(self, model=other)
-        vars(fresh).update(_loaders=self._loaders, fingerprints=self.fingerprints)
+        vars(fresh).update(_loaders=self._loaders, _present=self._present, fingerprints=self.fingerprints)
         return fresh
 
     def release(self) -> None:
@@ -167,10 +188,29 @@ class Task:
             for split, data in (("train", self.train), ("test", self.test))
         }
 
+    def _views(self, part: str) -> list[str]:
+        """The views of a part: one, or all."""
+        every = list(self.model.encoders)
+        return [part] if part in every else every
+
+    def _modalities(self, part: str) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self.modalities[view] for view in self._views(part)))
+
+    def _having(self, split: Split, part: str) -> Tensor:
+        """Which samples (n,) of a split have all that a part of the model sees, as far as their files tell."""
+        modalities = self._modalities(part)
+        if (split, modalities) not in self._present:
+            there = having(getattr(self, split))
+            self._present[split, modalities] = torch.stack([there[name] for name in modalities]).all(0)
+        return self._present[split, modalities]
+
+    def _count(self, split: Split, part: str) -> int:
+        return int(self._having(split, part).sum())
+
     def _of_view(self, split: Split, view: str, name: str, read: Read) -> Piece:
-        """Rows of the data and what is read of them: from memory, from disk, or from the pictures."""
+        """Rows of the split and what is read of them: from memory, from disk, or from the pictures."""
         if (split, view, name) not in self._outputs:
-            data = only_modalities(getattr(self, split), (self.modalities[view],))
+            data = self.images(split, view)
             make = partial(self._make, split, view, data, read)
             if self.cache is None:
                 found = without_cache(len(data), make)
@@ -181,7 +221,8 @@ class Task:
                 found = self.cache.features(key, len(data), make, partial(_readable, data))
             if not torch.isfinite(found.vectors).all():
                 raise UserError("encoder", f"{self.model.name} gives NaN or infinite numbers; it has diverged")
-            self._outputs[split, view, name] = found
+            rows = self._having(split, view).nonzero()[:, 0][found.rows]
+            self._outputs[split, view, name] = replace(found, rows=rows)
         return self._outputs[split, view, name]
 
     def _make(self, split: Split, view: str, data: Dataset, read: Read, pieces: list[Tensor]) -> Iterator[Piece]:
@@ -287,18 +328,17 @@ def _open(data: Data | None, run: Run | None) -> tuple[str, Divided]:
 
 
 def _usable(data: Dataset, modalities: list[str], name: str) -> Dataset:
-    """The labelled samples that have all of the modalities."""
+    """The labelled samples that have one of the modalities or more."""
     unknown = [modality for modality in modalities if modality not in data.modalities]
     if unknown:
         raise UserError("data", f"{name} has no view {unknown[0]!r}; it has {', '.join(data.modalities)}")
     usable = torch.ones(len(data), dtype=torch.bool) if data.labels is None else data.labels >= 0
-    narrow = [only_modalities(data, (each,)) for each in modalities]
-    for each in narrow:
-        usable &= torch.isin(data.ids, each.ids)
-    if not usable.any():
-        raise UserError("data", f"{name} has no labelled image with {' and '.join(modalities)}")
-    only = narrow[0] if len(modalities) == 1 and len(narrow[0]) == len(data) else data
-    chosen = only if usable.all() else subset(only, usable)
+    there = having(data)
+    for each in modalities:
+        if not (usable & there[each]).any():
+            raise UserError("data", f"{name} has no labelled image with {each}")
+    usable &= torch.stack([there[each] for each in modalities]).any(0)
+    chosen = data if usable.all() else subset(data, usable)
     return only_modalities(chosen, modalities) if len(modalities) == 1 else chosen
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from manyview.core.errors import UserError
 from manyview.core.json_file import as_type, parse_json
-from manyview.core.text import reason
+from manyview.core.text import printable, reason
 from manyview.data import Unreadable
 from manyview.data.image import decode, own_of, to_rgb
 from manyview.data.raster import decode_raster
@@ -49,6 +50,23 @@ class EncoderInput:
         return (self.channels, self.dtype) == (3, "uint8")
 
     @property
+    def form(self) -> str:
+        """What the raw input is, in words."""
+        return form_in_words(self.channels, self.dtype)
+
+    def check_file(self, file: str | Path, what: str) -> None:
+        """Refuses a file of another form than the raw input, where it is one that can be read.
+
+        Grey of 8 bits becomes RGB, as in training; one channel of more bits is what a sensor has measured, and no RGB.
+        """
+        with suppress(Unreadable):
+            raw = decode_raster(file)
+            grey = self.is_picture and raw.dtype == torch.uint8 and len(raw) == 1
+            if not grey and (len(raw), _name(raw.dtype)) != (self.channels, self.dtype):
+                found = form_in_words(len(raw), _name(raw.dtype))
+                raise UserError("view", f"{printable(str(file))} is {found}, and {what} was trained on {self.form}")
+
+    @property
     def is_plain(self) -> bool:
         """Whether it is a whole picture, of which mean and std say everything."""
         return self == EncoderInput(modality=Modality(*self.normalisation, colour=True))
@@ -74,6 +92,17 @@ class EncoderInput:
         except ValueError as error:
             raise UserError(None, f"{file}: what it says of its encoder's input is damaged: {reason(error)}") from None
         return found
+
+
+def form_in_words(channels: int, dtype: str) -> str:
+    """What a tensor (C, H, W) of `decode_raster` is of: "RGB of 8 bits", "1 channel of 16 bits or floats"."""
+    if (channels, dtype) == (3, "uint8"):
+        return "RGB of 8 bits"
+    return f"{channels} channel{'s' if channels > 1 else ''} of {'8 bits' if dtype == 'uint8' else '16 bits or floats'}"
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 class Preprocess:
@@ -115,13 +144,32 @@ class Preprocess:
         """Says what somebody who has the weights alone must do to a picture."""
         (augmentation,) = self._pipeline.augmentations
         mean, std = self.normalisation
-        x = "x / 255" if self.input.dtype == "uint8" and not self.picture.nearest else "x"
+        scaled = self.input.dtype == "uint8" and not self.picture.nearest
+        x = "x / 255" if scaled else "x"
         if self.view.space is not None:
-            x = f"channels {self.view.channels} of {self.view.space}"
+            x = f"channels {self.view.channels} of {self.view.space} of RGB {x}"
         elif self.view.channels is not None:
             x = f"channels {self.view.channels} of {x}"
         values = x if (set(mean), set(std)) == ({0.0}, {1.0}) else f"({x} - {mean}) / {std}"
-        return f"short side to {augmentation.resize} px, the middle {self.size} x {self.size} of it, {values}"
+        crop = f"short side to {augmentation.resize} px, the middle {self.size} x {self.size} of it"
+        return f"{self._raw(scaled)}{crop}, {values}{self._measured(values)}"
+
+    def _raw(self, scaled: bool) -> str:
+        """What x is, and what becomes of pixels without data; nothing where it is a picture like any."""
+        if self.input.is_picture and self.picture.nodata is None:
+            return ""
+        unit = "" if scaled else " in the unit of the files, not scaled"
+        nodata = "NaN and infinity" if self.picture.nodata is None else f"{self.picture.nodata:g}, NaN and infinity"
+        mean = ", ".join(f"{round(255 * each) if scaled else each:g}" for each in self.picture.mean)
+        holes = (
+            "" if scaled and self.picture.nodata is None else f"; {nodata} are no data and become the mean {mean} first"
+        )
+        return f"x is {self.input.form}{unit}{holes}; "
+
+    def _measured(self, values: str) -> str:
+        """Whose mean and std these are, where they are not those of pictures."""
+        own = self.view.space is None and not self.picture.colour and "(x" in values
+        return f", mean and std of {self.view.modality} in training" if own else ""
 
     def __call__(self, picture: Picture | Sequence[Picture]) -> Tensor:
         if isinstance(picture, list | tuple):
@@ -131,7 +179,7 @@ class Preprocess:
         raw = picture if isinstance(picture, Tensor) else self._read(picture)
         form = f"({self.channels}, H, W) {self.input.dtype}"
         if raw.dtype != getattr(torch, self.input.dtype) or raw.dim() != 3 or raw.shape[0] != self.channels:
-            got = f"{tuple(raw.shape)} {str(raw.dtype).removeprefix('torch.')}"
+            got = f"{tuple(raw.shape)} {_name(raw.dtype)}"
             named = f" in {picture}" if isinstance(picture, str | Path) else ""
             raise UserError("picture", f"expected {form}, got {got}{named}")
         return as_seen(self._pipeline, [raw])

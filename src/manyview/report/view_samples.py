@@ -66,18 +66,19 @@ class ViewSamples:
                 if each == view and isinstance(sample := samples[row], Sample) and seen.modality in sample.modalities
             }
             if there:
-                shown = visible([self._seen(sample, view) for sample in there.values()], self._kind(there, view))
+                seen_, holes = zip(*(self._seen(sample, view) for sample in there.values()), strict=True)
+                shown = visible(seen_, self._kind(there, view), holes)
                 made |= {tile: centre(picture, LARGE_SIDES[0]) for tile, picture in zip(there, shown, strict=True)}
         return made
 
-    def _seen(self, sample: Sample, view: str) -> Tensor:
-        """A modality in its own unit; of a view that is derived from one, what the tower sees."""
+    def _seen(self, sample: Sample, view: str) -> tuple[Tensor, Tensor | None]:
+        """A modality in its own unit, and its holes; of a view that is derived from one, what the tower sees."""
         seen = self.views[view]
         raw = sample.modalities[seen.modality]
         if seen.space is None and seen.channels is None:
-            return raw
+            return raw, self.pipeline.modality(seen.modality, raw).holes(raw)
         alone = self.pipeline.of({view: 1}, views=self.views)
-        return alone({seen.modality: raw[None]}, torch.tensor([sample.id]))[view][0][0]
+        return alone({seen.modality: raw[None]}, torch.tensor([sample.id]))[view][0][0], None
 
     def _kind(self, there: Mapping[Tile, Sample], view: str) -> Kind:
         seen, sample = self.views[view], next(iter(there.values()))

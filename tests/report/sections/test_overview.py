@@ -40,6 +40,15 @@ def test_without_labels_a_run_of_several_views_is_told_by_what_they_find_in_one_
     assert said in summary(found)
 
 
+def test_a_run_that_has_just_begun_has_no_tick(run: Run, tmp_path: Path) -> None:
+    line = {**run.metrics[-1], "step": 1, "health": "starting"}
+    begun = header([measured(copy(run, tmp_path / "a"), line)])
+    assert '<p class="verdict idle">' in begun
+    assert "\N{CHECK MARK}" not in begun
+    later = [{**run.metrics[-1], "step": step, "health": "healthy"} for step in range(1, 200, 20)]
+    assert "\N{CHECK MARK}" in header([measured(copy(run, tmp_path / "b"), *later)])
+
+
 def test_the_views_are_among_the_facts(many: Run) -> None:
     assert "<dt>views</dt><dd>rgb, ab, depth</dd>" in header(read_records([many]))
 

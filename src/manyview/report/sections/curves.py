@@ -12,6 +12,7 @@ from manyview.report.html import Html, figure, left_out, section, tag
 from manyview.report.run_record import BOUND, PAIRS, RECALL, TERM, VIEW_HEALTH, VIEW_KNN, RunRecord
 
 EPOCH, MINUTES = Axis("epoch", low=0.0), Axis("minutes", low=0.0)
+NATS = Axis("nats")
 ACCURACY, DIMENSIONS = Axis("kNN accuracy", percent=True), Axis("dimensions (RankMe)", low=0.0)
 LOG_FROM = 100.0  # times the least, from which on a curve is drawn by its logarithm
 COLOUR = {"healthy": "good", "starting": "idle", "diverging": "bad", "collapsing": "bad"}  # else a warning
@@ -52,6 +53,8 @@ def curves(runs: Sequence[RunRecord]) -> Html:
     if not any(run.metrics for run in runs):
         return section("curves", "Curves", None, left_out("Curves", "metrics.jsonl holds no measurement yet"), odd)
 
+    view = _first_view(runs)
+
     def chart(title: str, name: str, y: Axis, caption: str, limit: str = "", source: str = "") -> Html | None:
         return _chart(title, _lines(runs, name), y, caption, more=_limits(runs, limit), source=source)
 
@@ -61,11 +64,11 @@ def curves(runs: Sequence[RunRecord]) -> Html:
         _chart("kNN by epoch", _lines(runs, "knn", alone="trained"), ACCURACY, KNN, more=_untrained(runs)),
         _chart("kNN by time", by_time, ACCURACY, BY_TIME, x=MINUTES),
         *(_of_views(runs[0]) if len(runs) == 1 else [_recall_of_runs(runs)]),
-        _alignment_and_uniformity(runs),
-        _similarities(runs),
-        chart("Entropy of the negatives", "entropy", Axis("nats"), ENTROPY, "entropy_limit", source="CACR, Eq. 8"),
-        chart("Dimensions in use", "rank", DIMENSIONS, RANK, "rank_limit", source="RankMe, Eq. 1"),
-        chart("Coupling", "coupling", Axis("q_B", low=0.0, high=1.02), COUPLING, source="DCL, appendix"),
+        _alignment_and_uniformity(runs, view),
+        _similarities(runs, view),
+        chart("Entropy of the negatives", "entropy", NATS, ENTROPY + view, "entropy_limit", source="CACR, Eq. 8"),
+        chart("Dimensions in use", "rank", DIMENSIONS, RANK + view, "rank_limit", source="RankMe, Eq. 1"),
+        chart("Coupling", "coupling", Axis("q_B", low=0.0, high=1.02), COUPLING + view, source="DCL, appendix"),
         _gradient(runs),
         chart("Learning rate", "lr", Axis("learning rate", low=0.0), RATE),
     ]
@@ -119,7 +122,7 @@ def _of_views(run: RunRecord) -> list[Html | None]:
     recall = _named(run, f"{RECALL}1/")
     return [
         _chart("Loss by term", _named(run, TERM), Axis("loss"), TERMS),
-        _chart("Bound on mutual information", _named(run, BOUND), Axis("nats"), BOUNDS, source="CMC, Eq. 6"),
+        _chart("Bound on mutual information", _named(run, BOUND), NATS, BOUNDS, source="CMC, Eq. 6"),
         _chart("Recall@1 across views", recall, Axis("recall@1", percent=True), RECALLS, more=_chance(run, recall)),
         _chart("kNN by view", by_view, ACCURACY, BY_VIEW),
         _chart("Dimensions in use by view", _named(run, "rank/"), DIMENSIONS, RANK, source="RankMe, Eq. 1"),
@@ -159,7 +162,13 @@ def _untrained(runs: Sequence[RunRecord]) -> list[Line]:
     return [Line("untrained", [(end, runs[0].untrained) for end in ends], 8, dashed=True)]
 
 
-def _alignment_and_uniformity(runs: Sequence[RunRecord]) -> Html | None:
+def _first_view(runs: Sequence[RunRecord]) -> str:
+    """A sentence that says whose queries are measured where runs have several views: those of the first contrast."""
+    firsts = dict.fromkeys(views[0] for run in runs if len(views := run.names("rank/")) > 1)
+    return f" Of several views it is that of {' or '.join(firsts)}, the query of the first contrast." if firsts else ""
+
+
+def _alignment_and_uniformity(runs: Sequence[RunRecord], view: str) -> Html | None:
     shown = []
     for run in runs:
         uniform, aligned = dict(run.curve("uniformity")), dict(run.curve("alignment"))
@@ -169,15 +178,15 @@ def _alignment_and_uniformity(runs: Sequence[RunRecord]) -> Html | None:
         return None
     x, y = Axis("uniformity (lower is better)"), Axis("alignment (lower is better)")
     drawn = trail_chart("Alignment against uniformity", shown, x, y)
-    return figure("Alignment and uniformity", drawn, TRAIL, source="Wang & Isola 2020")
+    return figure("Alignment and uniformity", drawn, TRAIL + view, source="Wang & Isola 2020")
 
 
-def _similarities(runs: Sequence[RunRecord]) -> Html | None:
+def _similarities(runs: Sequence[RunRecord], view: str) -> Html | None:
     if len(runs) > 1:
-        return _chart("Gap of similarities", _lines(runs, "gap"), Axis("difference"), GAP)
+        return _chart("Gap of similarities", _lines(runs, "gap"), Axis("difference"), GAP + view)
     names = {"positive_similarity": "positives", "query_similarity": "other images"}
     shown = [Line(title, runs[0].curve(name), number) for number, (name, title) in enumerate(names.items())]
-    return _chart("Similarity", [line for line in shown if line.points], Axis("cosine"), SIMILARITY)
+    return _chart("Similarity", [line for line in shown if line.points], Axis("cosine"), SIMILARITY + view)
 
 
 def _gradient(runs: Sequence[RunRecord]) -> Html | None:

@@ -67,7 +67,8 @@ def classes(embedded: EmbeddedRuns) -> Html | None:
     shown = [each for each in embedded.shown if each.images.labels is not None]
     if not shown:
         return None
-    lead = f"Measured among the images of the map: each has its {NEIGHBOURS} nearest others as neighbours."
+    among = f"Measured among the images of the map: each has its {NEIGHBOURS} nearest others as neighbours."
+    lead = among + embedded.which_view
     figures = [
         attempted(f"Classes of {each.record.name}", partial(_figures, each, f": {each.record.name}" * (len(shown) > 1)))
         for each in shown

@@ -18,6 +18,7 @@ from manyview.report.html import DASH, Child, Html, copyable, section, signed_po
 from manyview.report.run_record import RunRecord
 
 NAMED_RUNS = 6  # in the first sentence
+STARTING = ("idle", "\N{HORIZONTAL ELLIPSIS}")  # neither good nor bad: it is too early to tell
 LEVELS = {"healthy": ("good", "\N{CHECK MARK}"), "warning": ("warn", "!"), "bad": ("bad", "\N{MULTIPLICATION SIGN}")}
 HEALTH = {
     "healthy": "the run is healthy",
@@ -126,7 +127,7 @@ def _verdict(run: RunRecord) -> Html | None:
     verdict = run.verdict()
     if verdict is None:
         return None
-    kind, sign = LEVELS[verdict.level]
+    kind, sign = STARTING if verdict.word == "starting" else LEVELS[verdict.level]
     text = verdict.text[:1].upper() + verdict.text[1:]
     return tag("p", tag("span", sign, class_="sign", aria_hidden="true"), text, class_=f"verdict {kind}")
 

@@ -66,7 +66,9 @@ def _pictures(views: ViewEmbeddings, query: int, found: ContrastWeights) -> list
     augmented = [to_rgb(views.picture(query, copy)) for copy in range(views.vectors.shape[1])]
     rows = [row + (row >= query) for row in (*found.strongest.tolist(), *found.weakest.tolist())]
     samples = [views.data[int(views.index[row])] for row in rows]
-    return augmented + [to_rgb(sample.modalities[views.data.modalities[0]]) for sample in samples]
+    seen = next(iter((views.pipeline.views or {}).values()), None)
+    modality = views.data.modalities[0] if seen is None else seen.modality
+    return augmented + [to_rgb(sample.modalities[modality]) for sample in samples]
 
 
 def _row(sheet: ThumbnailSheet, sheet_number: int, first: int, found: ContrastWeights) -> Html:

@@ -17,7 +17,8 @@ FIRST_SHEET = 200  # sheets of thumbnails are numbered from here
 SHEET_BYTES = 300_000
 LEAD = (
     "Each sample in all views of the run. Values that are no colours are stretched over the pictures of a "
-    "view: one channel as grey, two as red and green with yellow and blue, of more the first three."
+    "view: one channel as grey, two as red and green with yellow and blue, of more the first three. Where a sensor saw "
+    "nothing, it is pink."
 )
 
 
