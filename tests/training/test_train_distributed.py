@@ -58,6 +58,7 @@ CASES: dict[str, dict[str, Any]] = {
     "simclr": {"method.name": "simclr"},
     "moco_v2": {"method.name": "moco_v2", "momentum.start": 0.9, **QUEUE},
     "moco_v2 in groups": {"method.name": "moco_v2", **GROUPS},
+    "with gradient checkpointing": {"method.name": "simclr", "grad_checkpoint": True},
 }
 SLOW: dict[str, dict[str, Any]] = {
     "dcl in micro-batches": {"method.name": "dcl", "micro_batch": 4, "grad_clip": 0.1},
@@ -65,6 +66,15 @@ SLOW: dict[str, dict[str, Any]] = {
     "jcl in micro-batches": {"method.name": "jcl", "method.keys": 2, "momentum.start": 0.9, "micro_batch": 4, **QUEUE},
     "cacr_moco": {"method.name": "cacr_moco", "method.positives": 2, "momentum.start": 0.9, **QUEUE},
     "jcl in groups": {"method.name": "jcl", "method.keys": 2, **GROUPS},
+    "jcl in micro-batches, with gradient checkpointing": {
+        "method.name": "jcl",
+        "method.keys": 2,
+        "momentum.start": 0.9,
+        "micro_batch": 4,
+        "grad_checkpoint": True,
+        **QUEUE,
+    },
+    "moco_v2 in groups, with gradient checkpointing": {"method.name": "moco_v2", "grad_checkpoint": True, **GROUPS},
     "cmc_moco in groups": {"method.name": "cmc_moco", "views": ("L", "ab"), **GROUPS},
     "symmetric moco_v2": {"method.name": "moco_v2", "method.symmetric": True, "momentum.start": 0.9, **QUEUE},
     "keys with gradient": {

@@ -98,6 +98,11 @@ def running_statistics(module: nn.Module) -> list[Tensor]:
     return [each for norm in own for each in (norm.running_mean, norm.running_var) if each is not None]
 
 
+def copied_statistics(norm: nn.Module) -> dict[str, Tensor | None]:
+    """What can take the place of a batch norm's buffers for a while, so that nothing changes them."""
+    return {name: None if value is None else value.clone() for name, value in norm._buffers.items()}
+
+
 def sync_batch_norm(module: nn.Module) -> nn.Module:
     """One batch norm over all processes: torch's SyncBatchNorm everywhere, for GPUs. Returns the module."""
     if any(isinstance(part, SplitBatchNorm) for part in module.modules()):

@@ -9,7 +9,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from manyview.encoders.layers import batch_norms
+from manyview.encoders.layers import batch_norms, copied_statistics
 
 Place = TypeVar("Place", bound=Hashable)
 
@@ -59,13 +59,16 @@ def _spread(made: Tensor, rows: Tensor, count: int) -> Tensor:
 
 @contextmanager
 def _running_statistics(networks: nn.Module) -> Iterator[None]:
-    """Batch norms use and keep their running statistics; those over all processes go on, which wait for this one."""
+    """Batch norms use and keep their running statistics; those over all processes go on, which wait for this one.
+
+    They use copies, since the backward pass looks at them once more, and other images may have moved them by then.
+    """
     norms = [norm for norm in batch_norms(networks) if norm.training]
-    own = [norm for norm in norms if not isinstance(norm, nn.SyncBatchNorm)]
-    for part in own:
-        part.eval()
+    own = {norm: norm._buffers for norm in norms if not isinstance(norm, nn.SyncBatchNorm)}
+    for norm in own:
+        norm.eval()._buffers = copied_statistics(norm)
     try:
         yield
     finally:
-        for part in own:
-            part.train()
+        for norm, buffers in own.items():
+            norm.train()._buffers = buffers

@@ -304,6 +304,12 @@ def check_groups(method: Method, config: Config, world: int = 1) -> None:
             raise UserError("method.bn_splits", f"{said}; give a divisor")
 
 
+def checkpoint_blocks(method: Method) -> None:
+    """Turns gradient checkpointing on in the encoders that have a gradient."""
+    for each in method.towers.encoders.values():
+        encoders.checkpoint_blocks(each)
+
+
 def takes_many(config: Config) -> bool:
     """Whether a method takes an encoder for each view, as its signature says."""
     return next(iter(inspect.signature(METHODS[config.method["name"]]).parameters)) == MANY
