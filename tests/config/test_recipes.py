@@ -116,7 +116,9 @@ def test_flags_of_its_sweep_exist_and_change_the_recipe(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_its_batch_falls_into_equal_parts_for_the_processes_of_its_command(name: str) -> None:
     found = re.search(r"--nproc-per-node (\d+)", recipe(name).about["command"])
-    groups = (int(found[1]) if found else 1) * recipe(name).settings.get("method.bn_splits", 1)
+    world, splits = int(found[1]) if found else 1, recipe(name).settings.get("method.bn_splits", 1)
+    groups = world if splits == 1 else splits
+    assert groups % world == 0
     assert recipe(name).settings["batch_size"] % groups == 0
     assert recipe(name).settings["batch_size"] // groups >= 16
 

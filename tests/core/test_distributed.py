@@ -17,11 +17,14 @@ from manyview.core.distributed import (
     Agreement,
     Gather,
     RemoteError,
+    average_over_processes_,
+    equal_shares,
     exchange,
     fail_together,
     gather,
     gather_all,
     no_gather,
+    permute_rows,
     rank,
     world_size,
 )
@@ -251,12 +254,36 @@ def _fail(way: str, fails: bool) -> None:
     agreement.settle()
 
 
+ORDER = torch.tensor([6, 0, 3, 7, 1, 5, 4, 2])  # of the rows of all processes
+
+
+def permuted(shares: tuple[int, ...], rows: slice) -> Found:
+    """Rows in another order and back again, each way of weighing them with its gradient."""
+    given, after = Batch(rows).raw[0].requires_grad_(), equal_shares(IMAGES)
+    with Counted() as forward:
+        moved = permute_rows(given, ORDER, shares, after)
+    back = permute_rows(moved, ORDER.argsort(), after, shares)
+    weigh = torch.arange(1.0, 1 + IMAGES)[:, None].split(after)[rank()]
+    with Counted() as backward:
+        (weigh * moved.square()).sum().backward()
+    if world_size() > 1:
+        assert (forward.calls, backward.calls) == (["all_to_all_single"], ["all_to_all_single"])
+    assert torch.equal(back, given)
+    assert given.grad is not None
+    flags = permute_rows(torch.arange(IMAGES)[rows] % 2 == 0, ORDER, shares, after)  # one byte a row
+    return {"permuted": gather(moved.detach()), "permuted gradient": gather(given.grad), "flags": gather(flags)}
+
+
 def work(rank: int) -> Found:
     found: Found = {}
+    means = [torch.full((2,), rank + 1.0), torch.tensor(2.0 - rank, dtype=torch.float32)]
+    average_over_processes_(means)
+    found["means"] = means
     for name, shares in SHARES.items():
         start = sum(shares[:rank])
         rows = slice(start, start + shares[rank])
         made = {**gradients(rows, gather), **parts(rows, gather), **gathered_together(shares, rows)}
+        made |= permuted(shares, rows)
         found |= {f"{name}, {key}": value for key, value in made.items()}
     with pytest.raises(ValueError, match="ids: needed with several processes"):
         contrast([torch.randn(2, 3)] * 2, gather=gather)
@@ -280,6 +307,7 @@ def whole() -> dict[str, Any]:
         **gradients(everything, no_gather),
         **parts(everything, no_gather),
         **gathered_together((IMAGES,), everything),
+        **permuted((IMAGES,), everything),
     }
 
 
@@ -311,6 +339,25 @@ def test_what_had_no_gradient_has_none_when_it_is_gathered(two: list[Found]) -> 
     assert expected == [True, True, False, False, False, True, False, False]
     for found in two:
         assert all(found[f"{share}, fixed"] == expected for share in SHARES)
+
+
+def test_rows_of_all_processes_change_places() -> None:
+    expected = Batch(slice(0, IMAGES)).raw[0]
+    assert torch.equal(whole()["permuted"], expected[ORDER])
+    gradient = 2 * expected * (1 + ORDER.argsort())[:, None]
+    torch.testing.assert_close(whole()["permuted gradient"], gradient)
+
+
+def test_shares_of_one_process_are_all() -> None:
+    assert equal_shares(7) == [7]
+    rows = [torch.ones(2)]
+    average_over_processes_(rows)
+    assert rows[0].tolist() == [1, 1]
+
+
+def test_the_mean_over_processes_is_in_place(two: list[Found]) -> None:
+    for found in two:
+        assert [each.tolist() for each in found["means"]] == [[1.5, 1.5], 1.5]
 
 
 def test_one_row_of_two_processes_is_gathered(two: list[Found]) -> None:

@@ -9,17 +9,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyview.encoders import create, dense_convolutions, shuffled, split_batch_norm, sync_batch_norm
-from manyview.encoders.layers import DenseConv2d
+from manyview.encoders.layers import DenseConv2d, groups_here
 from tests.golden import golden
 
 
 def test_split_batch_norm_gives_the_published_numbers() -> None:
+    """In the notebook every second row is in a group, here each half."""
     norm = nn.BatchNorm2d(4).double()
     norm.weight.data, norm.bias.data = golden("split_batchnorm/weight"), golden("split_batchnorm/bias")
     split = split_batch_norm(norm, 2)
-    x = golden("split_batchnorm/input")
+    x, output = (golden(f"split_batchnorm/{name}") for name in ("input", "output_train"))
     exact = partial(torch.testing.assert_close, rtol=1e-10, atol=1e-12)
-    exact(split(x), golden("split_batchnorm/output_train"))
+    exact(split(torch.cat([x[::2], x[1::2]])), torch.cat([output[::2], output[1::2]]))
     exact(split.running_mean, golden("split_batchnorm/running_mean"))
     exact(split.running_var, golden("split_batchnorm/running_var"))
     exact(split.eval()(x), golden("split_batchnorm/output_eval"))
@@ -27,10 +28,8 @@ def test_split_batch_norm_gives_the_published_numbers() -> None:
 
 def one_by_one(norm: nn.Module, x: Tensor, splits: int) -> Tensor:
     """Every group through plain batch norm, by a loop."""
-    output = torch.empty_like(x)
-    for group in range(splits):
-        output[group::splits] = norm(x[group::splits])
-    return output
+    size = len(x) // splits
+    return torch.cat([norm(x[start : start + size]) for start in range(0, len(x), size)])
 
 
 @pytest.mark.parametrize("splits", [1, 2, 4])
@@ -93,12 +92,27 @@ def test_in_training_a_network_sees_its_groups() -> None:
     encoder = split_batch_norm(create("patchnet", size=32), 2)
     x = torch.randn(8, 3, 32, 32)
     whole = encoder(x)
-    torch.testing.assert_close(whole[::2], split_batch_norm(encoder, 1)(x[::2]))
+    torch.testing.assert_close(whole[:4], split_batch_norm(encoder, 1)(x[:4]))
 
 
-def test_a_batch_that_does_not_divide_is_refused() -> None:
-    with pytest.raises(ValueError, match="a batch of 5 does not fall into 2 equal groups"):
-        split_batch_norm(nn.BatchNorm1d(3), 2)(torch.randn(5, 3))
+@pytest.mark.parametrize(("rows", "sizes"), [(11, (4, 4, 3)), (7, (3, 2, 2)), (5, (3, 2)), (3, (3,))])
+def test_a_batch_that_does_not_divide_has_groups_of_almost_the_same_size_and_at_least_two_rows(
+    rows: int, sizes: tuple[int, ...]
+) -> None:
+    split, plain, x = split_batch_norm(nn.BatchNorm1d(3), 3), nn.BatchNorm1d(3), torch.randn(rows, 3)
+    torch.testing.assert_close(split(x), torch.cat([plain(group) for group in x.split(sizes)]))
+
+
+@pytest.mark.parametrize(("splits", "world", "here"), [(8, 1, 8), (8, 2, 4), (8, 8, 1), (1, 1, 1), (1, 4, 1)])
+def test_each_process_has_its_share_of_the_groups(splits: int, world: int, here: int) -> None:
+    assert groups_here(splits, world) == here
+
+
+def test_what_cannot_be_split_is_refused() -> None:
+    with pytest.raises(ValueError, match="bn_splits: 3 processes cannot share 8 groups; give a multiple of 3"):
+        groups_here(8, 3)
+    with pytest.raises(ValueError, match="bn_splits: 16 processes cannot share 8 groups"):
+        groups_here(8, 16)
     with pytest.raises(ValueError, match="splits: expected at least 1, got 0"):
         split_batch_norm(nn.BatchNorm1d(3), 0)
     with pytest.raises(ValueError, match="cannot split BatchNorm3d"):

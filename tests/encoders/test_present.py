@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from functools import partial
 from typing import Any
 
@@ -21,13 +22,13 @@ def made(**options: Any) -> Towers:
     return Towers({"depth": depth}, partial(HEADS["simclr"], dim_out=5), **options).double()
 
 
-def copies(mask: Tensor) -> list[Tensor]:
+def drawn_copies(mask: Tensor) -> list[Tensor]:
     drawn = torch.randn(2, len(mask), 1, 16, 16, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     return [each * mask[:, None, None, None] for each in drawn]
 
 
 def embed(towers: Towers, mask: Tensor, *, rows: Tensor | None = None, slots: list[Slot] = SLOTS) -> dict[Slot, Tensor]:
-    given = [each if rows is None else each[rows] for each in copies(mask)]
+    given = [each if rows is None else each[rows] for each in drawn_copies(mask)]
     found: dict[Slot, Tensor] = towers({"depth": given}, slots, present={"depth": mask} if rows is None else None)
     return found
 
@@ -77,6 +78,19 @@ def test_where_too_few_have_the_view_its_statistics_stay_and_every_parameter_has
         torch.testing.assert_close(found[SLOTS[0]][:1], expected[SLOTS[0]], rtol=1e-12, atol=1e-12)
 
 
+def test_an_image_alone_has_the_gradient_of_the_statistics_that_it_was_normalised_by() -> None:
+    """Which a later pass of the same step moves, before the backward pass."""
+    first, mask = made(joint=False), torch.arange(9) < 1
+    embed(first, MASK)
+    second = copy.deepcopy(first).eval()
+    first.zero_grad()
+    found = embed(first, mask, slots=SLOTS[:1])
+    embed(first, MASK, rows=~MASK)
+    expected = trained(second, embed(second, mask, rows=mask, slots=SLOTS[:1]))
+    for one, other in zip(trained(first, found), expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+
+
 @pytest.mark.parametrize("count", [0, 1, 3, 5, 6, 8])
 def test_split_batch_norm_and_shuffled_keys_take_any_number_of_images(count: int) -> None:
     towers, mask = made(bn_splits=2, shuffle=3, momentum=0.9), torch.arange(8) < count
@@ -88,9 +102,9 @@ def test_split_batch_norm_and_shuffled_keys_take_any_number_of_images(count: int
 
 def test_patches_and_maps_have_a_row_for_each_image() -> None:
     towers = made()
-    jigsaw = copies(MASK)[0].unfold(2, 8, 8).unfold(3, 8, 8).flatten(2, 3).transpose(1, 2)  # (N, 4, C, 8, 8)
+    jigsaw = drawn_copies(MASK)[0].unfold(2, 8, 8).unfold(3, 8, 8).flatten(2, 3).transpose(1, 2)  # (N, 4, C, 8, 8)
     slots = [Slot("query", "depth", -1, "features"), Slot("query", "depth", 0, "maps.stage1")]
-    found = towers({"depth": [copies(MASK)[0], jigsaw]}, slots, present={"depth": MASK})
+    found = towers({"depth": [drawn_copies(MASK)[0], jigsaw]}, slots, present={"depth": MASK})
     for slot in slots:
         assert len(found[slot]) == len(MASK)
         assert torch.equal(found[slot].flatten(1).ne(0).any(1), MASK)

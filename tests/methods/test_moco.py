@@ -8,14 +8,16 @@ import torch
 from torch import Tensor, nn
 
 from manyview import losses, memories
+from manyview.core.distributed import gather
 from manyview.encoders import heads
 from manyview.encoders.layers import SplitBatchNorm
-from manyview.methods import cacr_moco, jcl, moco_v1, moco_v2, multikey
+from manyview.methods import BatchOutputs, cacr_moco, jcl, moco_v1, moco_v2, multikey
 from manyview.methods.method import VIEW
 from manyview.training.optimizers import sgd
 from tests.golden import DOUBLE, assert_golden, golden, unit
 from tests.losses import oracle
 from tests.methods.small import (
+    DIM,
     IDS,
     Given,
     Rows,
@@ -34,6 +36,7 @@ from tests.methods.small import (
     update,
     with_golden_queue,
 )
+from tests.two_processes import Found, in_two_processes
 
 WITH_MOMENTUM = [moco_v1, moco_v2, jcl, multikey, cacr_moco]
 
@@ -186,22 +189,23 @@ def test_the_key_towers_batch_norm_sees_other_groups_than_the_query_towers() -> 
     order = [(groups["query"] - row).abs().sum(1).argmin().item() for row in groups["key"]]
     assert sorted(order) == list(range(8))
     together = [
-        {frozenset(order[start::2]) for start in range(2)},
-        {frozenset(range(start, 8, 2)) for start in range(2)},
+        {frozenset(order[:4]), frozenset(order[4:])},
+        {frozenset(range(4)), frozenset(range(4, 8))},
     ]
     assert together[0] != together[1]
     assert not torch.allclose(query, key)  # the same image and the same weights, normalised among others
 
 
-def test_without_batch_norm_shuffling_changes_no_row() -> None:
-    method = doubled(moco_v2, memory=of_queue("each"))
+@pytest.mark.parametrize("norm", [True, False])
+def test_keys_are_shuffled_where_there_is_a_batch_norm(norm: bool) -> None:
+    method = doubled(moco_v2, plain(norm=norm), memory=of_queue("each"))
     assert method.towers.key is not None
     order: list[Tensor] = []
     method.towers.key["shared"].register_forward_pre_hook(lambda _, given: order.append(given[0]))
     (image,) = images(1, count=8)
     (query,), (key,), _ = embed(method, [image, image], 3)
-    assert not torch.equal(order[0], image)
-    torch.testing.assert_close(key, query.detach(), rtol=1e-12, atol=1e-14)
+    assert torch.equal(order[0], image) != norm
+    torch.testing.assert_close(key, query.detach(), rtol=1e-12, atol=1e-14)  # one group: nothing has changed
 
 
 def test_another_step_has_another_order_and_the_same_step_the_same() -> None:
@@ -220,3 +224,92 @@ def test_another_loss_takes_its_place() -> None:
     pulled = oracle.attraction(unit(q), key[:, None], t_pos=1.0)
     pushed = oracle.repulsion(unit(q), key[:, None], queue, t_neg=0.5)
     same_gradient(objective(method, Given([unit(q)], [key])), oracle.mean(pulled) + oracle.mean(pushed), [q])
+
+
+# --- batch norm in groups: one process with eight, and two with four each
+
+BATCH, SPLITS = 32, 8
+IN_GROUPS: dict[str, Any] = {
+    "moco_v2": partial(moco_v2, memory=of_queue("each")),
+    "symmetric": partial(moco_v2, symmetric=True, memory=of_queue("each")),
+    "jcl": partial(jcl, keys=3, memory=of_queue("mean")),  # whose keys go through the tower together
+    "cacr_moco": partial(cacr_moco, positives=2, memory=of_queue("last", within_batch=1.0)),
+    "keys with gradient": partial(multikey, keys=2, momentum=None, memory=of_queue("mean")),
+}
+
+
+def two_steps(name: str, rows: slice, shares: tuple[int, ...] = (), splits: int = SPLITS) -> Found:
+    """The rows that each branch normalises, in their order, the loss with its gradient, and the state afterwards."""
+    torch.manual_seed(1)
+    method = doubled(IN_GROUPS[name], plain(norm=True), bn_splits=splits, head=partial(heads.simclr, dim_out=DIM))
+    seen: dict[str, list[Tensor]] = {"query": [], "key": []}
+    branches = {"query": method.towers.query, "key": method.towers.key or method.towers.query}
+    for branch, towers in branches.items():
+        note = seen[branch].append
+        towers["shared"].register_forward_pre_hook(lambda _, given, note=note: note(given[0][:, 0, 0, 0]))
+    found: Found = {}
+    for step in range(2):
+        copies = [copy[rows] for copy in images(method.views[VIEW], BATCH, seed=step)]
+        ids = torch.arange(BATCH)[rows]
+        given = BatchOutputs(method({VIEW: copies}, step), ids, ids, counts=shares, step=step)
+        method.zero_grad()
+        loss = method.objective(given).loss
+        loss.backward()
+        method.update(given, step, 2)
+        gradients = [each.grad.flatten() for each in method.towers.trained() if each.grad is not None]
+        both = torch.cat([loss.detach()[None], *gradients])
+        found[f"gradient {step}"] = gather(both[None]).mean(0)
+    for branch, passes in seen.items():
+        found |= {f"{branch} {number}": gather(each.detach()) for number, each in enumerate(passes)}
+    return found | {name: value.clone() for name, value in method.state_dict().items()}
+
+
+def both_processes(rank: int) -> Found:
+    half = slice(BATCH // 2 * rank, BATCH // 2 * (rank + 1))
+    found: Found = {name: two_steps(name, half, (BATCH // 2,) * 2) for name in IN_GROUPS}
+    found["one group each"] = two_steps("moco_v2", half, (BATCH // 2,) * 2, splits=1)
+    for shares in ((20, 12), (31, 1), (32, 0), (0, 3)):
+        start = sum(shares[:rank])
+        found[str(shares)] = two_steps("jcl", slice(start, start + shares[rank]), shares)
+    return found
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> list[Found]:
+    return in_two_processes(both_processes, tmp_path_factory.mktemp("two"))
+
+
+@pytest.mark.parametrize("name", [*IN_GROUPS, "one group each"])
+def test_two_processes_have_the_groups_the_gradient_and_the_running_statistics_of_one(
+    name: str, two: list[Found]
+) -> None:
+    alone = name == "one group each"  # as two groups in one process
+    expected = two_steps("moco_v2" if alone else name, slice(0, BATCH), splits=2 if alone else SPLITS)
+    assert expected["gradient 1"].abs().max() > 1e-3
+    assert not torch.equal(expected["key 0"].sort().values, expected["key 0"])
+    for found in two:
+        assert found[name].keys() == expected.keys()
+        for key, value in expected.items():
+            if key.startswith(("query ", "key ")):
+                assert torch.equal(found[name][key], value), key  # the same images in the same groups, to the bit
+            torch.testing.assert_close(found[name][key], value, rtol=1e-9, atol=1e-9, msg=key)
+
+
+@pytest.mark.parametrize("shares", [(20, 12), (31, 1), (32, 0), (0, 3)])
+def test_processes_with_unequal_shares_of_the_images_have_equal_shares_of_the_keys(
+    shares: tuple[int, int], two: list[Found]
+) -> None:
+    first, second = (each[str(shares)] for each in two)
+    for key, value in first.items():
+        assert value.isfinite().all(), key
+        if not key.endswith("num_batches_tracked"):  # which a process with less than two images does not count
+            assert torch.equal(second[key], value), key  # gradients are averaged, statistics too
+    assert len(first["key 0"]) == 3 * sum(shares)
+
+
+def test_a_group_of_keys_tells_nothing_of_the_group_of_their_queries(two: list[Found]) -> None:
+    """Of eight groups of four images, keys meet about one in eight of those that are in the group of their query."""
+    order = [int((two[0]["symmetric"]["query 0"] == value).nonzero()) for value in two[0]["symmetric"]["key 0"]]
+    met = [place // 4 == image // 4 for place, image in enumerate(order)]
+    assert sorted(order) == list(range(BATCH))
+    assert sum(met) <= 8

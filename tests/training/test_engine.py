@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +73,12 @@ def test_a_batch_that_does_not_fall_into_the_groups_of_batch_norm_is_refused(mic
     config = resolve({"data.name": "photos", "augmentation.size": 32, **settings}, {})
     method = build.method(config, {"image": 3}, 40)
     build.check_groups(method, config, 2)
-    with pytest.raises(UserError, match=r"^method\.bn_splits: batch_size 6 a process does not fall into 4 equal group"):
-        build.check_groups(method, config, 4)
+    build.check_groups(method, config, 4)  # a group each
+    with pytest.raises(UserError, match=r"^method\.bn_splits: 3 processes cannot share 4 groups; give a multiple of 3"):
+        build.check_groups(method, config, 3)
+    few = replace(config, micro_batch=3)
+    with pytest.raises(UserError, match=r"^method\.bn_splits: micro_batch 3 of 2 processes does not fall into 2 equal"):
+        build.check_groups(method, few, 2)
 
 
 def test_a_trainer_steps_and_its_state_goes_on_in_another() -> None:

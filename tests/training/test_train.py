@@ -294,6 +294,7 @@ def test_a_run_that_goes_on_in_another_number_of_processes_says_so(
         {"schedule__name": "steps", "schedule__milestones": "1,2"},
         {"schedule__warmup": 1, "schedule__per": "epoch"},
         {"precision": "fp64", "max_steps": 3},
+        {"precision": "bf16", "grad_checkpoint": True},
     ],
     ids=str,
 )
@@ -303,6 +304,28 @@ def test_every_way_to_train_trains(settings: dict[str, Any], tmp_path: Path) -> 
     assert all(torch.isfinite(torch.tensor(line["loss"])) for line in lines)
     if "grad_clip" in settings:
         assert lines[-1]["gradient_norm"] > 0
+
+
+@pytest.mark.parametrize("more", [{}, {"micro_batch": 4}, {"method": "moco_v2", "method__bn_splits": 2}], ids=str)
+def test_gradient_checkpointing_leaves_the_same_encoder_and_can_be_turned_on_when_a_run_goes_on(
+    more: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"memory__size": 16} if "method" in more else {}
+    settings |= {"max_steps": 4, "evaluate_every": 0, **more}
+    assert pretrain(tmp_path / "plain", **settings) == 0
+    with monkeypatch.context() as patch:
+        at_step(patch, 2, stop_with(signal.SIGTERM))
+        assert pretrain(tmp_path / "again", **settings) == 143
+    assert pretrain(tmp_path / "again", grad_checkpoint=True, **settings) == 0
+    plain, again = ((tmp_path / name / "encoder.safetensors").read_bytes() for name in ("plain", "again"))
+    assert again == plain
+
+
+def test_an_encoder_that_has_no_blocks_is_refused_before_it_is_trained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert pretrain(tmp_path, encoder__name="small_alexnet", encoder__options="{}", grad_checkpoint=True) == 2
+    assert "grad_checkpoint: small_alexnet has no blocks that repeat; leave it out" in capsys.readouterr().err
 
 
 def test_the_momentum_rises_over_all_epochs_also_in_a_run_that_ends_early(

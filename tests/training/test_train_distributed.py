@@ -50,15 +50,32 @@ ALL = {
 }
 PATCHES = {"encoder.name": "timm/test_efficientnet_ln"}  # takes images of any size; layer norm
 QUEUE = {"memory.size": 40}  # no multiple of the batch
+GROUPS = {  # of three images, with batch norm
+    "encoder.name": "patchnet", "encoder.options": {"widths": (4, 8), "blocks": (1, 1)}, "method.bn_splits": 4,
+    "momentum.start": 0.9, **QUEUE,
+}  # fmt: skip
 CASES: dict[str, dict[str, Any]] = {
     "simclr": {"method.name": "simclr"},
     "moco_v2": {"method.name": "moco_v2", "momentum.start": 0.9, **QUEUE},
+    "moco_v2 in groups": {"method.name": "moco_v2", **GROUPS},
+    "with gradient checkpointing": {"method.name": "simclr", "grad_checkpoint": True},
 }
 SLOW: dict[str, dict[str, Any]] = {
     "dcl in micro-batches": {"method.name": "dcl", "micro_batch": 4, "grad_clip": 0.1},
     "jcl": {"method.name": "jcl", "method.keys": 3, "method.ramp": True, "momentum.start": 0.9, **QUEUE},
     "jcl in micro-batches": {"method.name": "jcl", "method.keys": 2, "momentum.start": 0.9, "micro_batch": 4, **QUEUE},
     "cacr_moco": {"method.name": "cacr_moco", "method.positives": 2, "momentum.start": 0.9, **QUEUE},
+    "jcl in groups": {"method.name": "jcl", "method.keys": 2, **GROUPS},
+    "jcl in micro-batches, with gradient checkpointing": {
+        "method.name": "jcl",
+        "method.keys": 2,
+        "momentum.start": 0.9,
+        "micro_batch": 4,
+        "grad_checkpoint": True,
+        **QUEUE,
+    },
+    "moco_v2 in groups, with gradient checkpointing": {"method.name": "moco_v2", "grad_checkpoint": True, **GROUPS},
+    "cmc_moco in groups": {"method.name": "cmc_moco", "views": ("L", "ab"), **GROUPS},
     "symmetric moco_v2": {"method.name": "moco_v2", "method.symmetric": True, "momentum.start": 0.9, **QUEUE},
     "keys with gradient": {
         "method.name": "multikey",
@@ -304,9 +321,14 @@ def test_two_processes_train_as_one_does_in_every_kind_of_method_and_in_micro_ba
 def test_a_step_has_one_status_word_one_gather_of_all_outputs_and_one_reduction_of_its_gradient(two: Two) -> None:
     """Besides the gradients of the parameters, which DistributedDataParallel's reducer sums by itself."""
     for found in (each["counting"] for each in two[1]):
-        gather = {"simclr": {"all_gather": 2, "all_reduce": 1}, "moco_v2": {"all_gather": 2}}  # keys have no gradient
+        gather = {
+            "simclr": {"all_gather": 2, "all_reduce": 1},
+            "moco_v2": {"all_gather": 2},  # keys have no gradient
+            # the number of rows to shuffle, images there and keys back, and running statistics
+            "moco_v2 in groups": {"all_gather": 3, "all_to_all_single": 2, "all_reduce": 1},
+        }
         for name, step in gather.items():
-            reported = {**step, "all_gather": 3}  # the first step's losses
+            reported = {**step, "all_gather": step["all_gather"] + 1}  # the first step's losses
             assert found[name] == [reported, step, step, step], name
 
 

@@ -22,7 +22,7 @@ from manyview.training.run_log import logger
 
 RUNTIME_KEYS = (
     "out", "device", "workers", "loggers", "quiet", "report", "data.name", "data.root", "data.download",
-    "checkpoint_minutes", "checkpoint_steps", "snapshots", "max_unreadable",
+    "checkpoint_minutes", "checkpoint_steps", "snapshots", "max_unreadable", "grad_checkpoint",
 )  # fmt: skip
 """Settings that say where and how a run runs, not what it computes: a resumed run may change them."""
 OWN = "(own)"  # the name of a data set that a person made themselves
@@ -40,6 +40,8 @@ class Config:
     epochs, max_steps   how long; the schedule spans the epochs (2.5 is allowed), and max_steps only ends a run early
     batch_size          images a step, of all processes together
     micro_batch         images that a process embeds at a time; the gradient stays that of the whole batch
+    grad_checkpoint     blocks of the encoders compute their activations again for the gradient instead of keeping them:
+                        less memory, a third more time, the same gradient
     precision           fp32; bf16 or fp16: mixed; fp64 for checks
     grad_clip           gradients are scaled down to this length, if longer
     snapshots           epochs after which a checkpoint is kept for ever
@@ -68,6 +70,7 @@ class Config:
     max_steps: Annotated[int | None, AtLeast(1), AtMost(MOST)] = None
     batch_size: Annotated[int, AtLeast(2), AtMost(MOST)] = 64  # with one image there is nothing to contrast it with
     micro_batch: Annotated[int | None, AtLeast(1), AtMost(MOST)] = None
+    grad_checkpoint: bool = False
     seed: Annotated[int, Between(0, (1 << 63) - 1)] = 0
     precision: Literal["fp32", "bf16", "fp16", "fp64"] = "fp32"
     grad_clip: Annotated[float | None, Above(0)] = None

@@ -59,6 +59,43 @@ def gather_all(tensors: Sequence[Tensor], counts: Sequence[int]) -> list[Tensor]
     return list(_GatherAll.apply(tuple(counts), *tensors))
 
 
+def permute_rows(rows: Tensor, order: Tensor, before: Sequence[int], after: Sequence[int]) -> Tensor:
+    """This process's share of `whole[order]`, where `whole` are the rows of all processes, with gradient.
+
+    Each row travels once, to the process that has its new place. In one process it is `rows[order]`.
+
+    order   (total,) on the CPU, the same in all processes
+    before  how many rows each process holds
+    after   how many places of the result each process has
+    """
+    if world_size() == 1:
+        return rows[order.to(rows.device)]
+    sources, places, mine = _owners(before)[order], _owners(after), rank()
+    leaving = sources == mine  # by the place they go to, so by the process as well
+    to = places[leaving].bincount(minlength=len(after)).tolist()
+    arriving = sources[places == mine]
+    received = arriving.bincount(minlength=len(before)).tolist()
+    sent = rows[(order[leaving] - sum(before[:mine])).to(rows.device)]
+    arrived: Tensor = _AllToAll.apply(sent, to, received)
+    return arrived[arriving.argsort(stable=True).argsort().to(rows.device)]
+
+
+def equal_shares(total: int) -> list[int]:
+    """How many of so many rows each process takes: the same, or one more for the first ones, as `tensor_split`."""
+    return [total // world_size() + (place < total % world_size()) for place in range(world_size())]
+
+
+@torch.no_grad()
+def average_over_processes_(tensors: Sequence[Tensor]) -> None:
+    """Each tensor becomes its mean over the processes, in place, all in one collective."""
+    if world_size() == 1 or not tensors:
+        return
+    joined = torch.cat([each.flatten() for each in tensors])
+    dist.all_reduce(joined)
+    for each, mean in zip(tensors, (joined / world_size()).split([each.numel() for each in tensors]), strict=True):
+        each.copy_(mean.view_as(each))
+
+
 def exchange(word: Sequence[float]) -> list[list[float]]:
     """A few numbers of every process, in the order of their ranks. Waits for the processes, not for their GPUs."""
     if world_size() == 1:
@@ -173,6 +210,27 @@ class _GatherAll(torch.autograd.Function):
         for place, piece in zip(wanted, pieces, strict=True):
             found[place] = piece.reshape(-1, *grads[place].shape[1:]).to(grads[place].dtype)
         return None, *found
+
+
+class _AllToAll(torch.autograd.Function):
+    """Rows for each process, in the order of ranks, against the rows that each has for this one."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, to: list[int], received: list[int]) -> Tensor:
+        ctx.counts = received, to
+        sent = _bytes(rows)
+        arrived = sent.new_empty(sum(received), sent.shape[1])
+        dist.all_to_all_single(arrived, sent, received, to)
+        return arrived.view(rows.dtype).reshape(len(arrived), *rows.shape[1:])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        return _AllToAll.apply(grads[0], *ctx.counts), None, None
+
+
+def _owners(counts: Sequence[int]) -> Tensor:
+    """(total,) the process that holds each row."""
+    return torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
 
 
 def _flat(rows: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """Who looks: networks that turn images into vectors, their heads, and the towers of query and key branch."""
 
 from manyview.encoders.encoder import Encoder, check_name, check_options, create
+from manyview.encoders.grad_checkpoint import checkpoint_blocks
 from manyview.encoders.heads import HEADS
 from manyview.encoders.layers import dense_convolutions, split_batch_norm, sync_batch_norm
 from manyview.encoders.momentum import MOMENTUM, shuffled
@@ -16,6 +17,7 @@ __all__ = [
     "Towers",
     "check_name",
     "check_options",
+    "checkpoint_blocks",
     "create",
     "dense_convolutions",
     "load",

@@ -5,14 +5,20 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from manyview.core.distributed import world_size
 from manyview.core.errors import UserError
 
 
 class SplitBatchNorm(_BatchNorm):
-    """Batch norm as `splits` devices would do it: sample n is in group n mod splits, each with its own statistics.
+    """Batch norm as `splits` devices would do it: the batch is cut into so many parts, each with its own statistics.
 
-    As in MoCo's CIFAR-10 notebook (facebookresearch/moco, branch colab-notebook). Running statistics are the mean over
-    groups of what each would have noted; in evaluation it is plain batch norm, with the same state dict.
+    It is the batch of all processes together, so that each has its share of the groups, and the groups are the same
+    for any number of processes. In MoCo's CIFAR-10 notebook (facebookresearch/moco, branch colab-notebook) sample n is
+    in group n mod splits; here groups are neighbours, as the processes' shares of a batch are.
+
+    A batch that cannot be divided equally has groups that differ by one row, a small one fewer groups of two rows.
+    Running statistics are the mean over groups of what each would have noted; in evaluation it is plain batch norm,
+    with the same state dict.
     """
 
     splits: int
@@ -31,20 +37,15 @@ class SplitBatchNorm(_BatchNorm):
         return normed
 
     def _grouped(self, x: Tensor) -> Tensor:
-        if len(x) % self.splits:
-            raise UserError(
-                "splits",
-                f"a batch of {len(x)} does not fall into {self.splits} equal groups; "
-                f"use a multiple of {self.splits}, and leave out a last smaller batch",
-            )
-        wide = x.reshape(len(x) // self.splits, self.splits * x.shape[1], *x.shape[2:])  # a group is a set of channels
-        given = (self.running_mean, self.running_var, self.weight, self.bias)
-        mean, variance, scale, shift = (None if values is None else values.repeat(self.splits) for values in given)
-        normed = F.batch_norm(wide, mean, variance, scale, shift, True, self._share(), self.eps)
-        for running, grouped in zip(given[:2], (mean, variance), strict=True):
-            if running is not None and grouped is not None:
-                running.copy_(grouped.view(self.splits, -1).mean(0))
-        return normed.reshape(x.shape)
+        groups = min(groups_here(self.splits), max(1, len(x) // 2))
+        running, share, normed = (self.running_mean, self.running_var), self._share(), []
+        noted = [[None if each is None else each.clone() for each in running] for _ in range(groups)]
+        for rows, (mean, variance) in zip(x.tensor_split(groups), noted, strict=True):
+            normed.append(F.batch_norm(rows, mean, variance, self.weight, self.bias, True, share, self.eps))
+        for each, values in zip(running, zip(*noted, strict=True), strict=True):
+            if each is not None:
+                each.copy_(torch.stack([value for value in values if value is not None]).mean(0))
+        return torch.cat(normed)
 
     def _share(self) -> float:
         """The share of this batch in the running statistics; with momentum None all batches count alike."""
@@ -54,11 +55,24 @@ class SplitBatchNorm(_BatchNorm):
         return 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
 
 
+def groups_here(splits: int, world: int | None = None) -> int:
+    """How many of the groups of the whole batch each process has; one, where the batch is not split.
+
+    world  how many processes there are; those that are running unless given
+    """
+    world = world_size() if world is None else world
+    if splits > 1 and splits % world:
+        raise UserError("bn_splits", f"{world} processes cannot share {splits} groups; give a multiple of {world}")
+    return max(1, splits // world)
+
+
 def split_batch_norm(module: nn.Module, splits: int) -> nn.Module:
     """Makes every BatchNorm1d and 2d inside a SplitBatchNorm; parameters and state dict stay what they are.
 
-    Returns the module. In one process this, with `shuffled` keys, is MoCo's shuffled batch norm; without it shuffling
-    changes nothing.
+    splits  groups of the batch of all processes together
+
+    Returns the module. With `shuffled` keys this is MoCo's shuffled batch norm; in one process shuffling alone changes
+    nothing.
     """
     if splits < 1:
         raise UserError("splits", f"expected at least 1, got {splits}")
@@ -71,6 +85,22 @@ def split_batch_norm(module: nn.Module, splits: int) -> nn.Module:
         part.__class__ = SplitBatchNorm
         vars(part)["splits"] = splits
     return module
+
+
+def batch_norms(module: nn.Module) -> list[_BatchNorm]:
+    """All batch norms inside, of any kind."""
+    return [part for part in module.modules() if isinstance(part, _BatchNorm)]
+
+
+def running_statistics(module: nn.Module) -> list[Tensor]:
+    """Running means and variances of the batch norms inside that know one process's images alone."""
+    own = [norm for norm in batch_norms(module) if not isinstance(norm, nn.SyncBatchNorm)]
+    return [each for norm in own for each in (norm.running_mean, norm.running_var) if each is not None]
+
+
+def copied_statistics(norm: nn.Module) -> dict[str, Tensor | None]:
+    """What can take the place of a batch norm's buffers for a while, so that nothing changes them."""
+    return {name: None if value is None else value.clone() for name, value in norm._buffers.items()}
 
 
 def sync_batch_norm(module: nn.Module) -> nn.Module:

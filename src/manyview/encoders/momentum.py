@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from manyview.core.bounds import Between, check_bounds
+from manyview.core.distributed import equal_shares, exchange, permute_rows
 from manyview.core.errors import UserError
 from manyview.core.rng import key, order
 
@@ -44,14 +45,17 @@ def average_(keys: Iterable[Tensor], queries: Iterable[Tensor], momentum: float)
 
 
 def shuffled(forward: Callable[[Tensor], dict[str, Tensor]], x: Tensor, *, seed: int, step: int) -> dict[str, Tensor]:
-    """forward(x) with the rows in another order on the way: MoCo's shuffling of keys (Sec. 3.3).
+    """forward(x) with the rows of all processes in another order on the way: MoCo's shuffling of keys (Sec. 3.3).
 
-    The order is a function of seed and step alone, so a resumed run draws the same. Row n of each result belongs to row
-    n of x.
+    The order is a function of seed, step and the number of rows alone, so that a resumed run draws the same, and any
+    number of processes. Each computes an equal share of the rows in their new order. Row n of each result belongs to
+    row n of x. Of several processes, none may leave this out.
     """
-    there = order(key(seed, step, torch.arange(len(x), device=x.device)))
-    back = there.argsort()
-    return {name: rows[back] for name, rows in forward(x[there]).items()}
+    counts = [int(count) for (count,) in exchange([len(x)])]
+    device = x.device if len(counts) == 1 else "cpu"  # where several know who has which row without waiting for a GPU
+    there, shares = order(key(seed, step, torch.arange(sum(counts), device=device))), equal_shares(sum(counts))
+    made = forward(permute_rows(x, there, counts, shares))
+    return {name: permute_rows(rows, there.argsort(), shares, counts) for name, rows in made.items()}
 
 
 MOMENTUM: dict[str, Callable[..., float]] = {"constant": constant, "cosine": cosine}

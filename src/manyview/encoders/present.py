@@ -1,41 +1,56 @@
-"""Only images that have a view go through its tower, so that batch norm sees no others."""
+"""What goes through a tower in one pass, and so through batch norm: images that have the view, and all their copies."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
+import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
+
+from manyview.encoders.layers import batch_norms, copied_statistics
 
 Place = TypeVar("Place", bound=Hashable)
 
 
 def embed_present(
-    embed: Callable[[list[Tensor]], dict[Place, Tensor]],
-    copies: list[Tensor],
-    present: Tensor,
-    networks: nn.Module,
-    splits: int = 1,
+    embed: Callable[[list[Tensor]], dict[Place, Tensor]], copies: list[Tensor], present: Tensor
 ) -> dict[Place, Tensor]:
-    """embed(copies) of the rows that `present` (N,) names; the others are zero, and pass no gradient on.
-
-    networks  what embeds. Where less than two rows a group of its batch norms are left, which have no statistics of
-              their own, the running ones stand for them
-    splits    groups of a split batch norm: the first rows come twice where they do not fall into equal ones
-
-    Where no row is left, one goes through all the same and nothing of it is used: every parameter then has a gradient,
-    of zero, which several processes can average.
-    """
+    """embed(copies) of the rows that `present` (N,) names; the others are zero, and pass no gradient on."""
     rows = present.nonzero()[:, 0]
     if len(rows) == len(present):
         return embed(copies)
-    few = len(rows) < 2 * splits
-    taken = rows.repeat(2)[: len(rows) + -len(rows) % splits] if not few else rows if len(rows) else rows.new_zeros(1)
-    with _running_statistics(networks) if few else nullcontext():
-        made = embed([copy[taken] for copy in copies])
-    return {place: _spread(each[: len(rows)], rows, len(present)) for place, each in made.items()}
+    made = embed([copy[rows] for copy in copies])
+    return {place: _spread(each, rows, len(present)) for place, each in made.items()}
+
+
+def join_copies(copies: Sequence[Tensor]) -> Tensor:
+    """(N, ..., C, H, W) each to (N copies, ..., C, H, W) in channels_last, the copies of an image side by side.
+
+    So an image is in one group of a split batch norm, whatever process it is on.
+    """
+    if len(copies) == 1:
+        return copies[0]
+    return torch.stack([each.movedim(-3, -1) for each in copies], 1).flatten(0, 1).movedim(-1, -3)
+
+
+def embed_any_number(
+    forward: Callable[[Tensor], dict[str, Tensor]], x: Tensor, *, networks: nn.Module, least: int = 2
+) -> dict[str, Tensor]:
+    """forward(x), where x may have too few rows for batch norm, or none.
+
+    networks  what forward uses. With less than `least` rows its batch norms have no statistics of their own, and the
+              running ones stand for them
+
+    Where there is no row, one goes through all the same and nothing of it is used: every parameter then has a gradient,
+    of zero, which several processes can average.
+    """
+    if len(x) >= least:
+        return forward(x)
+    with _running_statistics(networks):
+        made = forward(x if len(x) else x.new_zeros(1, *x.shape[1:]))
+    return {name: rows[: len(x)] for name, rows in made.items()}
 
 
 def _spread(made: Tensor, rows: Tensor, count: int) -> Tensor:
@@ -44,13 +59,16 @@ def _spread(made: Tensor, rows: Tensor, count: int) -> Tensor:
 
 @contextmanager
 def _running_statistics(networks: nn.Module) -> Iterator[None]:
-    """Batch norms use and keep their running statistics; those over all processes go on, which wait for this one."""
-    norms = [part for part in networks.modules() if isinstance(part, _BatchNorm) and part.training]
-    own = [part for part in norms if not isinstance(part, nn.SyncBatchNorm)]
-    for part in own:
-        part.eval()
+    """Batch norms use and keep their running statistics; those over all processes go on, which wait for this one.
+
+    They use copies, since the backward pass looks at them once more, and other images may have moved them by then.
+    """
+    norms = [norm for norm in batch_norms(networks) if norm.training]
+    own = {norm: norm._buffers for norm in norms if not isinstance(norm, nn.SyncBatchNorm)}
+    for norm in own:
+        norm.eval()._buffers = copied_statistics(norm)
     try:
         yield
     finally:
-        for part in own:
-            part.train()
+        for norm, buffers in own.items():
+            norm.train()._buffers = buffers

@@ -10,13 +10,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyview.core.bounds import check_bounds
+from manyview.core.distributed import average_over_processes_
 from manyview.core.errors import UserError
 from manyview.core.sample import Views
 from manyview.encoders.encoder import Encoder
-from manyview.encoders.layers import split_batch_norm
+from manyview.encoders.layers import batch_norms, running_statistics, split_batch_norm
 from manyview.encoders.map_heads import LastHead, MapHead, OnMap
 from manyview.encoders.momentum import SHARE, Schedule, average_, constant, shuffled
-from manyview.encoders.present import embed_present
+from manyview.encoders.present import embed_any_number, embed_present, join_copies
 
 SHARED = "shared"  # the name of a tower that all views go through
 MAPS = "maps."  # what the names of feature maps begin with
@@ -110,9 +111,9 @@ class Towers(nn.Module):
     predictor  makes a second head, for queries alone, from the embeddings' length; it has no momentum copy
     momentum   a number, or a function of (step, total) such as partial(cosine, start=0.99). With it, keys come from a
                copy without gradient; without, from the query tower, with gradient
-    shuffle    seed: keys go through their tower in another order (see `shuffled`)
-    bn_splits  groups of the batch with batch norm of their own (see `split_batch_norm`), between which keys are
-               shuffled
+    shuffle    seed: keys go through their tower in another order, among all processes (see `shuffled`)
+    bn_splits  groups of the batch of all processes, each with batch norm of its own (see `split_batch_norm`), between
+               which keys are shuffled; 1: the batch of each process is one
     joint      copies of a view that have one size go through a tower in one batch, so that batch norm sees them
                together; else one after the other
     normalize  embeddings come out at length 1
@@ -159,6 +160,11 @@ class Towers(nn.Module):
         return next(iter(self.dims.values()))
 
     @property
+    def shuffles(self) -> bool:
+        """Whether keys go through their tower in another order, among all processes: where there is a batch norm."""
+        return self.shuffle is not None and bool(batch_norms(self))
+
+    @property
     def encoders(self) -> dict[str, Encoder]:
         """The query branch's encoders by view: what training is for. One that all views share is named "shared"."""
         found = {view: tower.encoder for view, tower in self.query.items()}
@@ -202,7 +208,7 @@ class Towers(nn.Module):
                 wanted = [slot for slot in slots if (slot.branch, slot.view) == (branch, view)]
                 embed, there = partial(self._through, wanted, step), (present or {}).get(view)
                 copies = views[view]
-                found |= embed(copies) if there is None else embed_present(embed, copies, there, self, self.bn_splits)
+                found |= embed(copies) if there is None else embed_present(embed, copies, there)
         return {slot: found[slot] for slot in slots}
 
     def queries(self, x: Tensor, view: str | None = None) -> Tensor:
@@ -216,9 +222,14 @@ class Towers(nn.Module):
         return self.forward({slot.view: [x]}, [slot], step=step)[slot]
 
     def update(self, step: int, total: int) -> None:
-        """Moves the key towers towards the query towers. To be called after the optimiser's step."""
+        """Moves the key towers towards the query towers. To be called after the optimiser's step.
+
+        Where each process has batch norms of its own, their running statistics become those of the whole batch.
+        """
         if self.key is not None and self.momentum is not None:
             average_(self.key.parameters(), self.query.parameters(), self.momentum(step, total))
+        if self.shuffles or self.bn_splits > 1:
+            average_over_processes_(running_statistics(self))
 
     def trained(self) -> Iterator[nn.Parameter]:
         """What an optimiser is given: everything but the key towers and what is frozen."""
@@ -233,25 +244,25 @@ class Towers(nn.Module):
             alike = [[number for number in numbers if copies[number].shape == shape] for shape in shapes]
         found: Outputs = {}
         for group in alike:
-            names = tuple(dict.fromkeys(slot.name for slot in slots if slot.copy in group))
-            x = torch.cat([copies[number] for number in group]) if len(group) > 1 else copies[group[0]]
-            made = self._outputs(slots[0], x, names, step)
+            names, many = tuple(dict.fromkeys(slot.name for slot in slots if slot.copy in group)), len(group)
+            x = join_copies([copies[number] for number in group])
+            forward = partial(self._outputs, slots[0], names)
+            embed = partial(embed_any_number, forward, networks=self, least=2 * many)
+            seed = self.shuffle if self.shuffles and slots[0].branch == "key" and self.training else None
+            made = embed(x) if seed is None else shuffled(embed, x, seed=seed, step=step)
             for name, rows in made.items():
-                found |= {
-                    slots[0]._replace(copy=number, name=name): part
-                    for number, part in zip(group, rows.chunk(len(group)), strict=True)
-                }
+                parts = [rows[place::many] for place in range(many)] if many > 1 else [rows]
+                named = [slots[0]._replace(copy=number, name=name) for number in group]
+                found |= zip(named, parts, strict=True)
         return found
 
-    def _outputs(self, slot: Slot, x: Tensor, names: tuple[str, ...], step: int) -> dict[str, Tensor]:
+    def _outputs(self, slot: Slot, names: tuple[str, ...], x: Tensor) -> dict[str, Tensor]:
         """The named outputs of one pass through the tower of a slot's branch and view."""
         of_tower = tuple(dict.fromkeys("projection" if name == "embedding" else name for name in names))
         view, is_key = self._name(slot.view), slot.branch == "key"
         towers = self.key if is_key and self.key is not None else self.query
-        tower = partial(towers[view], names=of_tower)
         with torch.set_grad_enabled(torch.is_grad_enabled() and towers is self.query):
-            seed = self.shuffle if is_key and self.training else None
-            made = tower(x) if seed is None else shuffled(tower, x, seed=seed, step=step)
+            made = towers[view](x, names=of_tower)
         if "embedding" in names:
             embedded = made["projection"]
             if len(self.predictor) and not is_key:

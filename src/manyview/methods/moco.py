@@ -28,8 +28,9 @@ def moco_v2(
 
     symmetric  both copies are queries and both are keys, as in MoCo's CIFAR-10 notebook: the sum of both directions,
                and the queue takes both keys once both losses are computed
-    bn_splits  groups of a process's batch with batch norm of their own, between which keys are shuffled: 8 in MoCo's
-               notebook. With 1, in one process, shuffling changes nothing
+    bn_splits  groups of the batch of all processes, each with batch norm of its own, between which keys are shuffled:
+               8 in MoCo's notebook, and 8 GPUs in the paper. With 1 the batch of each process is one, as on MoCo's
+               GPUs; in one process shuffling then changes nothing
     momentum   of the key encoder; it follows after the optimiser's step (in the authors' code before the keys' pass of
                the next, which is the same)
     """

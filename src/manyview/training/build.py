@@ -25,6 +25,7 @@ from manyview.data.factory import SCENES, divided_for, has_classes
 from manyview.data.selection import left_out, only_modalities, reference
 from manyview.data.statistics import Statistics
 from manyview.encoders import Encoder
+from manyview.encoders.layers import groups_here
 from manyview.encoders.map_heads import UnknownLayer
 from manyview.features.preprocess import EncoderInput
 from manyview.methods import METHODS, Method
@@ -291,12 +292,22 @@ def _check_patches(config: Config, encoders: Mapping[str, Encoder]) -> None:
 
 
 def check_groups(method: Method, config: Config, world: int = 1) -> None:
-    """Refuses batches that do not fall into the groups of a split batch norm."""
-    splits, share = method.towers.bn_splits, config.batch_size // world
-    for name, size in (("batch_size", share), ("micro_batch", config.micro_batch or share)):
-        if size % splits:
-            said = f"{name} {size}{'' if world == 1 else ' a process'} does not fall into {splits} equal groups"
+    """Refuses batches that do not fall into the groups of a split batch norm, or groups that processes cannot share."""
+    splits, part = method.towers.bn_splits, config.micro_batch or 0
+    try:
+        here = groups_here(splits, world)
+    except UserError as error:
+        raise error.within("method") from None
+    for name, size, groups in (("batch_size", config.batch_size, splits), ("micro_batch", part, here)):
+        if size % groups:
+            said = f"{name} {size}{f' of {world} processes' * (world > 1)} does not fall into {groups} equal groups"
             raise UserError("method.bn_splits", f"{said}; give a divisor")
+
+
+def checkpoint_blocks(method: Method) -> None:
+    """Turns gradient checkpointing on in the encoders that have a gradient."""
+    for each in method.towers.encoders.values():
+        encoders.checkpoint_blocks(each)
 
 
 def takes_many(config: Config) -> bool:

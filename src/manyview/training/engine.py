@@ -54,7 +54,7 @@ def start_fabric(config: Config) -> Fabric:
     device = build.device(config)
     logging.getLogger("lightning.fabric").setLevel(logging.WARNING)  # it would tell of every start
     warnings.filterwarnings("ignore", ".*broadcast_buffers.*")  # the new name is not in older versions of torch
-    # one process's running statistics are saved, and batch norm does not use them in training: nothing to broadcast
+    # batch norm does not use running statistics in training, and the towers average those that count: no broadcast
     strategy = Ddp(broadcast_buffers=False, timeout=WAIT) if world > 1 else "auto"
     # named, since Fabric would else take what a cluster has reserved for what was started
     started = TorchElasticEnvironment() if TorchElasticEnvironment.detect() else LightningEnvironment()
@@ -71,7 +71,8 @@ class Trainer:
     """A method with its optimiser, ready to step."""
 
     def __init__(self, fabric: Fabric, config: Config, method: Method) -> None:
-        if fabric.device.type == "cuda" and fabric.world_size > 1 and method.towers.bn_splits == 1:
+        apart = method.towers.bn_splits > 1 or method.towers.shuffles  # groups, between which keys are shuffled
+        if fabric.device.type == "cuda" and fabric.world_size > 1 and not apart:
             encoders.sync_batch_norm(method.towers)
         method.to(memory_format=torch.channels_last)
         encoders.dense_convolutions(method)
@@ -84,7 +85,7 @@ class Trainer:
     def gradient(self, views: MakeViews, batch: BatchOutputs) -> StepOutput:
         """Leaves the step's gradient in the parameters."""
         size = self.config.micro_batch
-        if size and size < len(batch.ids):
+        if size and size < max([len(batch.ids), *batch.counts]):  # all processes do the same
             return micro_batches(self._engine, views, batch, size=size)
         return whole_batch(self._engine, views, batch)
 

@@ -154,6 +154,11 @@ def cautions(config: Config, data: RunData, loader: Loader, method: Method, worl
             "batch norm sees a key among the same images as its query, by which they can be told without looking "
             "(MoCo, section 3.3); --method.bn-splits 4 shuffles them"
         )
+    if world > 1 and method.towers.shuffles and method.towers.bn_splits == 1:
+        found.append(
+            f"batch norm has a group of images in each of {world} processes, among which keys are shuffled; with "
+            f"--method.bn-splits {world} the groups are the same for any number of processes"
+        )
     return [*found, *unreadable(loader)]
 
 
@@ -228,10 +233,10 @@ def _gain(name: str, after: float, before: float, count: int) -> list[str]:
 
 def _leaks(config: Config, method: Method, device: str, world: int) -> bool:
     """Whether keys share batch norm statistics with their queries that other images do not (MoCo, section 3.3)."""
-    parts = (world > 1 and device == "cpu") or (config.micro_batch or config.batch_size) < config.batch_size
+    parts = (world > 1 and device == "cpu") or (config.micro_batch or config.batch_size) < config.batch_size // world
     kept = any(isinstance(memory, Memory) and memory.size for memory in method.memories.values())
     normed = any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in method.modules())
-    shuffled = method.towers.shuffle is not None and method.towers.bn_splits > 1
+    shuffled = method.towers.shuffle is not None and (method.towers.bn_splits > 1 or world > 1)
     return (parts or kept) and normed and method.towers.key is not None and not shuffled
 
 

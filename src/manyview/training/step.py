@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -65,12 +66,11 @@ def micro_batches(engine: Engine, views: MakeViews, batch: BatchOutputs, *, size
     embedded once more, from the same views and the same random numbers, to pass its rows of that gradient on. Batch
     norm sees the parts, in both passes the same; its running statistics move in the first alone.
     """
-    method = engine.method
-    parts = [slice(start, start + size) for start in range(0, len(batch.ids), size)]
+    method, parts = engine.method, _parts(batch, size)
     embedded, before = [], []
     with torch.no_grad():
         for part in parts:
-            before.append((_random_state(), _statistics(method.towers) if batch.present else []))
+            before.append((_random_state(), _statistics(method.towers)))
             embedded.append(engine.module(views(part), batch.step, None, _rows(batch, part)))
     with_gradient = [slot for slot in method.slots if method.towers.has_gradient(slot)]
     outputs = {slot: torch.cat([each[slot] for each in embedded]) for slot in method.slots}
@@ -81,12 +81,20 @@ def micro_batches(engine: Engine, views: MakeViews, batch: BatchOutputs, *, size
     with _kept(method.towers), torch.random.fork_rng(_devices()):
         for part, (state, statistics) in zip(parts, before, strict=True):
             _set_random_state(state)
-            for buffer, value in zip(method.towers.buffers(), statistics, strict=False):
+            for buffer, value in zip(method.towers.buffers(), statistics, strict=True):
                 buffer.copy_(value)  # what a part with few rows of a view is normalised by
             with nullcontext() if part is parts[-1] else engine.unsynced():
                 again = engine.module(views(part), batch.step, with_gradient, _rows(batch, part))
                 engine.backward(_passed_on(again.values(), [gradient[part] for gradient in gradients]))
     return StepOutput(objective, batch)
+
+
+def _parts(batch: BatchOutputs, size: int) -> list[slice]:
+    """At most `size` rows each; in every process as many parts, since keys are shuffled among the processes."""
+    rows, count = len(batch.ids), -(-max([len(batch.ids), *batch.counts]) // size)
+    fewer = rows <= size * (count - 1)  # than another process has
+    ends = [rows * number // count if fewer else min(size * number, rows) for number in range(count + 1)]
+    return [slice(start, end) for start, end in pairwise(ends)]
 
 
 def _rows(batch: BatchOutputs, part: slice) -> dict[str, Tensor]:
