@@ -98,7 +98,7 @@ RECIPE: Flat = {
 def test_a_replaced_loss_brings_its_own_keys_and_its_recipe_s_go() -> None:
     config = flags("--loss dcl", RECIPE)
     assert config.parts["loss"] == {"name": "dcl", "temperature": 0.1, "sigma": None, "detach_weights": False}
-    assert config.method == {"name": "jcl", "keys": 3, "ramp": False, "bn_splits": 1}
+    assert config.method == {"name": "jcl", "keys": 3, "ramp": False, "joint": True, "bn_splits": 1}
     with pytest.raises(
         ValueError, match=r"^loss.strength: there is no such setting; loss dcl takes name, temperature,"
     ):

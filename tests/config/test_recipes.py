@@ -184,6 +184,21 @@ def test_hcls_set_up_has_its_statistics_and_head(name: str) -> None:
         head = component(config, "head")(2048)
     assert [type(each).__name__ for each in head] == ["Linear", "BatchNorm1d", "ReLU", "Linear"]
     assert [tuple(each.weight.shape) for each in (head[0], head[3])] == [(512, 2048), (128, 512)]
+    assert (head[0].bias, tuple(head[3].bias.shape)) == (None, (128,))
+
+
+@pytest.mark.parametrize("name", [*HCL, *(name for name in PUBLISHED if "-alexnet" in name)])
+def test_copies_and_last_batches_are_as_in_the_code_behind_cacrs_tables(name: str) -> None:
+    """HCL embeds each view in a pass of its own, as CACR does; Wang & Isola both at once. Only HCL drops batches."""
+    config = resolve(recipe(name).settings, {})
+    at_once = name not in HCL and not name.startswith(("cacr", "cmc"))
+    assert build.small_method(config, config.views or ("image",)).towers.joint == at_once
+    assert config.drop_last == (name in HCL)
+
+
+@pytest.mark.parametrize("name", [name for name in PUBLISHED if recipe(name).settings.get("method.bn_splits", 1) > 1])
+def test_who_splits_batch_norm_has_full_batches_alone(name: str) -> None:
+    assert resolve(recipe(name).settings, {**needed(name)}).drop_last
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if re.match("cacr-k[14]-.*-alexnet$", name)])

@@ -39,6 +39,8 @@ class Config:
     out                 the run's folder; None: runs/ and a name made of method, data and settings
     epochs, max_steps   how long; the schedule spans the epochs (2.5 is allowed), and max_steps only ends a run early
     batch_size          images a step, of all processes together
+    drop_last           an epoch leaves out a last batch that is not full; false: that is trained on too, unless it is a
+                        single image, which has nothing to be contrasted with
     micro_batch         images that a process embeds at a time; the gradient stays that of the whole batch
     precision           fp32; bf16 or fp16: mixed; fp64 for checks
     grad_clip           gradients are scaled down to this length, if longer
@@ -67,6 +69,7 @@ class Config:
     epochs: Annotated[int | float, Above(0), AtMost(MOST)] = 100
     max_steps: Annotated[int | None, AtLeast(1), AtMost(MOST)] = None
     batch_size: Annotated[int, AtLeast(2), AtMost(MOST)] = 64  # with one image there is nothing to contrast it with
+    drop_last: bool = True
     micro_batch: Annotated[int | None, AtLeast(1), AtMost(MOST)] = None
     seed: Annotated[int, Between(0, (1 << 63) - 1)] = 0
     precision: Literal["fp32", "bf16", "fp16", "fp64"] = "fp32"

@@ -33,7 +33,7 @@ def embed_present(
         return embed(copies)
     few = len(rows) < 2 * splits
     taken = rows.repeat(2)[: len(rows) + -len(rows) % splits] if not few else rows if len(rows) else rows.new_zeros(1)
-    with _running_statistics(networks) if few else nullcontext():
+    with running_statistics(networks) if few else nullcontext():
         made = embed([copy[taken] for copy in copies])
     return {place: _spread(each[: len(rows)], rows, len(present)) for place, each in made.items()}
 
@@ -43,7 +43,7 @@ def _spread(made: Tensor, rows: Tensor, count: int) -> Tensor:
 
 
 @contextmanager
-def _running_statistics(networks: nn.Module) -> Iterator[None]:
+def running_statistics(networks: nn.Module) -> Iterator[None]:
     """Batch norms use and keep their running statistics; those over all processes go on, which wait for this one."""
     norms = [part for part in networks.modules() if isinstance(part, _BatchNorm) and part.training]
     own = [part for part in norms if not isinstance(part, nn.SyncBatchNorm)]

@@ -290,13 +290,24 @@ def _check_patches(config: Config, encoders: Mapping[str, Encoder]) -> None:
         raise UserError("encoder", f"a jigsaw has patches: {error.message}") from None
 
 
-def check_groups(method: Method, config: Config, world: int = 1) -> None:
-    """Refuses batches that do not fall into the groups of a split batch norm."""
+def drops_last(config: Config, images: int) -> bool:
+    """Whether an epoch leaves out its last batch: also where that is a single image, which contrasts with nothing."""
+    return config.drop_last or images % config.batch_size == 1
+
+
+def check_groups(method: Method, config: Config, world: int = 1, images: int = 0) -> None:
+    """Refuses batches of so many training images that do not fall into the groups of a split batch norm."""
     splits, share = method.towers.bn_splits, config.batch_size // world
+    a_process = "" if world == 1 else " a process"
     for name, size in (("batch_size", share), ("micro_batch", config.micro_batch or share)):
         if size % splits:
-            said = f"{name} {size}{'' if world == 1 else ' a process'} does not fall into {splits} equal groups"
+            said = f"{name} {size}{a_process} does not fall into {splits} equal groups"
             raise UserError("method.bn_splits", f"{said}; give a divisor")
+    last = 0 if drops_last(config, images) else images % config.batch_size
+    odd = [size for size in (last // world, -(-last // world)) if size % splits]
+    if odd:
+        said = f"the {odd[0]} images{a_process} of an epoch's last batch do not fall into {splits} equal groups"
+        raise UserError("method.bn_splits", f"{said}; give --drop-last true, or another --batch-size")
 
 
 def takes_many(config: Config) -> bool:

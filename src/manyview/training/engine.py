@@ -79,12 +79,13 @@ class Trainer:
         self.optimizer = component(config, "optimizer")(method.towers)
         self._module, self._stepper = fabric.setup(method, self.optimizer)
         unsynced = partial(fabric.no_backward_sync, self._module)
-        self._engine = Engine(method, self._module, fabric.backward, unsynced)
+        usual = config.micro_batch or config.batch_size // fabric.world_size
+        self._engine = Engine(method, self._module, fabric.backward, unsynced, fewest=min(2, usual))
 
     def gradient(self, views: MakeViews, batch: BatchOutputs) -> StepOutput:
         """Leaves the step's gradient in the parameters."""
         size = self.config.micro_batch
-        if size and size < len(batch.ids):
+        if size and size < max(batch.counts, default=len(batch.ids)):  # all processes embed equally many parts
             return micro_batches(self._engine, views, batch, size=size)
         return whole_batch(self._engine, views, batch)
 

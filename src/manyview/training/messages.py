@@ -52,7 +52,7 @@ def _epoch(samples: int, steps: int, batch: int) -> list[str]:
         return []
     batches = f"{steps} batch{'es' * (steps > 1)} of {batch}, and none that is not full"
     said = f"each epoch leaves out {left:,} of {samples:,} samples, others every time: it has {batches}"
-    return [f"{said}; a smaller --batch-size leaves out fewer"]
+    return [f"{said}; --drop-last false takes them too"]
 
 
 def roles(method: Method) -> list[str]:
@@ -134,6 +134,8 @@ def cautions(config: Config, data: RunData, loader: Loader, method: Method, worl
     if not any(sizes) and config.batch_size < FEW_IMAGES:
         others = f"{config.batch_size - 1} other{'s' if config.batch_size > 2 else ''}"
         found.append(f"a batch of {config.batch_size} is small: each image has {others} to differ from")
+    if loader.drop_last and not config.drop_last:
+        found.append("an epoch leaves out its last image, another one every time: alone it contrasts with nothing")
     late = [str(epoch) for epoch in config.snapshots if epoch > config.epochs]
     if late:
         found.append(f"snapshots: the run ends after epoch {config.epochs:g}, before {', '.join(late)}")

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from manyview.core.distributed import world_size
 from manyview.core.errors import UserError
 from manyview.core.sample import Views
+from manyview.encoders.present import running_statistics
+from manyview.encoders.towers import Outputs, Slot
 from manyview.methods import BatchOutputs, Method
 from manyview.methods.method import Objective
 
@@ -38,12 +40,32 @@ class Engine:
     module    the method, perhaps wrapped for many processes
     backward  passes a loss's gradient back
     unsynced  a context in which backward leaves the processes' gradients apart
+    fewest    images that have batch norm statistics of their own; for fewer the running ones stand. 2, unless a step
+              always embeds one at a time
     """
 
     method: Method
     module: nn.Module
     backward: Callable[[Tensor], None] = torch.Tensor.backward
     unsynced: Callable[[], AbstractContextManager[object]] = nullcontext
+    fewest: int = 1
+
+    def embed(self, views: MakeViews, batch: BatchOutputs, rows: slice, slots: Sequence[Slot] | None = None) -> Outputs:
+        """What the method answers for some rows of a batch.
+
+        Of no rows, a process's share of a last batch that is small, one of zeros goes through and nothing of it is
+        used: every parameter then has a gradient, of zero, which the processes can average.
+        """
+        made, count = views(rows), len(batch.ids[rows])
+        present = {view: mask[rows] for view, mask in batch.present.items()}
+        if count >= self.fewest:
+            return self.module(made, batch.step, slots, present)  # type: ignore[no-any-return]
+        if count == 0:
+            made = {view: [copy.new_zeros(1, *copy.shape[1:]) for copy in copies] for view, copies in made.items()}
+            present = {view: mask.new_ones(1) for view, mask in present.items()}
+        with running_statistics(self.method.towers):
+            found = self.module(made, batch.step, slots, present)
+        return {slot: each[:count] for slot, each in found.items()}
 
 
 class NotFinite(UserError):
@@ -52,7 +74,7 @@ class NotFinite(UserError):
 
 def whole_batch(engine: Engine, views: MakeViews, batch: BatchOutputs) -> StepOutput:
     """Embeds the batch, which has no outputs yet, computes the objective, and leaves its gradient in the parameters."""
-    batch = replace(batch, outputs=engine.module(views(slice(None)), batch.step, None, batch.present))
+    batch = replace(batch, outputs=engine.embed(views, batch, slice(None)))
     objective = _finite(engine.method.objective(batch))
     engine.backward(objective.loss)
     return StepOutput(objective, batch)
@@ -66,12 +88,13 @@ def micro_batches(engine: Engine, views: MakeViews, batch: BatchOutputs, *, size
     norm sees the parts, in both passes the same; its running statistics move in the first alone.
     """
     method = engine.method
-    parts = [slice(start, start + size) for start in range(0, len(batch.ids), size)]
+    parts = [slice(start, start + size) for start in range(0, max(batch.counts, default=len(batch.ids)), size)]
     embedded, before = [], []
     with torch.no_grad():
         for part in parts:
-            before.append((_random_state(), _statistics(method.towers) if batch.present else []))
-            embedded.append(engine.module(views(part), batch.step, None, _rows(batch, part)))
+            keeps = bool(batch.present) or len(batch.ids[part]) < engine.fewest
+            before.append((_random_state(), _statistics(method.towers) if keeps else []))
+            embedded.append(engine.embed(views, batch, part))
     with_gradient = [slot for slot in method.slots if method.towers.has_gradient(slot)]
     outputs = {slot: torch.cat([each[slot] for each in embedded]) for slot in method.slots}
     leaves = [outputs[slot].requires_grad_() for slot in with_gradient]
@@ -84,14 +107,9 @@ def micro_batches(engine: Engine, views: MakeViews, batch: BatchOutputs, *, size
             for buffer, value in zip(method.towers.buffers(), statistics, strict=False):
                 buffer.copy_(value)  # what a part with few rows of a view is normalised by
             with nullcontext() if part is parts[-1] else engine.unsynced():
-                again = engine.module(views(part), batch.step, with_gradient, _rows(batch, part))
+                again = engine.embed(views, batch, part, with_gradient)
                 engine.backward(_passed_on(again.values(), [gradient[part] for gradient in gradients]))
     return StepOutput(objective, batch)
-
-
-def _rows(batch: BatchOutputs, part: slice) -> dict[str, Tensor]:
-    """Which images of a part have which view."""
-    return {view: mask[part] for view, mask in batch.present.items()}
 
 
 def _finite(objective: Objective) -> Objective:
