@@ -91,6 +91,12 @@ def test_the_table_tells_gains_in_points_and_what_there_is_no_room_for() -> None
     assert row.split()[-4:] == ["top1", "50.0%", "10.0%", "+40.0"]
 
 
+def test_of_an_imbalanced_run_it_says_what_classifiers_learn_from() -> None:
+    data = {"name": "scenes", "train": 600, "test": 10, "classes": 9, "held_out": False, "imbalance": "linear"}
+    told = report([replace(ONE, data=data, model={"name": "a", "encoder": "b", "size": 32, "trained": True})])
+    assert "classifiers learn from all training images; pre-training saw those that imbalance linear left\n" in told
+
+
 def test_results_with_and_without_the_supervised_network_are_one_table() -> None:
     data = {"name": "scenes", "train": 10, "test": 10, "classes": 9, "held_out": False}
     judged = {"name": "a", "encoder": "patchnet", "size": 32, "trained": True}

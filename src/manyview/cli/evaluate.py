@@ -99,8 +99,13 @@ def _heading(result: Result) -> list[str]:
     several = [f"{ALL} is {' and '.join(model['views'])} side by side"] if "views" in model else []
     blank = "its weights are drawn, not learnt: give --pretrained, or --weights FILE"
     unused = [f"its test split is not used: {data['why']}"] if "why" in data else []
-    lines = [judged, f"{data['name']}: {counts}", *several, *unused, *([] if model["trained"] else [blank])]
+    rare = [_balanced(data["imbalance"])] if "imbalance" in data else []
+    lines = [judged, f"{data['name']}: {counts}", *rare, *several, *unused, *([] if model["trained"] else [blank])]
     return [printable(line) for line in lines]
+
+
+def _balanced(rule: str) -> str:
+    return f"classifiers learn from all training images; pre-training saw those that imbalance {rule} left"
 
 
 def _rows(result: Result, *, supervised: bool) -> list[tuple[str, ...]]:

@@ -58,6 +58,12 @@ class RunData:
     opened_anew: bool = False  # with modalities that the data has on request alone, since views name them
     held_out: bool = False  # whether the images to score on were held out of the training data, and are no test split
     why: str | None = None  # the test split is not used, where there is one
+    balanced: Dataset | None = None  # the training images before an imbalance left some of them out, where one did
+
+    @property
+    def bank(self) -> Dataset:
+        """The training images that held-out ones are compared with: all, also those that an imbalance leaves out."""
+        return self.train if self.balanced is None else self.balanced
 
     @property
     def labelled(self) -> bool:
@@ -97,6 +103,7 @@ def data(config: Config, own: Dataset | None = None) -> RunData:
         opened_anew=opened_anew,
         held_out=found.held_out,
         why=found.test_unused,
+        balanced=None if found.balanced is None else only_modalities(found.balanced, used),
     )
 
 

@@ -39,10 +39,18 @@ def introduction(config: Config, data: RunData, method: Method, state: RunState)
         f"encoder {config.encoder['name']} ({_parameters(method)} parameters), augmentation "
         f"{config.augmentation['name']} of {config.augmentation['size']} px, batch {config.batch_size}, "
         f"{state.total:,} steps",
+        *_imbalance(config, data),
         *roles(method),
         *_epoch(len(data.train), state.per_epoch, config.batch_size),
         *_modalities(config, data),
     ]
+
+
+def _imbalance(config: Config, data: RunData) -> list[str]:
+    if data.balanced is None:
+        return []
+    rule, count = config.data["imbalance"], f"{len(data.train):,} of {len(data.balanced):,} training images"
+    return [f"imbalance {rule}: pre-training sees {count}; kNN, and classifiers later, learn from all of them"]
 
 
 def _epoch(samples: int, steps: int, batch: int) -> list[str]:
