@@ -62,7 +62,8 @@ def multikey(
     """The vanilla use of many keys that JCL starts from (Eq. 3): the mean of InfoNCE over `keys` = M positives.
 
     joint     all keys go through their encoder in one pass; false: one pass for each copy
-    momentum  None: keys come from the query encoder and carry gradient, whose cost JCL's appendix B describes
+    momentum  None: keys come from the query encoder and carry gradient, as section 3.2 has it; appendix B describes the
+              cost. With momentum, as in MoCo, they carry none. The paper does not say which its scores are of
     """
     towers = momentum_towers(encoder, head, momentum, bn_splits, joint=joint)
     return one_query(towers, loss, memory(towers.dim), keys)
