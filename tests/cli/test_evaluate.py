@@ -105,6 +105,12 @@ def test_how_many_images_each_view_has_is_told_where_some_lack_one() -> None:
     assert "some images lack a view; training and test images of each score: rgb 10 and 6, all 7 and 4" in told
 
 
+def test_of_an_imbalanced_run_it_says_what_classifiers_learn_from() -> None:
+    data = {"name": "scenes", "train": 600, "test": 10, "classes": 9, "held_out": False, "imbalance": "linear"}
+    told = report([replace(ONE, data=data, model={"name": "a", "encoder": "b", "size": 32, "trained": True})])
+    assert "classifiers learn from all training images; pre-training saw those that imbalance linear left\n" in told
+
+
 def test_results_with_and_without_the_supervised_network_are_one_table() -> None:
     data = {"name": "scenes", "train": 10, "test": 10, "classes": 9, "held_out": False}
     judged = {"name": "a", "encoder": "patchnet", "size": 32, "trained": True}

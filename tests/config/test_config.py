@@ -98,7 +98,7 @@ RECIPE: Flat = {
 def test_a_replaced_loss_brings_its_own_keys_and_its_recipe_s_go() -> None:
     config = flags("--loss dcl", RECIPE)
     assert config.parts["loss"] == {"name": "dcl", "temperature": 0.1, "sigma": None, "detach_weights": False}
-    assert config.method == {"name": "jcl", "keys": 3, "ramp": False, "bn_splits": 1}
+    assert config.method == {"name": "jcl", "keys": 3, "ramp": False, "joint": True, "bn_splits": 1}
     with pytest.raises(
         ValueError, match=r"^loss.strength: there is no such setting; loss dcl takes name, temperature,"
     ):
@@ -121,7 +121,8 @@ def test_another_method_brings_its_own_parts() -> None:
 def test_what_all_parts_of_a_section_have_stays_when_the_part_is_replaced() -> None:
     config = flags("--augmentation moco-v2 --schedule steps --schedule.milestones 3,5", RECIPE)
     assert config.augmentation == {"name": "moco-v2", "size": 96}
-    assert config.schedule == {"name": "steps", "milestones": [3, 5], "factor": 0.1, "warmup": 0.0, "per": "epoch"}
+    kept = {"per": "epoch", "first_epoch": 0}
+    assert config.schedule == {"name": "steps", "milestones": [3, 5], "factor": 0.1, "warmup": 0.0, **kept}
 
 
 def test_other_data_or_another_encoder_leave_their_options_behind() -> None:
@@ -252,3 +253,11 @@ def test_what_surprises_is_one_short_line(text: str, reason: str) -> None:
 def test_a_path_may_begin_at_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/somebody")
     assert flags("--out ~/run").out == "/home/somebody/run"
+
+
+def test_epochs_are_counted_only_where_the_rate_stays_for_one() -> None:
+    with pytest.raises(ValueError, match=r"^schedule\.first_epoch: the rate changes with every step; give"):
+        flags("--schedule.first-epoch 1")
+    assert flags("--schedule.first-epoch 1 --schedule.per epoch").schedule["first_epoch"] == 1
+    with pytest.raises(ValueError, match="schedule"):
+        flags("--schedule.first-epoch 2 --schedule.per epoch")

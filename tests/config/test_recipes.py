@@ -82,7 +82,7 @@ def test_every_setting_exists_and_has_its_type(name: str) -> None:
     assert sorted(set(settings) - set(keys)) == []
     assert [key for key, each in keys.items() if each.default is REQUIRED and key not in settings] == []
     for key, value in settings.items():
-        assert parser(keys[key].type).parse_object({"value": value}).value is not None
+        assert (parser(keys[key].type).parse_object({"value": value}).value is None) == (value is None)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -186,6 +186,38 @@ def test_hcls_set_up_has_its_statistics_and_head(name: str) -> None:
         head = component(config, "head")(2048)
     assert [type(each).__name__ for each in head] == ["Linear", "BatchNorm1d", "ReLU", "Linear"]
     assert [tuple(each.weight.shape) for each in (head[0], head[3])] == [(512, 2048), (128, 512)]
+    assert (head[0].bias, tuple(head[3].bias.shape)) == (None, (128,))
+
+
+@pytest.mark.parametrize("name", [*HCL, *(name for name in PUBLISHED if "-alexnet" in name)])
+def test_copies_and_last_batches_are_as_in_the_code_behind_cacrs_tables(name: str) -> None:
+    """HCL embeds each view in a pass of its own, as CACR does; Wang & Isola both at once. Only HCL drops batches."""
+    config = resolve(recipe(name).settings, {})
+    at_once = name not in HCL and not name.startswith(("cacr", "cmc"))
+    assert build.small_method(config, config.views or ("image",)).towers.joint == at_once
+    assert config.drop_last == (name in HCL)
+
+
+@pytest.mark.parametrize("name", [name for name in PUBLISHED if recipe(name).settings.get("method.bn_splits", 1) > 1])
+def test_who_splits_batch_norm_has_full_batches_alone(name: str) -> None:
+    assert resolve(recipe(name).settings, {**needed(name)}).drop_last
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("moco_v2-cifar10-")])
+def test_mocos_notebook_has_its_statistics_and_counts_its_epochs_from_1(name: str) -> None:
+    config = resolve(recipe(name).settings, {})
+    assert build.picture(config).std == (0.2023, 0.1994, 0.2010)
+    assert (config.schedule["per"], config.schedule["first_epoch"]) == ("epoch", 1)
+    assert config.drop_last
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("multikey-imagenet100")])
+def test_vanilla_many_keys_are_offered_with_and_without_gradient_to_the_keys(name: str) -> None:
+    other = name.removesuffix("-gradient") if name.endswith("-gradient") else f"{name}-gradient"
+    assert other in NAMES
+    config, else_ = (resolve(recipe(each).settings, {}) for each in (name, other))
+    assert (config.parts["momentum"] is None) == name.endswith("-gradient")
+    assert {line.partition(":")[0] for line in differences(config, else_)} <= {"momentum.name", "momentum.start"}
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if re.match("cacr-k[14]-.*-alexnet$", name)])

@@ -16,7 +16,7 @@ from manyview.data.files import scan
 from manyview.data.folder import Folder
 from manyview.data.named import Named
 from manyview.data.paired import Paired
-from manyview.data.selection import subset
+from manyview.data.selection import imbalanced, subset
 from tests.data import fakes
 from tests.data.awful import picture
 from tests.data.fakes import Memory
@@ -234,9 +234,15 @@ def test_only_labelled_images_are_held_out() -> None:
     assert len(found.train) == 95
 
 
-def test_imbalance_comes_first() -> None:
-    found = divided(Memory(400, 4), imbalance="linear")
-    assert len(found.train) + len(found.test or ()) == 100 + 75 + 50 + 25
+def test_imbalance_leaves_out_training_images_alone_and_they_are_still_known() -> None:
+    found, plain = divided(Memory(400, 4), imbalance="linear"), divided(Memory(400, 4))
+    assert found.test is not None
+    assert plain.test is not None
+    assert found.balanced is not None
+    assert ids(found.test) == ids(plain.test)
+    assert ids(found.balanced) == ids(plain.train)
+    assert ids(found.train) == ids(imbalanced(plain.train, "linear"))
+    assert plain.balanced is None
 
 
 def test_some_are_chosen_by_their_ids_and_are_labelled() -> None:

@@ -318,3 +318,9 @@ def test_a_derived_view_is_present_where_its_modality_is(memory: int | None, geo
 def test_a_view_of_a_modality_that_the_data_lacks_is_refused_at_once(memory: int | None) -> None:
     with pytest.raises(ValueError, match="views: 'thermal' is made of 'thermal', which the data lacks; it has image"):
         Loader(Pictures(), PIPELINE.of({"thermal": 1}), 10, memory=memory)
+
+
+def test_it_knows_how_many_samples_so_many_batches_hold() -> None:
+    for drop_last, expected in ((True, [0, 8, 16, 24]), (False, [0, 8, 16, 20, 28, 36, 40])):
+        loader = Loader(Pictures(20), PIPELINE, 8, drop_last=drop_last)
+        assert [loader.seen(count) for count in range(len(expected))] == expected

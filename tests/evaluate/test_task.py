@@ -326,3 +326,18 @@ def test_encoders_of_derived_views_are_scored_like_any() -> None:
     (bright, _), (colour, _), (both, labels) = (made.features("train", part) for part in made.parts)
     assert torch.equal(both, torch.cat([bright, colour], 1))
     assert len(labels) == len(both) == 40
+
+
+def test_after_an_imbalanced_run_classifiers_learn_from_all_training_images(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenes = {"data": "scenes", "data__count": 600, "data__size": 16}
+    assert tiny.pretrain(tmp_path, **scenes, data__imbalance="exponential", epochs=1, knn_bank=5000) == 0
+    whole = divided("scenes", count=600, size=16)
+    found = prepare(tmp_path)
+    assert torch.equal(found.train.ids, whole.train.ids)
+    assert found.test.ids.tolist() == whole.test.ids.tolist()  # type: ignore[union-attr]
+    assert found.imbalance == "exponential"
+    rare = divided("scenes", count=600, size=16, imbalance="exponential").train
+    assert f"pre-training sees {len(rare)} of 600 training images" in capsys.readouterr().out
+    assert prepare(tmp_path, {"name": "scenes", "count": 600, "size": 16, "imbalance": "linear"}).imbalance is None

@@ -12,7 +12,7 @@ import torch
 from manyview import losses
 from manyview.encoders import Slot, Towers, create, heads
 from manyview.memories import QueueMemory
-from manyview.methods import METHODS, BatchOutputs, Contrast, Method, Prediction, Term
+from manyview.methods import METHODS, BatchOutputs, Contrast, Method, Prediction, Term, jcl
 from manyview.methods.method import VIEW, Loss
 from manyview.methods.terms import keys, queries
 from manyview.methods.topologies import Topology, each_copy, every_copy, query_against_keys
@@ -220,3 +220,40 @@ def test_what_is_asked_for_and_gathered_is_what_the_terms_name() -> None:
     method = declared(contrast, Prediction(predicted, target))
     assert method.slots == (*queries(VIEW, range(2)), predicted, target)
     assert method.gathers == queries(VIEW, range(2))
+
+
+QUERIES = ([18], [6, 6, 6])  # rows of each pass through the query encoder, of three copies of six images: joint or not
+QUERY_AND_KEYS = ([6, 12], [6, 6, 6])
+PASSES: dict[str, tuple[dict[str, Any], tuple[list[int], list[int]]]] = {
+    "simclr": ({"copies": 3}, QUERIES),
+    "dcl": ({"copies": 3}, QUERIES),
+    "dclw": ({"copies": 3}, QUERIES),
+    "hard_negative": ({"copies": 3}, QUERIES),
+    "align_uniform": ({"copies": 3}, QUERIES),
+    "cacr": ({"positives": 2}, QUERIES),
+    "uaur": ({"positives": 2}, QUERIES),
+    "cacr_moco": ({"positives": 2, "memory": of_queue("last")}, QUERIES),
+    "multikey": ({"keys": 2, "momentum": None, "memory": of_queue("mean")}, QUERY_AND_KEYS),
+    "cmc": ({"copies": 3}, QUERIES),
+    "cmc_moco": ({"copies": 3, "memory": of_queue("each")}, QUERIES),
+}
+
+
+@pytest.mark.parametrize("joint", [True, False])
+@pytest.mark.parametrize("name", PASSES)
+def test_copies_go_through_the_encoder_in_one_pass_or_in_one_pass_each(name: str, joint: bool) -> None:
+    options, (together, apart) = PASSES[name]
+    encoder = plain(norm=True)
+    networks: Any = {"image": encoder} if name.startswith("cmc") else encoder
+    method, rows = doubled(METHODS[name], networks, joint=joint, **options), Rows(encoder)
+    method({"image": images(3)})
+    assert rows.calls == (together if joint else apart)
+
+
+def test_jcls_keys_go_through_their_encoder_in_one_pass_or_in_one_pass_each() -> None:
+    for joint, expected in ((True, [18]), (False, [6, 6, 6])):
+        method = doubled(jcl, plain(norm=True), keys=3, joint=joint, memory=of_queue("mean"))
+        assert method.towers.key is not None
+        rows = Rows(method.towers.key["shared"])
+        method({"image": images(4)})
+        assert rows.calls == expected

@@ -63,6 +63,9 @@ def test_small_thumbnails_stay_sharp() -> None:
 def test_test_images_are_shown_rather_than_training_images(run: Run) -> None:
     found = choose_images(open_images(run.config), 16)
     assert found.description == "16 of the 40 test images"
+    assert choose_images(open_images(run.config), 16, scored=40).description == "16 of the 40 test images"
+    fewer = choose_images(open_images(run.config), 16, scored=25).description
+    assert fewer == "16 of the 40 test images, 25 of which are scored"
     assert len(found.names) == len(found.dataset) == found.sheet.count == 16
     assert all(name.startswith("test/") for name in found.names)
 

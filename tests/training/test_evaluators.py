@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.data import TensorDataset
 
-from manyview.config.config import Config
+from manyview.config.config import Config, resolve
 from manyview.core.errors import UserError
 from manyview.core.sample import Sample
 from manyview.data import Dataset, Loader, TorchDataset
@@ -211,3 +211,13 @@ def test_where_no_held_out_image_has_a_view_the_others_are_scored() -> None:
     networks = {"image": encoder(), "height": encoder(1)}
     scored = [each(towers(networks)) for each in evaluators(cmc(networks), found, settings(), CPU)]
     assert [list(each) for each in scored] == [["knn/image"], []]
+
+
+def test_neighbours_of_an_imbalanced_run_are_all_training_images() -> None:
+    settings = {"data.name": "scenes", "data.count": 600, "data.size": 16, "data.imbalance": "exponential"}
+    config = resolve({**settings, "augmentation.name": "simclr-cifar", "augmentation.size": 16}, {})
+    data = build.data(config)
+    bank, _ = KnnEvaluator(data, config, torch.device("cpu")).loaders
+    assert len(data.train) < 100
+    assert len(bank.dataset) == 600
+    assert len(bank.dataset.labels.unique()) == len(bank.dataset.classes)  # type: ignore[union-attr]

@@ -153,7 +153,7 @@ def test_it_says_that_an_epoch_leaves_many_samples_out(
 ) -> None:
     assert pretrain(tmp_path / "run", data=pictures(tmp_path / "photos", count), max_steps=1) == 0
     told = [line for line in capsys.readouterr().out.splitlines() if "leaves out" in line]
-    assert told == [f"{line}and none that is not full; a smaller --batch-size leaves out fewer" for line in said]
+    assert told == [f"{line}and none that is not full; --drop-last false takes them too" for line in said]
 
 
 def test_modalities_that_are_taken_for_classes_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
-from manyview.config.config import resolve
+from manyview.config.config import component, resolve
 from manyview.diagnose.health import Health
 from manyview.training import state
 from manyview.training.state import RunState
@@ -105,3 +107,22 @@ def test_a_checkpoint_brings_everything_back() -> None:
     assert again.state_dict() == run.state_dict()
     assert (again.step, again.seconds, again.losses, again.loss) == (1, 1.5, [[2.0, 3.0]], 2.0)
     assert again.untrained_scores == {"knn": 0.25, "knn/depth": 0.1}
+
+
+def test_epochs_of_a_schedule_count_from_0_or_from_1() -> None:
+    """MoCo's CIFAR-10 notebook: lr 0.5 (1 + cos(pi epoch / epochs)) for epoch = 1 .. epochs."""
+    rates = {}
+    for first in (0, 1):
+        given = {"epochs": 4, "lr": 2.0, "schedule.per": "epoch", "schedule.first_epoch": first}
+        config = resolve({"data.name": "photos", **given}, {})
+        steps = [RunState(config, 8, 8, 2, Health(coupled=True), step) for step in range(8)]
+        rates[first] = [each.lr(component(config, "schedule")) for each in steps]
+    expected = [1 + math.cos(math.pi * epoch / 4) for epoch in range(5)]
+    assert rates[0] == pytest.approx([expected[step // 2] for step in range(8)])
+    assert rates[1] == pytest.approx([expected[step // 2 + 1] for step in range(8)])
+
+
+def test_in_part_of_an_epoch_no_schedule_goes_beyond_its_end() -> None:
+    given = {"epochs": 2.5, "schedule.per": "epoch", "schedule.first_epoch": 1}
+    config = resolve({"data.name": "photos", **given}, {})
+    assert RunState(config, 5, 5, 2, Health(coupled=True), 4).lr(component(config, "schedule")) == pytest.approx(0)

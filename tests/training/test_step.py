@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from manyview import losses
+from manyview.core.distributed import world_size
+from manyview.core.sample import Views
 from manyview.encoders import HEADS, Encoder, create
+from manyview.encoders.present import use_running_statistics
 from manyview.memories import bank
 from manyview.methods import BatchOutputs, Method, cacr, cacr_moco, cmc, dcl, dclw, jcl, moco_v2, multikey, pirl, simclr
 from manyview.training.step import Engine, MakeViews, NotFinite, StepOutput, micro_batches, whole_batch
 from tests.methods import test_terms as terms
 from tests.methods.small import doubled, images, of_queue, plain
 from tests.methods.test_pirl import patches
+from tests.two_processes import Found, in_two_processes
 
 COUNT = 7  # images: no multiple of a micro-batch
 IDS = torch.tensor([0, 1, 2, 3, 4, 5, 1])  # one of them twice
@@ -311,3 +317,69 @@ def test_missing_views_stay_out_of_batch_norm_in_micro_batches_and_the_second_pa
             torch.testing.assert_close(other[slot], value, rtol=1e-12, atol=1e-12)
             assert torch.equal(value.ne(0).any(1), present[slot.view][rows])
     assert all(bool(torch.isfinite(each).all()) for each in gradients(method))
+
+
+NORMED: dict[str, Callable[..., Method]] = {
+    "simclr": partial(doubled, simclr),
+    "cacr": partial(doubled, cacr, positives=2),
+    "moco_v2": partial(doubled, moco_v2, memory=of_queue("each")),
+}
+
+
+@pytest.mark.parametrize("kind", NORMED)
+def test_a_part_of_one_image_is_normalised_by_the_running_statistics_in_both_passes(kind: str) -> None:
+    """Seven images in parts of three: the last part has one, of which batch norm knows no deviation."""
+    method, other = (NORMED[kind](encoder=plain(norm=True)) for _ in range(2))
+    views = given(other)
+    embedded = [other(views(part), 2) for part in (slice(0, 3), slice(3, 6))]
+    with use_running_statistics(other.towers):
+        embedded.append(other(views(slice(6, 7)), 2))
+    outputs = {slot: torch.cat([each[slot] for each in embedded]) for slot in other.slots}
+    loss = other.objective(replace(unembedded(), outputs=outputs)).loss
+    loss.backward()
+    stepped = micro_batches(engine(method), views, unembedded(), size=3)
+    torch.testing.assert_close(stepped.loss, loss, rtol=1e-12, atol=0)
+    assert_same(gradients(method), gradients(other))
+    for one, two in zip(method.towers.buffers(), other.towers.buffers(), strict=True):
+        assert torch.equal(one, two)
+
+
+def test_of_no_image_nothing_is_embedded_and_every_parameter_has_a_gradient_of_zero() -> None:
+    method = NORMED["cacr"](encoder=plain(norm=True))
+    before = [each.clone() for each in method.towers.buffers()]
+    outputs = method(given(method)(slice(0, 0)), 2)
+    assert {each.shape for each in outputs.values()} == {(0, 8)}
+    torch.stack([each.sum() for each in outputs.values()]).sum().backward()
+    assert not any(each.any() for each in gradients(method))
+    for buffer, value in zip(method.towers.buffers(), before, strict=True):
+        assert torch.equal(buffer, value)
+
+
+def step_of_three(rank: int, size: int | None) -> tuple[list[Tensor], Tensor]:
+    """A step on three images, of which the second of two processes has none; the only one has all."""
+    method = NORMED["simclr"]()  # without batch norm, which would see other images
+    here = slice(0, 3) if rank == 0 else slice(0, 0)
+    whole = given(method)(here)
+    world = world_size()
+    batch = BatchOutputs({}, IDS[here], IDS[here], counts=[3, 0] if world > 1 else ())
+    module = DistributedDataParallel(method) if world > 1 else method
+    unsynced = module.no_sync if isinstance(module, DistributedDataParallel) else nullcontext
+    it = Engine(method, module, unsynced=unsynced)
+
+    def views(rows: slice) -> Views:
+        return {view: [copy[rows] for copy in copies] for view, copies in whole.items()}
+
+    stepped = whole_batch(it, views, batch) if size is None else micro_batches(it, views, batch, size=size)
+    return gradients(method), stepped.loss.detach()
+
+
+def both_ways(rank: int) -> Found:
+    return {name: step_of_three(rank, size) for name, size in (("whole", None), ("in parts", 2))}
+
+
+def test_a_process_without_any_image_of_the_last_batch_takes_part_in_the_step(tmp_path: Path) -> None:
+    found = in_two_processes(both_ways, tmp_path)
+    for name, (expected, loss) in both_ways(0).items():
+        for each in found:
+            assert_same(each[name][0], expected)
+        torch.testing.assert_close(sum(each[name][1] for each in found) / 2, loss, rtol=1e-12, atol=0)

@@ -19,7 +19,8 @@ import manyview
 from manyview.cli.main import main
 from manyview.config.config import resolve
 from manyview.config.recipes import from_yaml
-from manyview.methods import BatchOutputs, Method
+from manyview.config.sections import parts_of
+from manyview.methods import METHODS, BatchOutputs, Method
 from manyview.training import build, train
 from manyview.training.checkpoint import Checkpoints
 from tests.tiny import STEPS, pictures, pretrain
@@ -373,3 +374,75 @@ def test_a_method_of_one_view_trains_on_the_view_that_is_named(
     lines = metrics(tmp_path)
     assert len([line for line in lines if "loss" in line]) == 3
     assert len([line for line in lines if "knn" in line]) == 2  # its labels are scored with as well
+
+
+LAST = {"drop_last": "false", "batch_size": 9, "method": "moco_v2", "memory__size": 20, "health_every": 1}
+
+
+def test_with_its_last_batch_an_epoch_has_a_step_more_and_every_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    update = Method.update
+
+    def noted(self: Method, batch: BatchOutputs, *more: Any) -> None:
+        seen.append(len(batch.ids))
+        update(self, batch, *more)
+
+    monkeypatch.setattr(Method, "update", noted)
+    assert pretrain(tmp_path, **LAST) == 0
+    assert seen == [9, 9, 9, 9, 9, 4] * 2  # of 49 training images; the queue of 20 is no multiple of it
+    assert [line["epoch"] for line in metrics(tmp_path) if "lr" in line] == [1] * 6 + [2] * 6
+    assert metrics(tmp_path)[-1]["step"] == 12
+
+
+def test_a_run_that_stops_before_and_after_a_last_batch_ends_to_the_bit_as_undisturbed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert pretrain(tmp_path / "whole", **LAST) == 0
+    for step in (5, 6, 7):
+        with monkeypatch.context() as patch:
+            at_step(patch, step, stop_with(signal.SIGTERM))
+            assert pretrain(tmp_path / f"{step}", **LAST) == 143
+        assert pretrain(tmp_path / f"{step}", **LAST) == 0
+        assert differences_but_checkpoints(tmp_path / "whole", tmp_path / f"{step}") == []
+
+
+def test_a_last_batch_of_a_single_image_is_left_out_and_that_is_said(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """49 images in batches of 8."""
+    assert pretrain(tmp_path, health_every=2, drop_last="false") == 0
+    assert "an epoch leaves out its last image, another one every time: alone it contrasts" in capsys.readouterr().err
+    encoders = [(path / "encoder.safetensors").read_bytes() for path in (whole, tmp_path)]
+    assert encoders[0] == encoders[1]
+
+
+def test_fewer_images_than_a_batch_are_one_batch_where_the_last_one_counts(tmp_path: Path) -> None:
+    data = pictures(tmp_path / "photos", 5)
+    assert pretrain(tmp_path / "run", data=data, batch_size=8, drop_last="false") == 0
+    assert metrics(tmp_path / "run")[-1]["step"] == 2
+
+
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [*((name, {}) for name in METHODS), *((name, {"micro_batch": 4}) for name in ("cacr", "jcl", "cmc", "pirl"))],
+)
+def test_every_method_trains_on_a_last_batch_that_is_not_full(
+    method: str, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    parts = parts_of(METHODS[method])
+    small = {"memory__size": 20} if "memory" in parts and "size" in parts["memory"].keywords else {}
+    given = {"batch_size": 9, "drop_last": "false", "epochs": 1, **small, **settings}
+    assert pretrain(tmp_path, "--quiet", method=method, **given) == 0
+    assert metrics(tmp_path)[-1]["step"] == 6
+
+
+def test_a_last_batch_that_does_not_fall_into_the_groups_of_batch_norm_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = {"method": "moco_v2", "memory__size": 16, "method__bn_splits": 3, "batch_size": 9}
+    assert pretrain(tmp_path / "run", drop_last="false", **settings) == 2
+    said = "the 4 images of an epoch's last batch do not fall into 3 equal groups; give --drop-last true, or another"
+    assert capsys.readouterr().err == f"manyview pretrain: method.bn_splits: {said} --batch-size\n"
+    assert pretrain(tmp_path / "run", **settings) == 0

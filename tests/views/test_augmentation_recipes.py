@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 import torchvision.transforms.functional as tv
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from manyview.views import AUGMENTATIONS, CIFAR, IMAGENET, Modality, ViewPipeline
 from manyview.views.augmentation_recipes import usual_augmentation, usual_size
+from manyview.views.colour import gaussian
 from tests.views.oracle import oracle, pictures
 
 
@@ -156,3 +158,17 @@ def test_pictures_that_are_too_small_for_the_distance_are_named() -> None:
         pipeline({"image": images}, torch.arange(2))
     with pytest.raises(ValueError, match=reason):
         pipeline.prepare({"image": images[0]}, 0)
+
+
+@pytest.mark.parametrize("name", ["moco-v2", "moco-v3", "cmc-ra"])
+def test_a_blur_that_its_source_does_not_cut_is_as_wide_at_every_size(name: str) -> None:
+    for size in (32, 96, 224, 448):
+        (augmentation, *_) = AUGMENTATIONS[name](size).augmentations
+        reach = gaussian(np.array([augmentation.sigma[1]]), augmentation.blur_kernel // 2).shape[1] - 1
+        assert reach == 10  # five sigmas, beyond which a weight is under 4e-6 of the middle one
+    assert AUGMENTATIONS["simclr"](96).augmentations[0].blur_kernel == 9  # a tenth, as its source has it
+
+
+def test_simclr_cifar_takes_the_statistics_that_are_named() -> None:
+    assert AUGMENTATIONS["simclr-cifar"](32).picture.std == CIFAR[1]
+    assert AUGMENTATIONS["simclr-cifar"](32, statistics="cifar10").picture.std == (0.2023, 0.1994, 0.2010)

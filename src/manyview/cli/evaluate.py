@@ -98,7 +98,8 @@ def _heading(result: Result) -> list[str]:
     several += [_counts(data["parts"])] if "parts" in data else []
     blank = "its weights are drawn, not learnt: give --pretrained, or --weights FILE"
     unused = [f"its test split is not used: {data['why']}"] if "why" in data else []
-    lines = [judged, f"{data['name']}: {counts}", *several, *unused, *([] if model["trained"] else [blank])]
+    rare = [_balanced(data["imbalance"])] if "imbalance" in data else []
+    lines = [judged, f"{data['name']}: {counts}", *rare, *several, *unused, *([] if model["trained"] else [blank])]
     return [printable(line) for line in lines]
 
 
@@ -106,6 +107,10 @@ def _counts(parts: dict[str, Sequence[int]]) -> str:
     """How many training and test images each part has, where images lack a view."""
     told = ", ".join(f"{part} {train:,} and {test:,}" for part, (train, test) in parts.items())
     return f"some images lack a view; training and test images of each score: {told}"
+
+
+def _balanced(rule: str) -> str:
+    return f"classifiers learn from all training images; pre-training saw those that imbalance {rule} left"
 
 
 def _rows(result: Result, *, supervised: bool) -> list[tuple[str, ...]]:

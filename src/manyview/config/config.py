@@ -37,8 +37,12 @@ class Config:
     views               the views that the method sees: modalities, or names of `manyview list views`; by default what
                         the method takes
     out                 the run's folder; None: runs/ and a name made of method, data and settings
+    schedule            per: epoch holds the rate for an epoch; epochs count from first_epoch, 1 in MoCo's CIFAR-10
+                        notebook, where the last one has the rate 0
     epochs, max_steps   how long; the schedule spans the epochs (2.5 is allowed), and max_steps only ends a run early
     batch_size          images a step, of all processes together
+    drop_last           an epoch leaves out a last batch that is not full; false: that is trained on too, unless it is a
+                        single image, which has nothing to be contrasted with
     micro_batch         images that a process embeds at a time; the gradient stays that of the whole batch
     grad_checkpoint     blocks of the encoders compute their activations again for the gradient instead of keeping them:
                         less memory, a third more time, the same gradient
@@ -69,6 +73,7 @@ class Config:
     epochs: Annotated[int | float, Above(0), AtMost(MOST)] = 100
     max_steps: Annotated[int | None, AtLeast(1), AtMost(MOST)] = None
     batch_size: Annotated[int, AtLeast(2), AtMost(MOST)] = 64  # with one image there is nothing to contrast it with
+    drop_last: bool = True
     micro_batch: Annotated[int | None, AtLeast(1), AtMost(MOST)] = None
     grad_checkpoint: bool = False
     seed: Annotated[int, Between(0, (1 << 63) - 1)] = 0
@@ -199,6 +204,8 @@ def _check(values: Flat) -> None:
     warmup, epochs = values["schedule.warmup"], values["epochs"]
     if 0 < warmup >= epochs:
         raise UserError("schedule.warmup", f"{warmup:g} epochs of a run of {epochs}; give less")
+    if values["schedule.first_epoch"] and values["schedule.per"] == "step":
+        raise UserError("schedule.first_epoch", "the rate changes with every step; give --schedule.per epoch too")
     views = values["views"] or ()
     if twice := [name for name in dict.fromkeys(views) if views.count(name) > 1]:
         raise UserError("views", f"{', '.join(twice)} {'is' if len(twice) == 1 else 'are'} named twice; name each once")

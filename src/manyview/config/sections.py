@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 from manyview import encoders
 from manyview.config.keys import Flat, Key, key_of, keys_of
-from manyview.core.bounds import Count
+from manyview.core.bounds import Between, Count
 from manyview.core.errors import UserError, hint
 from manyview.data import NAMED, open_data
 from manyview.data.factory import SCENES
@@ -26,6 +26,8 @@ from manyview.memories import MEMORIES
 from manyview.methods import METHODS
 from manyview.training.optimizers import OPTIMIZERS, SCHEDULES
 from manyview.views import AUGMENTATIONS
+
+FIRST_EPOCH = Annotated[int, Between(0, 1, "the number of the first epoch")]
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,11 @@ SECTIONS = {  # that every run has, besides data and encoder
         refused={"probe-test": "shows a picture as it is: all augmented views of it would be the same"},
     ),
     "optimizer": Section(OPTIMIZERS, "adamw"),
-    "schedule": Section(SCHEDULES, "cosine", more={"per": Key(Literal["step", "epoch"], "step")}),
+    "schedule": Section(
+        SCHEDULES,
+        "cosine",
+        more={"per": Key(Literal["step", "epoch"], "step"), "first_epoch": key_of(FIRST_EPOCH, 0)},
+    ),
 }
 PARTS = {  # what a method's parameter of this name can be
     "loss": Section(

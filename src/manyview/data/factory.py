@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -104,12 +104,14 @@ class Divided:
     test         labelled, or without labels where these are not needed; None where there are none
     held_out     whether those were held out of the training images, and are no test split
     test_unused  why the test split is not used, where there is one
+    balanced     the training images before an imbalance left some of them out, where one did
     """
 
     train: Dataset
     test: Dataset | None
     held_out: bool = False
     test_unused: str | None = None
+    balanced: Dataset | None = None
 
 
 def divided(data: Dataset | str, *, imbalance: Any = None, unlabelled: bool = False, **options: Any) -> Divided:
@@ -118,10 +120,17 @@ def divided(data: Dataset | str, *, imbalance: Any = None, unlabelled: bool = Fa
     So it is where the test split is of no use, which `test_unused` then says. At most `MAX_HELD_OUT` are held out.
     `options` are those of `open_data`. Which images are held out depends on their ids alone.
 
+    imbalance   the rule of `imbalanced` that leaves training images out, once those to score on have been chosen
     unlabelled  where there are no labels, unlabelled images are scored on: retrieval across views needs none
     """
     train = open_data(data, **options) if isinstance(data, str) else data
-    train = train if imbalance is None else imbalanced(train, imbalance)
+    found = _divided(train, data, options, unlabelled=unlabelled)
+    if imbalance is None:
+        return found
+    return replace(found, train=imbalanced(found.train, imbalance), balanced=found.train)
+
+
+def _divided(train: Dataset, data: Dataset | str, options: dict[str, Any], *, unlabelled: bool) -> Divided:
     if not has_classes(train) and not unlabelled:
         return Divided(train, None)
     if not isinstance(data, str):

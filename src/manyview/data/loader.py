@@ -87,6 +87,11 @@ class Loader:
         """The number of batches in an epoch."""
         return (len(self.dataset) + (0 if self.drop_last else self.batch_size - 1)) // self.batch_size
 
+    def seen(self, batches: int) -> int:
+        """How many samples so many batches hold, counted from the beginning of an epoch."""
+        epochs, more = divmod(batches, len(self))
+        return epochs * min(len(self) * self.batch_size, len(self.dataset)) + more * self.batch_size
+
     def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
         """Gives the batches of an epoch, from the one numbered `start`. One epoch at a time."""
         if not _is_whole(number) or number < 0:

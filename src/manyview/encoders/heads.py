@@ -65,12 +65,15 @@ def projector(dim_in: int, dim_out: Count = 256, *, hidden: Count = 4096, layers
     return _mocov3(dim_in, dim_out, hidden, layers, last_norm=True)
 
 
-def predictor(dim_in: int, dim_out: Count = 256, *, hidden: Count = 4096, last_norm: bool = False) -> nn.Module:
+def predictor(
+    dim_in: int, dim_out: Count = 256, *, hidden: Count = 4096, last_norm: bool = False, last_bias: bool = False
+) -> nn.Module:
     """MoCo v3's second head, on the query side alone: two layers. last_norm=False for ResNet, True for ViT.
 
-    With hidden=512 and dim_out=128 it has the form of HN-CL's only head (Robinson et al., ICLR 2021).
+    With hidden=512, dim_out=128 and last_bias, a bias of the last layer, it is HN-CL's only head (Robinson et al., ICLR
+    2021).
     """
-    return _mocov3(dim_in, dim_out, hidden, 2, last_norm)
+    return _mocov3(dim_in, dim_out, hidden, 2, last_norm=last_norm, last_bias=last_bias)
 
 
 class Jigsaw(nn.Module):
@@ -93,14 +96,16 @@ class Jigsaw(nn.Module):
         return F.normalize(joined.to(torch.promote_types(joined.dtype, torch.float32)), dim=1)
 
 
-def _mocov3(dim_in: int, dim_out: int, hidden: int, layers: int, last_norm: bool) -> nn.Module:
+def _mocov3(
+    dim_in: int, dim_out: int, hidden: int, layers: int, *, last_norm: bool, last_bias: bool = False
+) -> nn.Module:
     if layers < 1:
         raise UserError("layers", f"expected at least 1, got {layers}")
     parts: list[nn.Module] = []
     for _ in range(layers - 1):
         parts += [nn.Linear(dim_in, hidden, bias=False), nn.BatchNorm1d(hidden), nn.ReLU(inplace=True)]
         dim_in = hidden
-    parts.append(nn.Linear(dim_in, dim_out, bias=False))
+    parts.append(nn.Linear(dim_in, dim_out, bias=last_bias))
     return nn.Sequential(*parts, *([nn.BatchNorm1d(dim_out, affine=False)] if last_norm else []))
 
 

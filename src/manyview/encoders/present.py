@@ -48,7 +48,7 @@ def embed_any_number(
     """
     if len(x) >= least:
         return forward(x)
-    with _running_statistics(networks):
+    with use_running_statistics(networks):
         made = forward(x if len(x) else x.new_zeros(1, *x.shape[1:]))
     return {name: rows[: len(x)] for name, rows in made.items()}
 
@@ -58,7 +58,7 @@ def _spread(made: Tensor, rows: Tensor, count: int) -> Tensor:
 
 
 @contextmanager
-def _running_statistics(networks: nn.Module) -> Iterator[None]:
+def use_running_statistics(networks: nn.Module) -> Iterator[None]:
     """Batch norms use and keep their running statistics; those over all processes go on, which wait for this one.
 
     They use copies, since the backward pass looks at them once more, and other images may have moved them by then.

@@ -217,6 +217,7 @@ def _without_scores(task: Task, name: str, settings: Mapping[str, Any]) -> Resul
         "name": task.data, "train": len(task.train), "test": len(task.test), "classes": len(task.classes),
         "held_out": task.held_out, "fingerprints": {split: list(each) for split, each in task.fingerprints.items()},
         **({"why": task.why} if task.why else {}), **({"parts": counts} if (counts := task.counts) else {}),
+        **({"imbalance": task.imbalance} if task.imbalance else {}),
     }  # fmt: skip
     about = {
         "name": model.name, "encoder": ", ".join(each.name for each in model.encoders.values()),

@@ -29,7 +29,8 @@ class Result:
     scores      by name, in the protocol's order; shares from 0 to 1, but what was "chosen" and epochs
     untrained   the same of the same network before training; None if that is what was scored, or was not asked for
     supervised  scores of the same network trained with all labels, where they were asked for
-    data        name, train, test, classes, whether the test images were held out, and fingerprints
+    data        name, train, test, classes, whether the test images were held out, and fingerprints; the imbalance of
+                pre-training, which left out training images that are counted here
     model       name, encoder, size, whether it is trained, and a check sum of weights and normalisation
     seconds     that the scores took
     """

@@ -55,6 +55,7 @@ class Task:
     show_bar     whether progress is shown, where there is a terminal
     held_out     whether the test images were held out of the training images, and are no test split
     why          why the test split is not used, where there is one
+    imbalance    the rule by which images were left out of the model's pre-training, where one was; they are here
     checkpoints  files that are of use until the protocol's scores are written down
     """
 
@@ -70,6 +71,7 @@ class Task:
     show_bar: bool = False
     held_out: bool = False
     why: str | None = None
+    imbalance: str | None = None
     checkpoints: list[Path] = field(default_factory=list, repr=False)
     _outputs: dict[tuple[str, ...], Piece] = field(default_factory=dict, init=False, repr=False)
     _loaders: dict[tuple[str, str], Loader] = field(default_factory=dict, init=False, repr=False)
@@ -259,7 +261,8 @@ def prepare(
 
     model    as for `open_model`
     data     a name or a folder, a table of it and its options ({"name": "scenes", "count": 500}), a data set, or two
-             of them, to train on and to test on. Of a run, without it, the run's own, divided as in training
+             of them, to train on and to test on. Of a run, without it, the run's own, divided as in training, and with
+             the training images that an imbalance left out of it: CACR (C.1) trains its classifiers on all
     encoder  size, weights, pretrained, stem: which one is meant, where `model` is a name
     """
     check_bounds("batch_size", batch_size, [AtLeast(1), AtMost(MOST)])
@@ -275,9 +278,11 @@ def prepare(
         raise UserError("data", f"{name} has too few labelled images to hold out a tenth; give more, or a test split")
     modalities = list(dict.fromkeys(source.modality(view, found.train) for view in source.encoders))
     train, test = (_usable(each, modalities, name) for each in (found.train, found.test))
+    imbalance = None if data is not None or run is None else run.config.data.get("imbalance")
     return Task(
-        source, train, test, name, seed, place, workers, batch_size, cache, show_bar, found.held_out, found.test_unused
-    )
+        source, train, test, name, seed, place, workers, batch_size, cache, show_bar,
+        found.held_out, found.test_unused, imbalance,
+    )  # fmt: skip
 
 
 def _projection(head: nn.Module, encoder: nn.Module, x: Tensor) -> Tensor:
@@ -309,7 +314,7 @@ def _open(data: Data | None, run: Run | None) -> tuple[str, Divided]:
             raise UserError("data", "is needed; give --data, a folder or a name of `manyview list data`")
         if run.config.own_data:
             raise UserError("data", f"{run.folder} was trained on a data set of your own; give it")
-        data = {"name": run.config.data["name"], **run.config.data_options}
+        data = {"name": run.config.data["name"], **run.config.data_options, "imbalance": None}
     several = () if run is None else run_views(run)
     views = several if run is None or several else run.config.views or ()
     more = {} if run is None else normals_options(run, views)

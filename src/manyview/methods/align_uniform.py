@@ -19,12 +19,16 @@ def align_uniform(
     encoder: Encoder,
     *,
     copies: int = 2,
+    joint: bool = True,
     head: Head = partial(heads.linear, dim_out=128),
     loss: Loss = partial(losses.align_uniform, alpha=2, t=2, align_weight=1.0, uniform_weight=1.0),
     memory: MakeMemory = partial(memories.batch),
 ) -> Method:
-    """AU-CL (Wang & Isola, ICML 2020) as SsnL/align_uniform has it: uniformity within each copy, then averaged."""
-    towers = Towers(encoder, head)
+    """AU-CL (Wang & Isola, ICML 2020) as SsnL/align_uniform has it: uniformity within each copy, then averaged.
+
+    joint  all copies go through the encoder in one pass, as in that code; false: one pass each
+    """
+    towers = Towers(encoder, head, joint=joint)
     kept = memory(towers.dim)
     term = Contrast(each_copy, loss, queries(VIEW, range(at_least_two(copies))), memory=kept)
     return Method(views={VIEW: copies}, towers=towers, terms=[term], memories={VIEW: kept})

@@ -19,16 +19,20 @@ def cacr(
     encoder: Encoder,
     *,
     positives: Count = 4,
+    joint: bool = False,
     head: Head = partial(heads.linear, dim_out=128),
     loss: Loss = partial(losses.cacr, t_pos=1.0, t_neg=2.0),
     memory: MakeMemory = partial(memories.batch),
 ) -> Method:
     """CACR (Zheng et al., 2023), section 3.2, with `positives` = K: K + 1 copies, each in turn the query.
 
-    Negatives are the same copy of the batch's other images (the authors' CIFAR code takes another copy's). One pass
-    through the encoder per copy. To see as many images as with two copies, divide the batch by (K + 1) / 2.
+    Negatives are the same copy of the batch's other images (the authors' CIFAR code takes another copy's). To see as
+    many images as with two copies, divide the batch by (K + 1) / 2.
+
+    joint  false: one pass through the encoder for each copy, as in the authors' code; true: all copies in one pass, so
+           that batch norm sees them together
     """
-    towers = Towers(encoder, head, joint=False)
+    towers = Towers(encoder, head, joint=joint)
     kept, copies = memory(towers.dim), _copies(positives)
     term = Contrast(each_copy, loss, queries(VIEW, copies), memory=kept)
     return Method(views={VIEW: len(copies)}, towers=towers, terms=[term], memories={VIEW: kept})
@@ -38,18 +42,23 @@ def uaur(
     encoder: Encoder,
     *,
     positives: Count = 1,
+    joint: bool = False,
     head: Head = partial(heads.linear, dim_out=128),
     loss: Loss = partial(losses.cacr, attract="uniform", repel="uniform"),
     memory: MakeMemory = partial(memories.batch),
 ) -> Method:
-    """Uniform attraction and uniform repulsion (CACR Eq. 11): CACR without its weights, which shows what they do."""
-    return cacr(encoder, positives=positives, head=head, loss=loss, memory=memory)
+    """Uniform attraction and uniform repulsion (CACR Eq. 11): CACR without its weights, which shows what they do.
+
+    joint  as in `cacr`
+    """
+    return cacr(encoder, positives=positives, joint=joint, head=head, loss=loss, memory=memory)
 
 
 def cacr_moco(
     encoder: Encoder,
     *,
     positives: Count = 4,
+    joint: bool = False,
     bn_splits: Count = 1,
     momentum: Momentum = partial(constant, start=0.999),
     head: Head = partial(heads.mlp, dim_out=128),
@@ -60,8 +69,10 @@ def cacr_moco(
 
     The weights of the positives carry no gradient, those of the negatives do. The authors' released code differs: all
     copies meet the first one's similarities to the queue. The queue takes the last copy's keys.
+
+    joint  all copies go through each encoder in one pass; false: one pass each, as in the authors' code
     """
-    towers = momentum_towers(encoder, head, momentum, bn_splits, joint=False)
+    towers = momentum_towers(encoder, head, momentum, bn_splits, joint=joint)
     kept, copies = memory(towers.dim), _copies(positives)
     term = Contrast(each_copy_against_keys, loss, queries(VIEW, copies), keys(VIEW, copies), memory=kept)
     return Method(views={VIEW: len(copies)}, towers=towers, terms=[term], memories={VIEW: kept})

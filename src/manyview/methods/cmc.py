@@ -31,6 +31,7 @@ def cmc(
     graph: Graph = "full",
     core: str | None = None,
     copies: Count = 1,
+    joint: bool = True,
     geometry: Literal["shared", "own"] = "shared",
     jigsaw: Share = 0.0,
     head: Head = partial(heads.linear, dim_out=128),
@@ -43,13 +44,14 @@ def cmc(
     core      the view that the others are contrasted with; the first unless named
     copies    augmented copies of each view, which are then the nodes of the graph: with one view and K copies it is the
               "CMC (K)" that the CACR paper compares with, whose Table 1 counts K (K - 1) / 2 pairs
+    joint     all copies of a view go through its encoder in one pass; false: one pass each
     geometry  "shared": all views of a copy have one crop and flip, as in CMC; "own": each view draws its own
     jigsaw    + PIRL (Table 9): weight of a jigsaw of each view, of the other terms 1 - jigsaw; PyContrast's is 0.5
     memory    one a view. `batch`: positives and negatives are the step's embeddings, with gradient on both sides, as
               Eq. 2 prints. `bank`: both come from a memory bank of the other view, as in section 3.4 and the authors'
               code, where gradient reaches the query alone, which is steadier; it needs more epochs than images are few
     """
-    towers = Towers(encoders, head, heads=jigsaw_heads(head, jigsaw))
+    towers = Towers(encoders, head, heads=jigsaw_heads(head, jigsaw), joint=joint)
     kept = {view: memory(towers.dim) for view in encoders}
     terms = _contrasts(loss, kept, queries, edges_of(list(encoders), graph, core, copies), weight=1 - jigsaw)
     terms += jigsaw_terms(encoders, jigsaw, loss, kept, queries, copies)
@@ -62,6 +64,7 @@ def cmc_moco(
     graph: Graph = "full",
     core: str | None = None,
     copies: Count = 1,
+    joint: bool = False,
     bn_splits: Count = 1,
     geometry: Literal["shared", "own"] = "shared",
     jigsaw: Share = 0.0,
@@ -77,10 +80,11 @@ def cmc_moco(
     graph   "full": each two views (Eq. 8); "core": the core with each other view (Eq. 7)
     core    the view that the others are contrasted with; the first unless named
     copies  augmented copies of each view, as in `cmc`
+    joint   all copies of a view go through its encoders in one pass; false: one pass each
     jigsaw  + PIRL (Table 9): weight of a jigsaw of each view, of the other terms 1 - jigsaw; PyContrast's is 0.5
     """
     further = jigsaw_heads(head, jigsaw)
-    towers = momentum_towers(encoders, head, momentum, bn_splits, joint=False, heads=further)
+    towers = momentum_towers(encoders, head, momentum, bn_splits, joint=joint, heads=further)
     kept = {view: memory(towers.dim) for view in encoders}
     terms = _contrasts(loss, kept, keys, edges_of(list(encoders), graph, core, copies), weight=1 - jigsaw)
     terms += jigsaw_terms(encoders, jigsaw, loss, kept, keys, copies)

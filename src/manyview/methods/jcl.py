@@ -23,6 +23,7 @@ def jcl(
     *,
     keys: Count = 5,
     ramp: bool = False,
+    joint: bool = True,
     bn_splits: Count = 1,
     momentum: Momentum = partial(constant, start=0.999),
     head: Head = partial(heads.mlp, dim_out=128),
@@ -33,16 +34,17 @@ def jcl(
 
     ramp       the strength lambda grows with the epochs, lambda (epoch + 1) / epochs, as in the authors' code; constant
                in the paper, and here unless asked for
+    joint      the N M' keys go through their encoder in one pass, shuffled, as in the paper; false: one pass for each
+               of the M' copies
     bn_splits  see `moco_v2`
     momentum   of the key encoder. Algorithm 1 updates both encoders by the loss; the authors' code, like MoCo and this,
                lets the keys' follow
 
-    The keys of all N M' copies go through their encoder together, shuffled. The queue takes their means, not made unit
-    length again.
+    The queue takes the means of an image's keys, not made unit length again.
     """
     if ramp and "strength" not in inspect.signature(loss).parameters:
         raise UserError("ramp", "is the growth of jcl's strength, which this loss has not; leave it out")
-    towers = momentum_towers(encoder, head, momentum, bn_splits, joint=True)
+    towers = momentum_towers(encoder, head, momentum, bn_splits, joint=joint)
     return one_query(towers, loss, memory(towers.dim), keys, ramp=("strength",) if ramp else ())
 
 
@@ -50,6 +52,7 @@ def multikey(
     encoder: Encoder,
     *,
     keys: Count = 5,
+    joint: bool = True,
     bn_splits: Count = 1,
     momentum: Momentum | None = partial(constant, start=0.999),
     head: Head = partial(heads.mlp, dim_out=128),
@@ -58,9 +61,11 @@ def multikey(
 ) -> Method:
     """The vanilla use of many keys that JCL starts from (Eq. 3): the mean of InfoNCE over `keys` = M positives.
 
-    momentum  None: keys come from the query encoder and carry gradient, whose cost JCL's appendix B describes
+    joint     all keys go through their encoder in one pass; false: one pass for each copy
+    momentum  None: keys come from the query encoder and carry gradient, as section 3.2 has it; appendix B describes the
+              cost. With momentum, as in MoCo, they carry none. The paper does not say which its scores are of
     """
-    towers = momentum_towers(encoder, head, momentum, bn_splits, joint=True)
+    towers = momentum_towers(encoder, head, momentum, bn_splits, joint=joint)
     return one_query(towers, loss, memory(towers.dim), keys)
 
 

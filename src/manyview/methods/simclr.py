@@ -16,6 +16,7 @@ def simclr(
     encoder: Encoder,
     *,
     copies: int = 2,
+    joint: bool = True,
     head: Head = partial(heads.simclr, dim_out=128, layers=3),
     loss: Loss = partial(losses.info_nce, temperature=0.1),
     memory: MakeMemory = partial(memories.batch),
@@ -23,9 +24,11 @@ def simclr(
     """SimCLR (Chen et al., ICML 2020) as google-research/simclr has it: NT-Xent over two copies, in-batch negatives.
 
     The mean over the 2N anchors, half of what that code minimises. With more copies each has all others as positives.
-    All copies go through the encoder together.
+
+    joint  all copies go through the encoder in one pass, so that batch norm sees them together, as in that code; false:
+           one pass each
     """
-    towers = Towers(encoder, head)
+    towers = Towers(encoder, head, joint=joint)
     kept = memory(towers.dim)
     term = Contrast(every_copy, loss, queries(VIEW, range(at_least_two(copies))), memory=kept)
     return Method(views={VIEW: copies}, towers=towers, terms=[term], memories={VIEW: kept})
@@ -35,30 +38,39 @@ def dcl(
     encoder: Encoder,
     *,
     copies: int = 2,
+    joint: bool = True,
     head: Head = partial(heads.simclr, dim_out=128, layers=3),
     loss: Loss = partial(losses.dcl, temperature=0.1),
     memory: MakeMemory = partial(memories.batch),
 ) -> Method:
-    """DCL (Yeh et al., ECCV 2022), Proposition 2: SimCLR without the positive in the denominator. For small batches."""
-    return simclr(encoder, copies=copies, head=head, loss=loss, memory=memory)
+    """DCL (Yeh et al., ECCV 2022), Proposition 2: SimCLR without the positive in the denominator. For small batches.
+
+    joint  all copies go through the encoder in one pass; false: one pass each
+    """
+    return simclr(encoder, copies=copies, joint=joint, head=head, loss=loss, memory=memory)
 
 
 def dclw(
     encoder: Encoder,
     *,
     copies: int = 2,
+    joint: bool = True,
     head: Head = partial(heads.simclr, dim_out=128, layers=3),
     loss: Loss = partial(losses.dcl, temperature=0.1, sigma=0.5),
     memory: MakeMemory = partial(memories.batch),
 ) -> Method:
-    """DCLW: DCL whose positives weigh more the less alike they are already."""
-    return simclr(encoder, copies=copies, head=head, loss=loss, memory=memory)
+    """DCLW: DCL whose positives weigh more the less alike they are already.
+
+    joint  all copies go through the encoder in one pass; false: one pass each
+    """
+    return simclr(encoder, copies=copies, joint=joint, head=head, loss=loss, memory=memory)
 
 
 def hard_negative(
     encoder: Encoder,
     *,
     copies: int = 2,
+    joint: bool = True,
     head: Head = partial(heads.simclr, dim_out=128, layers=2),
     loss: Loss = partial(losses.hard_negative, temperature=0.5, beta=1.0, tau_plus=0.1),
     memory: MakeMemory = partial(memories.batch),
@@ -66,8 +78,10 @@ def hard_negative(
     """HN-CL (Robinson et al., ICLR 2021), the CACR paper's baseline: SimCLR with negatives weighed by similarity.
 
     Numbers are those of the authors' code; its head ends without batch norm, this one is SimCLR's.
+
+    joint  all copies go through the encoder in one pass; false: one pass each, as in the authors' code
     """
-    return simclr(encoder, copies=copies, head=head, loss=loss, memory=memory)
+    return simclr(encoder, copies=copies, joint=joint, head=head, loss=loss, memory=memory)
 
 
 def at_least_two(copies: int) -> int:

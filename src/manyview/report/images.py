@@ -64,7 +64,7 @@ class PageImages:
 
     dataset      these alone, in the order of the thumbnails
     labels       (n,), -1 where there is none; None where no image has any
-    description  which they are: "400 of the 10,000 test images"
+    description  which they are: "400 of the 10,000 test images, 1,000 of which are scored"
     """
 
     dataset: Dataset
@@ -106,12 +106,14 @@ def choose_images(
     images: build.RunData,
     count: int,
     *,
+    scored: int | None = None,
     modality: str | None = None,
     seconds: float = 5.0,
     max_bytes: int = MAX_BYTES,
 ) -> PageImages:
     """Chooses at most `count` images, held-out ones where there are any, by their ids alone.
 
+    scored     how many of the held-out images the run's scores are of, at most, where it has any
     modality   that is shown; without, that of the first view
     seconds    that reading them may take; fewer are then chosen
     max_bytes  of the thumbnails
@@ -126,6 +128,8 @@ def choose_images(
     labels = None if chosen.labels is None or not bool((chosen.labels >= 0).any()) else chosen.labels
     names = [shorten(chosen.name(row)) for row in range(len(chosen))]
     description = f"{len(chosen):,} of the {len(source):,} {kind} images"
+    if images.test is not None and scored is not None and scored < len(source):
+        description += f", {scored:,} of which are scored"
     return PageImages(
         dataset, names, labels, chosen.classes, thumbnail_sheet(thumbnails, max_bytes=max_bytes), description
     )

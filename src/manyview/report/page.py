@@ -144,7 +144,7 @@ def _sections(records: Sequence[RunRecord], embedded: EmbeddedRuns, compared: Ou
     return [
         attempted("The summary", lambda: header(records, None if compared is None else ranking(compared))),
         None if compared is None else attempted("The comparison", lambda: comparison(compared)),
-        attempted("Scores", lambda: scores(records)),
+        attempted("Scores", lambda: scores(records, embedded.data)),
         attempted("Retrieval across views", lambda: across(records, embedded)),
         attempted("Samples", lambda: samples(embedded)),
         attempted("The map", lambda: maps(embedded)),

@@ -183,6 +183,11 @@ class EmbeddedRuns:
         return f" Of several views it is {' or '.join(shown)}." if shown else ""
 
     @property
+    def data(self) -> dict[int, RunData]:
+        """The data of the runs by the number of their colour."""
+        return {each.record.colour: each.data for each in self.shown}
+
+    @property
     def sheets(self) -> dict[int, PageImages]:
         """The images by the number of their sheet of thumbnails."""
         return {each.sheet: each.images for each in self.shown}
@@ -209,7 +214,10 @@ def embed_runs(records: Sequence[RunRecord], images: int, seconds: float, own: D
             sheet = alike.index(True) if True in alike else len(sheets)
             if sheet == len(sheets):
                 most = MAX_BYTES // runs
-                chosen = choose_images(data, count, modality=modality, seconds=0.3 * seconds, max_bytes=most)
+                scored = record.config.knn_queries if record.knn else None
+                chosen = choose_images(
+                    data, count, scored=scored, modality=modality, seconds=0.3 * seconds, max_bytes=most
+                )
                 sheets.append((data, modality, chosen))
             embedded = RunEmbeddings(record, source, sheets[sheet][2], budget, data, sheet, own)
             embedded.neighbours  # noqa: B018  here, so that what cannot be embedded is known before anything is drawn

@@ -59,6 +59,12 @@ class RunData:
     opened_anew: bool = False  # with modalities that the data has on request alone, since views name them
     held_out: bool = False  # whether the images to score on were held out of the training data, and are no test split
     why: str | None = None  # the test split is not used, where there is one
+    balanced: Dataset | None = None  # the training images before an imbalance left some of them out, where one did
+
+    @property
+    def bank(self) -> Dataset:
+        """The training images that held-out ones are compared with: all, also those that an imbalance leaves out."""
+        return self.train if self.balanced is None else self.balanced
 
     @property
     def labelled(self) -> bool:
@@ -98,6 +104,7 @@ def data(config: Config, own: Dataset | None = None) -> RunData:
         opened_anew=opened_anew,
         held_out=found.held_out,
         why=found.test_unused,
+        balanced=None if found.balanced is None else only_modalities(found.balanced, used),
     )
 
 
@@ -291,17 +298,29 @@ def _check_patches(config: Config, encoders: Mapping[str, Encoder]) -> None:
         raise UserError("encoder", f"a jigsaw has patches: {error.message}") from None
 
 
-def check_groups(method: Method, config: Config, world: int = 1) -> None:
-    """Refuses batches that do not fall into the groups of a split batch norm, or groups that processes cannot share."""
+def drops_last(config: Config, images: int) -> bool:
+    """Whether an epoch leaves out its last batch: also where that is a single image, which contrasts with nothing."""
+    return config.drop_last or images % config.batch_size == 1
+
+
+def check_groups(method: Method, config: Config, world: int = 1, images: int = 0) -> None:
+    """Refuses batches of so many training images that do not fall into the groups of a split batch norm, and groups
+    that processes cannot share.
+    """
     splits, part = method.towers.bn_splits, config.micro_batch or 0
     try:
         here = groups_here(splits, world)
     except UserError as error:
         raise error.within("method") from None
+    of_processes = f" of {world} processes" * (world > 1)
     for name, size, groups in (("batch_size", config.batch_size, splits), ("micro_batch", part, here)):
         if size % groups:
-            said = f"{name} {size}{f' of {world} processes' * (world > 1)} does not fall into {groups} equal groups"
+            said = f"{name} {size}{of_processes} does not fall into {groups} equal groups"
             raise UserError("method.bn_splits", f"{said}; give a divisor")
+    last = 0 if drops_last(config, images) else images % config.batch_size
+    if last % splits:
+        said = f"the {last} images{of_processes} of an epoch's last batch do not fall into {splits} equal groups"
+        raise UserError("method.bn_splits", f"{said}; give --drop-last true, or another --batch-size")
 
 
 def checkpoint_blocks(method: Method) -> None:

@@ -29,6 +29,7 @@ Evaluator = Callable[[Towers], Scores]
 class KnnEvaluator:
     """kNN accuracy: which class do `knn_bank` training images say that `knn_queries` held-out images have?
 
+    The training images are all of them, also where an imbalance leaves some out of pre-training.
     Images are decoded once for all scores. With an encoder a view, each view has a score, "knn/VIEW", of the images
     that have it, and "knn" is that of all views' embeddings side by side, of the images that have them all.
     """
@@ -41,7 +42,7 @@ class KnnEvaluator:
                 some(images, most), pipeline, min(256, len(images), most), shuffle=False, drop_last=False,
                 device=device, workers=config.workers, max_unreadable=1.0, examples=data.met,
             )
-            for images, most in ((data.train, config.knn_bank), (data.test, config.knn_queries))
+            for images, most in ((data.bank, config.knn_bank), (data.test, config.knn_queries))
         ]  # fmt: skip
 
     def __call__(self, towers: Towers) -> Scores:

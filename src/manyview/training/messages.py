@@ -40,6 +40,7 @@ def introduction(config: Config, data: RunData, method: Method, state: RunState)
         f"{config.augmentation['name']} of {config.augmentation['size']} px, batch {config.batch_size}, "
         f"{state.total:,} steps",
         *_weights(config, method),
+        *_imbalance(config, data),
         *roles(method),
         *_epoch(len(data.train), state.per_epoch, config.batch_size),
         *_modalities(config, data),
@@ -57,6 +58,13 @@ def _weights(config: Config, method: Method) -> list[str]:
     return [f"it starts from {given}" + (f", what is named {encoder.beginning}* there" if encoder.beginning else "")]
 
 
+def _imbalance(config: Config, data: RunData) -> list[str]:
+    if data.balanced is None:
+        return []
+    rule, count = config.data["imbalance"], f"{len(data.train):,} of {len(data.balanced):,} training images"
+    return [f"imbalance {rule}: pre-training sees {count}; kNN, and classifiers later, learn from all of them"]
+
+
 def _epoch(samples: int, steps: int, batch: int) -> list[str]:
     """How many samples an epoch leaves out, where these are many."""
     left = samples - steps * batch
@@ -64,7 +72,7 @@ def _epoch(samples: int, steps: int, batch: int) -> list[str]:
         return []
     batches = f"{steps} batch{'es' * (steps > 1)} of {batch}, and none that is not full"
     said = f"each epoch leaves out {left:,} of {samples:,} samples, others every time: it has {batches}"
-    return [f"{said}; a smaller --batch-size leaves out fewer"]
+    return [f"{said}; --drop-last false takes them too"]
 
 
 def roles(method: Method) -> list[str]:
@@ -146,6 +154,8 @@ def cautions(config: Config, data: RunData, loader: Loader, method: Method, worl
     if not any(sizes) and config.batch_size < FEW_IMAGES:
         others = f"{config.batch_size - 1} other{'s' if config.batch_size > 2 else ''}"
         found.append(f"a batch of {config.batch_size} is small: each image has {others} to differ from")
+    if loader.drop_last and not config.drop_last:
+        found.append("an epoch leaves out its last image, another one every time: alone it contrasts with nothing")
     late = [str(epoch) for epoch in config.snapshots if epoch > config.epochs]
     if late:
         found.append(f"snapshots: the run ends after epoch {config.epochs:g}, before {', '.join(late)}")

@@ -103,7 +103,7 @@ class Monitor:
             return
         facts = [f"epoch {state.epoch}"]
         facts += [] if state.loss is None else [f"loss {state.loss:.4g}"]
-        facts += [f"{self.config.batch_size * state.step / state.seconds:,.0f} images/s"] if state.seconds else []
+        facts += [f"{self.loader.seen(state.step) / state.seconds:,.0f} images/s"] if state.seconds else []
         facts += messages.scores(state.scores, state.untrained_scores)
         facts += [state.health.verdict().short] if state.health.measured else []
         self.log.show(state.step, "  ".join(facts), now=over or self._shown < 0)

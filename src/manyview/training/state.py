@@ -72,7 +72,8 @@ class RunState:
         """The learning rate of the step that is being done."""
         warmup, epochs = self.config.schedule["warmup"], self.epochs
         if self.config.schedule["per"] == "epoch" and epochs >= warmup:  # a warm-up rises with every step
-            epochs = max(self.step // self.per_epoch, warmup)
+            number = self.step // self.per_epoch + self.config.schedule["first_epoch"]
+            epochs = min(max(number, warmup), self.config.epochs)
         rate: float = self.config.optimizer["lr"] * schedule(epochs, self.config.epochs)
         return rate
 

@@ -201,12 +201,13 @@ def _session(fabric: Any, config: Config, data: build.RunData, folder: RunFolder
         there = having(data.train)
         present = {name: there[view.modality] for name, view in data.views.items()}
         method = build.method(config, data.channels, len(data.train), begun=saved is not None, present=present)
-        build.check_groups(method, config, world)
+        build.check_groups(method, config, world, len(data.train))
         if config.grad_checkpoint:
             build.checkpoint_blocks(method)
         loader = Loader(
             data.train, build.pipeline(config, data.views, method), config.batch_size, seed=config.seed,
             device=fabric.device, rank=rank, world=world, workers=config.workers, max_unreadable=config.max_unreadable,
+            drop_last=build.drops_last(config, len(data.train)),
         )  # fmt: skip
     trainer = Trainer(fabric, config, method)  # in which processes wait for one another
     state = RunState.begun(config, method, len(loader))

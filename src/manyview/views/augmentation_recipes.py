@@ -18,6 +18,7 @@ Chance = Annotated[float, Between(0, 1, "a chance")]
 Distance = Annotated[int, AtLeast(0), AtMost(MOST)]
 Operations = Annotated[int, Between(0, MOST_OPERATIONS)]
 Magnitude = Annotated[float, Between(0, 10)]
+WIDE = 23  # side of a blur's kernel that cuts nothing off: five times the largest sigma, 2, and more
 Statistics = Literal["imagenet", "cifar10", "cifar100", "stl10"]
 _CIFAR_PICTURE = Modality(*CIFAR, colour=True)
 _PICTURES: dict[Statistics, Modality] = {  # all but ImageNet's as CACR's Algorithm 1 prints them
@@ -47,11 +48,17 @@ def simclr(
     return ViewPipeline([one] * copies, picture=_picture(statistics))
 
 
-def simclr_cifar(size: int = 32, copies: int = 2, *, strength: float = 0.5) -> ViewPipeline:
-    """SimCLR's for CIFAR-10 (its section B.9): strength .5, no blur."""
+def simclr_cifar(
+    size: int = 32, copies: int = 2, *, strength: float = 0.5, statistics: Statistics | None = None
+) -> ViewPipeline:
+    """SimCLR's for CIFAR-10 (its section B.9): strength .5, no blur. Also that of MoCo's CIFAR-10 notebook.
+
+    Pictures are normalised with the mean and std that `statistics` names, "cifar10" in the notebook; unless given, with
+    those of all pixels of CIFAR-10.
+    """
     jitter = (0.8 * strength, 0.8 * strength, 0.8 * strength, 0.2 * strength)
     one = Augmentation(size, jitter=jitter, jitter_p=0.8, grey=0.2)
-    return ViewPipeline([one] * copies, picture=_CIFAR_PICTURE)
+    return ViewPipeline([one] * copies, picture=_CIFAR_PICTURE if statistics is None else _picture(statistics))
 
 
 def moco_v1(size: int = 224, copies: int = 2) -> ViewPipeline:
@@ -63,9 +70,10 @@ def moco_v1(size: int = 224, copies: int = 2) -> ViewPipeline:
 def moco_v2(size: int = 224, copies: int = 2) -> ViewPipeline:
     """MoCo v2 (Chen et al., 2020), also JCL's and CACR's on ImageNet.
 
-    The code blurs with Pillow's approximation of the Gaussian, this with the Gaussian itself.
+    The code blurs with Pillow's approximation of the Gaussian, this with the Gaussian itself: sigma .1 to 2 pixels, and
+    nothing of it is cut off, whatever the size (SimCLR's is, at a tenth of it).
     """
-    one = Augmentation(size, (0.2, 1.0), jitter=(0.4, 0.4, 0.4, 0.1), jitter_p=0.8, grey=0.2, blur=0.5)
+    one = Augmentation(size, (0.2, 1.0), jitter=(0.4, 0.4, 0.4, 0.1), jitter_p=0.8, grey=0.2, blur=0.5, kernel=WIDE)
     return ViewPipeline([one] * copies)
 
 
@@ -74,12 +82,8 @@ def moco_v3(size: int = 224, copies: int = 2, *, smallest: float = 0.2) -> ViewP
 
     The first is always blurred, the second seldom but at times solarised. `smallest` is .2 for ResNets, .08 for ViTs.
     """
-    first, second = (
-        Augmentation(
-            size, (smallest, 1.0), jitter=(0.4, 0.4, 0.2, 0.1), jitter_p=0.8, grey=0.2, blur=blur, solarise=solarise
-        )
-        for blur, solarise in ((1.0, 0.0), (0.1, 0.2))
-    )
+    one = Augmentation(size, (smallest, 1.0), jitter=(0.4, 0.4, 0.2, 0.1), jitter_p=0.8, grey=0.2, kernel=WIDE)
+    first, second = replace(one, blur=1.0), replace(one, blur=0.1, solarise=0.2)
     return ViewPipeline([(first, second)[copy % 2] for copy in range(copies)])
 
 
@@ -124,7 +128,7 @@ def cmc_ra(
     a queue, .08 with a bank.
     """
     one = Augmentation(
-        size, (smallest, 1.0), jitter=(0.4, 0.4, 0.4, 0.1), jitter_p=0.8, blur=0.5,
+        size, (smallest, 1.0), jitter=(0.4, 0.4, 0.4, 0.1), jitter_p=0.8, blur=0.5, kernel=WIDE,
         operations=operations, magnitude=magnitude,
     )  # fmt: skip
     return ViewPipeline([one] * copies)

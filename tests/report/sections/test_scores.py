@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from manyview.comparison.outcome import MethodOutcome, Outcome
 from manyview.embeddings.model_source import open_model
 from manyview.evaluate.results import Result, put
+from manyview.report.images import open_images
 from manyview.report.run_record import read_records
 from manyview.report.sections.scores import comparison, ranking, scores
 from manyview.training.run import Run
@@ -127,3 +129,15 @@ def test_every_view_has_its_score_beside_that_of_all(run: Run, tmp_path: Path) -
     )
     assert cells == [("rgb", "40.0"), ("&lt;i&gt;", "30.0")]
     assert "+30.0" in text
+
+
+def test_the_images_that_knn_was_measured_with_are_counted_where_the_data_is_there(run: Run, tmp_path: Path) -> None:
+    found = measured(copy(run, tmp_path / "a"), *KNN)
+    found = replace(found, config=replace(found.config, knn_bank=5000, knn_queries=1000))
+    assert "among at most 5,000 training images; at most 1,000 other images as queries" in scores([found])
+    data = open_images(run.config)
+    assert data.test is not None
+    text = scores([found], {found.colour: data})
+    assert f"among {len(data.train)} training images; {len(data.test)} test images as queries" in text
+    fewer = replace(found, config=replace(found.config, knn_bank=20, knn_queries=25))
+    assert "among 20 training images; 25 of the 40 test images as queries" in scores([fewer], {found.colour: data})

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from manyview.comparison.outcome import KNN, MethodOutcome, Outcome, Point
+from manyview.config.config import Config
 from manyview.core.text import reason
+from manyview.data.factory import some
 from manyview.embeddings.model_source import open_model
 from manyview.evaluate.results import Result, read
 from manyview.report.charts import Line, line_chart
 from manyview.report.frame import Axis
 from manyview.report.html import DASH, Child, Html, figure, left_out, section, signed_points, table, tag
 from manyview.report.run_record import VIEW_KNN, RunRecord
+from manyview.training.build import RunData
 from manyview.training.evaluators import NEIGHBOURS
 
 ACCURACY = Axis("kNN accuracy", percent=True)
@@ -93,8 +96,12 @@ class Row:
     supervised: float | None = None
 
 
-def scores(runs: Sequence[RunRecord]) -> Html:
-    rows, missing, evaluated = [row for run in runs for row in _during_training(run)], [], False
+def scores(runs: Sequence[RunRecord], data: Mapping[int, RunData] | None = None) -> Html:
+    """Makes a table of the scores; data: of the runs by the number of their colour, as far as it is there."""
+    opened = data or {}
+    rows = [row for run in runs for row in _during_training(run, opened.get(run.colour))]
+    missing: list[Html] = []
+    evaluated = False
     for run in runs:
         try:
             results = [result for result in read(run.folder) if result.protocol != BASELINE]
@@ -134,14 +141,14 @@ def _of_present_weights(run: RunRecord, results: list[Result]) -> list[Result]:
     return [result for result in results if result.model.get("checksum", checksum) == checksum]
 
 
-def _during_training(run: RunRecord) -> list[Row]:
+def _during_training(run: RunRecord, data: RunData | None) -> list[Row]:
     """Gives the last kNN score that training measured."""
     if not run.knn:
         return []
-    config = run.config
+    bank, queries = _counts(run.config, data)
     protocol = (
-        f"during training: {NEIGHBOURS} neighbours by cosine, temperature 0.1, among at most {config.knn_bank:,} "
-        f"training images; at most {config.knn_queries:,} other images as queries"
+        f"during training: {NEIGHBOURS} neighbours by cosine, temperature 0.1, among {bank} training images; "
+        f"{queries} as queries"
     )
     best = max(value for _, value in run.knn)
     views = run.names(VIEW_KNN)
@@ -159,6 +166,16 @@ def _during_training(run: RunRecord) -> list[Row]:
         if (points := run.curve(metric := VIEW_KNN + view))
     ]
     return [Row(run, name, protocol, run.knn[-1][1], run.untrained), *by_view]
+
+
+def _counts(config: Config, data: RunData | None) -> tuple[str, str]:
+    """How many training images were the neighbours of kNN, and which images its queries; at most, without the data."""
+    if data is None or data.test is None:
+        return f"at most {config.knn_bank:,}", f"at most {config.knn_queries:,} other images"
+    kind = "held-out" if data.held_out else "test"
+    asked, queries = len(data.test), len(some(data.test, config.knn_queries))
+    few = f"{queries:,} of the {asked:,}" if queries < asked else f"{queries:,}"
+    return f"{len(some(data.bank, config.knn_bank)):,}", f"{few} {kind} images"
 
 
 def _rows(run: RunRecord, result: Result) -> list[Row]:
