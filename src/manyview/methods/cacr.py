@@ -26,7 +26,8 @@ def cacr(
     """CACR (Zheng et al., 2023), section 3.2, with `positives` = K: K + 1 copies, each in turn the query.
 
     Negatives are the same copy of the batch's other images (the authors' CIFAR code takes another copy's). One pass
-    through the encoder per copy. To see as many images as with two copies, divide the batch by (K + 1) / 2.
+    through the encoder per copy. Of the batch for K > 1 the paper says: that of K = 1 divided by K (section 5, Table
+    17), 128 instead of 768 for K = 4 (C.1), the same 256 (Table 4, C.2).
     """
     towers = Towers(encoder, head, joint=False)
     kept, copies = memory(towers.dim), _copies(positives)
