@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from manyview.core.errors import UserError
 from manyview.core.sample import Views
+from manyview.data.workers import Pipeline
 from manyview.embeddings.model_source import ModelSource
 from manyview.encoders import Encoder, dense_convolutions
 from manyview.evaluate.classifier import Batches
@@ -113,9 +114,16 @@ def choose_layer(model: ModelSource, asked: str | None, usual: str | None) -> st
     return asked or usual
 
 
-def augmented_batches(task: Task, batch_size: int, read: Callable[[Views], Any], *, drop_last: bool) -> Batches:
-    """What is read of the training images, which are cropped and flipped anew each epoch."""
-    views = task.pipeline("probe-train")
+def augmented_batches(
+    task: Task,
+    batch_size: int,
+    read: Callable[[Views], Any],
+    *,
+    drop_last: bool,
+    pipeline: Pipeline | None = None,
+) -> Batches:
+    """What is read of the training images, which the pipeline augments anew each epoch: by default crop and flip."""
+    views = pipeline or task.pipeline("probe-train")
     loader = task.loader(task.train, views, batch_size=batch_size, shuffle=True, drop_last=drop_last)
 
     def epoch(number: int) -> Iterator[tuple[Any, Tensor]]:
