@@ -19,7 +19,7 @@ from measure import MB, machine_facts, peak_extra_bytes, seconds
 from torch import Tensor
 
 from manyview.evaluate import knn_predict
-from manyview.evaluate.linear_fast import CS, Scaling, choose, fit, logits
+from manyview.features.logistic import CS, Scaling, choose, fit, logits
 
 CLASSES = 10
 

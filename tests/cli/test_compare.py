@@ -55,26 +55,9 @@ def test_seeds_that_are_no_numbers_are_refused(asked: dict[str, Any], capsys: py
     assert not asked
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ([], False),
-        (["--same-batch"], True),
-        (["--same-batch", "true"], True),
-        (["--same-batch", "Yes"], True),
-        (["--same-batch=false"], False),
-        (["--same-batch", "no"], False),
-    ],
-)
-def test_the_same_batch_is_asked_for_or_not(asked: dict[str, Any], words: list[str], expected: bool) -> None:
-    assert cli.main(["compare", *NEEDED, *words]) == 0
-    assert asked["same_batch"] is expected
-
-
-def test_any_other_answer_is_refused(asked: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["compare", *NEEDED, "--same-batch", "64"]) == 2
-    assert capsys.readouterr().err == "manyview compare: expected --key value, got '64'\n"
-    assert not asked
+def test_the_rule_of_the_batches_is_asked_for_by_name(asked: dict[str, Any]) -> None:
+    assert cli.main(["compare", *NEEDED, "--batch-rule", "copies"]) == 0
+    assert asked["batch_rule"] == "copies"
 
 
 def test_values_are_read_as_what_they_mean(asked: dict[str, Any]) -> None:
@@ -95,5 +78,5 @@ def test_values_are_read_as_what_they_mean(asked: dict[str, Any]) -> None:
     assert cli.main(["compare", *NEEDED, *more]) == 0
     assert asked == {
         "data": "scenes", "methods": ("simclr", "dcl"), "seeds": (3, 5), "jobs": 2, "minutes": 0.5, "out": "there",
-        "protocols": ("knn", "linear"), "same_batch": False, "recipe": None, "epochs": "4",
+        "protocols": ("knn", "linear"), "batch_rule": "same", "recipe": None, "epochs": "4",
     }  # fmt: skip

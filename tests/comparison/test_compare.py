@@ -54,10 +54,35 @@ def compare(tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_fair_comparison_warns_of_nothing(compare: Compare, said: list[str]) -> None:
-    found = compare(["simclr", "cacr"])  # batches of 8 and of 3 see 48 images
+    found = compare(["simclr", "cacr"])
     assert said == []
-    assert found.caveat == ""
-    assert "images seen" not in found.titles
+    assert found.caveat.startswith("Batches by the rule same: every method takes as many images a step")
+    assert [each.batch_size for each in found.methods] == [8, 8]
+
+
+def test_the_rule_of_the_batches_is_in_the_table_and_in_the_file(compare: Compare, tmp_path: Path) -> None:
+    found = compare(["simclr", "cacr"], batch_rule="copies")  # batches of 8 and of 3 see 48 images an epoch
+    words = "Batches by the rule copies: every method takes as many augmented copies a step: batch x 2 / copies."
+    assert found.table().endswith(f"\n\n{words}")
+    assert [found.cells(each)[:3] for each in found.methods] == [["8 x 2", "12", "96"], ["3 x 5", "32", "96"]]
+    written = json.loads((tmp_path / "out" / OUTCOME).read_text())
+    assert written["batch_rule"] == "copies"
+    assert [each["batch_size"] * each["steps"] for each in written["methods"]] == [96, 96]
+    assert [each["images_seen"] for each in written["methods"]] == [96, 96]
+
+
+def test_a_rule_that_there_is_not_is_refused_before_any_training(compare: Compare, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="batch_rule: there is none named 'views'"):
+        compare(["simclr", "cacr"], batch_rule="views")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_method_with_an_encoder_a_view_is_compared_with_others(compare: Compare, tmp_path: Path) -> None:
+    (tmp_path / "cmc.yaml").write_text("method: {name: cmc, copies: 4}\n")
+    (tmp_path / "simclr.yaml").write_text("method: simclr\n")
+    recipe = str(tmp_path / "{method}.yaml")
+    found = compare(["simclr", "cmc"], recipe=recipe, views=("image",), batch_rule="copies")
+    assert [found.cells(each)[0] for each in found.methods] == ["8 x 2", "4 x 4"]
 
 
 def test_settings_that_differ_by_recipe_are_said_once_and_kept(
@@ -67,7 +92,7 @@ def test_settings_that_differ_by_recipe_are_said_once_and_kept(
         (tmp_path / f"{method}.yaml").write_text(f"optimizer: {{name: sgd, lr: {rate}}}\n")
     found = compare(["dcl", "simclr"], recipe=str(tmp_path / "{method}.yaml"), seeds=2)
     assert said == ["the methods differ also in: optimizer.lr (dcl 0.03, simclr 0.06)"]
-    assert found.table().endswith("\n\nThe methods differ also in: optimizer.lr (dcl 0.03, simclr 0.06).")
+    assert found.table().endswith(" The methods differ also in: optimizer.lr (dcl 0.03, simclr 0.06).")
     written = json.loads((tmp_path / "out" / OUTCOME).read_text())
     assert written["differing_settings"] == {"optimizer.lr": {"dcl": 0.03, "simclr": 0.06}}
 
@@ -90,7 +115,7 @@ def test_views_that_come_to_the_same_on_these_images_are_not_refused(compare: Co
 def test_batches_that_leave_out_many_images_are_warned_of_and_the_table_has_the_images(
     compare: Compare, said: list[str]
 ) -> None:
-    found = compare(["simclr", "cacr"], batch_size=20)
+    found = compare(["simclr", "cacr"], batch_size=20, batch_rule="copies")
     (warning,) = said
     assert "of 49 images an epoch has simclr 40, cacr 48" in warning
     assert "smaller --batch-size" in warning

@@ -46,8 +46,8 @@ def test_seeds_that_only_one_method_has_do_not_count() -> None:
 
 def test_the_table_has_mean_std_and_difference() -> None:
     lines = Outcome(Path(), "scenes", [FIRST, SECOND], 400).table().splitlines()
-    assert lines[2] == "| simclr | 32 x 2 | 40 | 50.0 ± 10.0 |  | 9 | 3 MB |"
-    assert lines[3] == "| dcl | 32 x 2 | 40 | 52.0 ± 9.5 | +2.0 ± 1.0 | 9 | 3 MB |"
+    assert lines[2] == "| simclr | 32 x 2 | 40 | 1,280 | 50.0 ± 10.0 |  | 9 | 3 MB |"
+    assert lines[3] == "| dcl | 32 x 2 | 40 | 1,280 | 52.0 ± 9.5 | +2.0 ± 1.0 | 9 | 3 MB |"
 
 
 def test_one_seed_has_no_std() -> None:
@@ -86,6 +86,7 @@ def test_a_file_that_is_something_else_is_named(tmp_path: Path) -> None:
         ("methods", [], "it has no methods or no queries"),
         ("queries", 0, "it has no methods or no queries"),
         ("queries", "400", "queries: expected a whole number, got '400'"),
+        ("batch_rule", "views", "there is no batch rule 'views'"),
         ("failed", [1], r"failed\[0\]: expected a text, got 1"),
         ("differing_settings", {"lr": 1}, r"differing_settings\['lr'\]: expected a table, got 1"),
     ],
@@ -133,19 +134,26 @@ DIFFERING: SettingsByMethod = {
 def test_what_methods_differ_in_besides_stands_under_the_table_and_in_the_file(tmp_path: Path) -> None:
     found = Outcome(tmp_path, "scenes", [FIRST, SECOND], 400, differing=DIFFERING)
     words = "The methods differ also in: optimizer.lr (simclr 0.06, dcl 0.03), schedule.at (simclr [1, 2], dcl [3, 4])."
-    assert found.table().splitlines()[-2:] == ["", words]
+    assert found.table().splitlines()[-1].endswith(f" {words}")
     (tmp_path / "comparison.json").write_text(json.dumps(found.to_json()))
     assert read(tmp_path) == found
 
 
-def test_images_seen_are_in_the_table_where_they_differ() -> None:
+def test_steps_and_images_seen_are_in_the_table() -> None:
     fewer = MethodOutcome("cacr", (0, 1, 2), 12, 5, 100, SECOND.curves, SECOND.scores, [9.0] * 3, None)
     found = Outcome(Path(), "scenes", [FIRST, fewer], 400)
-    assert "images seen" in found.titles
+    assert found.titles[:3] == ["batch x copies", "steps", "images seen"]
     assert found.table().splitlines()[2].startswith("| simclr | 32 x 2 | 40 | 1,280 | 50.0")
     assert found.table().splitlines()[3].startswith("| cacr | 12 x 5 | 100 | 1,200 | 52.0")
+    assert not found.equal_images
     for same in (SECOND, replace(fewer, steps=106)):  # 1,272 of 1,280: a last batch that was not full
-        assert "images seen" not in Outcome(Path(), "scenes", [FIRST, same], 400).titles
+        assert Outcome(Path(), "scenes", [FIRST, same], 400).equal_images
+
+
+def test_the_rule_of_the_batches_is_read_back(tmp_path: Path) -> None:
+    found = Outcome(tmp_path, "scenes", [FIRST, SECOND], 400, batch_rule="positives")
+    (tmp_path / "comparison.json").write_text(json.dumps(found.to_json()))
+    assert read(tmp_path) == found
 
 
 def ended(folder: Path, method: str, steps: list[int], *, per_epoch: int = 10, **given: object) -> PlannedRun:

@@ -16,7 +16,6 @@ from manyview.comparison.plan import (
     equal_time,
     images_an_epoch,
     plan_runs,
-    views_of_an_image,
 )
 from manyview.config.config import Config
 from manyview.data import Loader, Scenes
@@ -45,38 +44,11 @@ def test_images_come_in_the_same_order_whatever_the_batch() -> None:
     assert torch.equal(small.order(0), large.order(0))
 
 
-@pytest.mark.parametrize(("method", "views", "batch"), [("dcl", 2, 64), ("cacr", 5, 25), ("jcl", 6, 21)])
-def test_a_method_with_more_views_gets_fewer_images(tmp_path: Path, method: str, views: int, batch: int) -> None:
-    (run,) = plan_runs([method], [0], tmp_path, {**GIVEN, "batch_size": 64})
-    assert views_of_an_image(run.config) == views
-    assert run.config.batch_size == batch
-    assert run.config.batch_size * views <= 2 * 64
-
-
-def test_the_batch_falls_into_the_groups_of_batch_norm(tmp_path: Path) -> None:
-    (run,) = plan_runs(["jcl"], [0], tmp_path, {**GIVEN, "batch_size": 64}, recipe="cifar10-cpu-{method}")
-    assert run.config.method["bn_splits"] == 2
-    assert run.config.batch_size == 20
-
-
-def test_the_same_batch_and_a_recipes_own_are_left_as_they_are(tmp_path: Path) -> None:
-    (same,) = plan_runs(["cacr"], [0], tmp_path, {**GIVEN, "batch_size": 64}, same_batch=True)
-    (own,) = plan_runs(["cacr"], [0], tmp_path, GIVEN, recipe="cifar10-cpu-{method}")
-    assert same.config.batch_size == 64
-    assert own.config.batch_size == 26
-
-
 def recipes(folder: Path, **texts: str) -> str:
     """A recipe a method, and the name that stands for all of them."""
     for method, text in texts.items():
         (folder / f"mine-{method}.yaml").write_text(f"method: {method}\n{text}\n")
     return str(folder / "mine-{method}.yaml")
-
-
-def test_a_recipe_without_a_batch_leaves_it_to_be_divided(tmp_path: Path) -> None:
-    recipe = recipes(tmp_path, cacr="epochs: 3", dcl="batch_size: 40")
-    found = plan_runs(["cacr", "dcl"], [0], tmp_path, GIVEN, recipe=recipe)
-    assert [each.config.batch_size for each in found] == [25, 40]  # 2 x 64 / 5, and its own
 
 
 def test_other_optimisers_and_schedules_are_told(tmp_path: Path) -> None:
@@ -125,7 +97,8 @@ def test_methods_with_their_own_parts_and_batch_are_alike(tmp_path: Path) -> Non
 
 
 def test_an_epoch_has_full_batches_alone(tmp_path: Path) -> None:
-    runs = plan_runs(["simclr", "cacr"], [0], tmp_path, {**GIVEN, "batch_size": 300})
+    recipe = recipes(tmp_path, simclr="batch_size: 300", cacr="batch_size: 120")
+    runs = plan_runs(["simclr", "cacr"], [0], tmp_path, GIVEN, recipe=recipe)
     assert images_an_epoch(runs, 1000) == {"simclr": 900, "cacr": 960}
 
 
@@ -138,7 +111,6 @@ def test_an_epoch_has_full_batches_alone(tmp_path: Path) -> None:
         (["simclr"], [], {}, "seeds"),
         (["simclr"], [1, 1], {}, "seeds"),
         (["simclr"], [0], {"seed": 3}, "seed: a comparison sets it"),
-        (["cacr"], [0], {"batch_size": 4}, "give at least 5"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(

@@ -24,7 +24,7 @@ from manyview.training.run import Run
 from tests.patience import PATIENCE, wait_until
 from tests.tiny import SETTINGS, flags, pictures
 
-METHODS = ["--methods", "simclr,cacr", "--seeds", "1"]
+METHODS = ["--methods", "simclr,cacr", "--seeds", "1", "--batch-rule", "copies"]
 
 
 def compare(out: Path, *more: str) -> int:
@@ -41,7 +41,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_comparison_leaves_every_run_and_its_outcome(compared: Path) -> None:
     methods = json.loads((compared / OUTCOME).read_text())["methods"]
     assert [each["method"] for each in methods] == ["simclr", "cacr"]
-    assert [each["batch_size"] for each in methods] == [8, 3]  # 16 views of five a picture
+    assert [each["batch_size"] for each in methods] == [8, 3]  # 16 copies, five of a picture
     for each in methods:
         run = Run(compared / f"{each['method']}-0")
         assert each["scores"]["kNN"] == [run.knn[-1][1]]

@@ -230,6 +230,38 @@ def test_the_rbf_cost_is_published_for_the_t_neg_of_its_table(name: str) -> None
         assert config.flat()["loss.t_neg"] == 2.0  # Table 20's Euclidean scores are Table 13's for it
 
 
+def swept(name: str, *keys: str) -> list[tuple[Any, ...]]:
+    """The values that the recipe itself and the lines of its sweep give to these settings, each once."""
+    lines = [{}, *(read_flags(shlex.split(flags)) for flags in recipe(name).about["sweep"])]
+    found = [resolve(recipe(name).settings, given).flat() for given in lines if set(given) <= set(keys)]
+    return sorted({tuple(each[key] for key in keys) for each in found})
+
+
+@pytest.mark.parametrize("data", ["cifar10", "cifar100", "stl10"])
+@pytest.mark.parametrize("method", ["simclr", "align_uniform", "hard_negative", "cacr-k1", "cmc-k4", "cacr-k4"])
+def test_every_batch_of_cacrs_figure_8_has_its_line(method: str, data: str) -> None:
+    points = swept(f"{method}-{data}-alexnet", "batch_size", "optimizer.lr")
+    assert [batch for batch, _ in points] == [64, 128, 256, 512, 768]
+    assert [lr for _, lr in points] == pytest.approx([0.12 * batch / 256 for batch, _ in points])  # C.1
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("cacr-k4-cifar10-alexnet", [1, 2, 4, 6, 8, 10]),
+        ("cacr-k4-cifar100-alexnet", [1, 2, 4, 6, 8, 10]),
+        ("cacr-k4-imagenet-resnet50", [1, 2, 3, 4]),
+    ],
+)
+def test_every_number_of_positives_of_cacrs_figure_9_has_its_line(name: str, expected: list[int]) -> None:
+    assert [positives for (positives,) in swept(name, "method.positives")] == expected
+
+
+def test_the_four_weighings_of_cacrs_table_10_have_their_lines() -> None:
+    found = swept("cacr-k4-cifar10-alexnet", "loss.attract", "loss.repel")
+    assert found == [("far", "far"), ("far", "near"), ("near", "far"), ("near", "near")]
+
+
 def test_counting_parameters_makes_no_weights() -> None:
     network = build.encoder
     devices: set[str] = set()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,11 +15,14 @@ from manyview.core.rng import key, order
 from manyview.core.sample import Views
 from manyview.embeddings.model_source import open_model
 from manyview.encoders import create
-from manyview.evaluate import probe
+from manyview.evaluate import classifier, probe
 from manyview.evaluate.backbone import ViewBackbone
 from manyview.evaluate.classifier import Batches, ClassifierRecipe, fit
-from manyview.evaluate.probe import MLP, RECIPES, linear, mlp, mlp_head
+from manyview.evaluate.probe import linear, mlp, mlp_head
+from manyview.evaluate.probe_recipes import RECIPES
 from manyview.evaluate.task import Score, Task
+from manyview.features.feature_cache import FeatureCache
+from manyview.views import AUGMENTATIONS
 from tests.data.fakes import Memory
 from tests.evaluate.pictures import easy, encoder, pair, scenes, task
 
@@ -85,44 +90,6 @@ def test_a_last_batch_of_one_does_not_trouble_the_norm() -> None:
     assert dict(linear(judged, epochs=1, batch_size=16, norm=True, augment=False))
 
 
-STEPS = {0: 1, 59: 1, 60: 0.1, 79: 0.1, 80: 0.01, 99: 0.01}
-CMC = {0: 1, 59: 1, 60: 0.2, 74: 0.2, 75: 0.04, 89: 0.04, 90: 0.008, 99: 0.008}
-COSINE = {0: 1, 15: 0.75 + 0.5 * (0.75**0.5 - 0.5), 30: 0.75, 45: 0.5, 60: 0.25}
-PUBLISHED: dict[str, tuple[float, int, int, dict[int, float]]] = {  # lr, batch, epochs, share of lr by epoch
-    "moco": (30, 256, 100, STEPS),
-    "jcl": (30, 256, 100, STEPS),
-    "jcl-ablation": (10, 256, 100, STEPS),
-    "cacr": (30, 256, 100, STEPS),
-    "cacr-small": (0.001, 128, 100, {0: 1, 59: 1, 60: 0.2, 79: 0.2, 80: 0.04, 99: 0.04}),
-    "dcl-openselfsup": (30, 256, 100, STEPS),
-    "dcl-lars": (1.2, 4096, 90, COSINE),
-    "cmc": (30, 256, 100, CMC),
-    "cmc-wide": (50, 256, 100, CMC),
-    "cmc-alexnet": (0.1, 256, 100, CMC),
-    "cmc-code": (30, 256, 60, {0: 1, 29: 1, 30: 0.2, 40: 0.04, 50: 0.008, 59: 0.008}),
-    "moco-v3": (0.4, 1024, 90, COSINE),
-    "moco-v3-vit": (12, 1024, 90, COSINE),
-}
-
-
-@pytest.mark.parametrize("name", RECIPES)
-def test_a_recipe_has_the_papers_numbers(name: str) -> None:
-    lr, batch, epochs, shares = PUBLISHED[name]
-    recipe = RECIPES[name]
-    assert (recipe.lr, recipe.batch_size, recipe.epochs) == (lr, batch, epochs)
-    assert recipe.weight_decay == 0
-    assert {epoch: recipe.lr_factor(epoch) for epoch in shares} == pytest.approx(shares)
-    optimizer = recipe.optimizer(nn.Linear(2, 2), lr=recipe.lr, weight_decay=recipe.weight_decay)
-    kinds = {"cacr-small": "Adam", "dcl-lars": "LARS"}
-    assert type(optimizer).__name__ == kinds.get(name, "SGD")
-    assert optimizer.defaults.get("momentum", 0.9) == 0.9
-    assert name != "cacr-small" or optimizer.defaults["betas"] == (0.5, 0.999)
-
-
-def test_every_published_recipe_is_there() -> None:
-    assert list(RECIPES) == list(PUBLISHED)
-
-
 def by_hand(judged: Task, epochs: int) -> Tensor:
     """The logits of the test images, from a loop in double precision over features that are computed once."""
     (x, labels), (test, _) = judged.features("train"), judged.features("test")
@@ -170,6 +137,148 @@ def test_cacrs_small_recipe_reads_fc7_where_there_is_one() -> None:
     assert dict(linear(task(), recipe="cacr-small", epochs=1))  # patchnet has none
 
 
+def seen_while_probing(recipe: str, judged: Task, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Views], list[bool]]:
+    """The views that the encoder's copy gets in an epoch of training, and whether it is in training mode."""
+    views: list[Views] = []
+    modes: list[bool] = []
+    plain = ViewBackbone.forward
+
+    def watched(self: ViewBackbone, given: Views) -> Tensor:
+        views.append(given)
+        modes.append(self.training)
+        return plain(self, given)
+
+    monkeypatch.setattr(ViewBackbone, "forward", watched)
+    list(linear(judged, recipe=recipe, epochs=1, batch_size=120))
+    return views, modes
+
+
+@pytest.mark.parametrize(
+    ("recipe", "augmentation", "options"),
+    [
+        ("cacr-small", "probe-train", {"smallest": 0.08}),
+        ("cacr-small-cifar", "probe-train", {"smallest": 0.2}),
+        ("cacr-small-stl", "probe-train", {"smallest": 0.08}),
+        ("hcl", "simclr", {"strength": 0.5}),
+        ("moco", "probe-train", {}),
+    ],
+)
+def test_training_images_are_augmented_as_the_recipe_says(
+    recipe: str, augmentation: str, options: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (views, *_), modes = seen_while_probing(recipe, task(), monkeypatch)
+    pipeline = AUGMENTATIONS[augmentation](16, 1, **options)
+    batch = next(task().loader(task().train, pipeline, batch_size=120, shuffle=True).epoch(0))
+    assert torch.equal(views["image"][0], batch.views()["image"][0])
+    assert not any(modes)
+
+
+@pytest.mark.parametrize(("recipe", "side"), [("cacr-small", 64), ("cacr-small-stl", 70), ("cacr-small-cifar", 64)])
+def test_test_images_of_stl_are_resized_to_70_and_their_middle_64_are_seen(recipe: str, side: int) -> None:
+    recipe_of = RECIPES[recipe]
+    images = scenes(20, "test", size=96)
+    model = open_model(create("patchnet", size=64, widths=(8, 16), blocks=(1, 1)))
+    judged = Task(model, scenes(30, "train", size=96), images, "scenes").with_margin(recipe_of.margin)
+    (seen,) = judged.loader(images, judged.pipeline()).epoch(0)
+    whole = torch.stack([images[row].modalities["image"] for row in range(20)]).float()
+    small = F.interpolate(whole, size=side, mode="bilinear", antialias=True)
+    cut = (side - 64) // 2
+    expected = small[:, :, cut : cut + 64, cut : cut + 64].round() / 255
+    mean, std = (torch.tensor(each)[:, None, None] for each in (model.picture.mean, model.picture.std))
+    difference = (seen.views()["image"][0] * std + mean - expected).abs()
+    assert float(difference.mean()) < 1 / 255
+
+
+def test_features_of_other_margins_are_kept_apart(tmp_path: Path) -> None:
+    judged = replace(task(), cache=FeatureCache(tmp_path))
+    usual, cut = judged.features("test")[0], judged.with_margin(70 / 64).features("test")[0]
+    assert not torch.equal(usual, cut)
+    again = replace(task(), cache=FeatureCache(tmp_path)).with_margin(70 / 64)
+    assert torch.equal(again.features("test")[0], cut)
+
+
+def test_the_first_weights_are_mocos_or_torchs_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: dict[str, nn.Module] = {}
+    for recipe in ("cacr-small", "cacr-small-cifar"):
+
+        def spy(model: nn.Module, *given: object, name: str = recipe) -> list[Score]:
+            found[name] = model
+            return []
+
+        monkeypatch.setattr(probe, "fit", spy)
+        list(linear(task(), recipe=recipe, augment=False))
+    normal, own = (found[name] for name in ("cacr-small", "cacr-small-cifar"))
+    torch.manual_seed(0)
+    expected = nn.Linear(16, 10)
+    assert isinstance(normal, nn.Linear)
+    assert isinstance(own, nn.Linear)
+    assert torch.equal(own.weight, expected.weight)
+    assert torch.equal(own.bias, expected.bias)
+    assert float(normal.weight.detach().std()) < 0.02
+    assert not normal.bias.any()
+
+
+def test_hcls_code_has_the_encoder_in_training_mode_and_tests_with_the_statistics_that_moved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    judged = task()
+    before = {name: value.clone() for name, value in judged.model.encoder.state_dict().items()}
+    _, modes = seen_while_probing("hcl-code", judged, monkeypatch)
+    assert modes == [True, False]  # one batch of training, one of testing
+    assert all(torch.equal(value, before[name]) for name, value in judged.model.encoder.state_dict().items())
+    monkeypatch.undo()
+    kept: list[nn.Module] = []
+
+    def keep(model: nn.Module, *given: Any) -> list[Score]:
+        kept.append(model)
+        return fit(model, *given)
+
+    monkeypatch.setattr(probe, "fit", keep)
+    moved = list(linear(judged, recipe="hcl-code", epochs=2, batch_size=30))
+    (network,) = kept
+    assert isinstance(network, nn.Sequential)
+    backbone = network[0]
+    assert isinstance(backbone, ViewBackbone)
+    weights, buffers = (
+        dict(each) for each in (backbone.encoders[0].named_parameters(), backbone.encoders[0].named_buffers())
+    )
+    assert all(torch.equal(weights[name], before[name]) for name in weights)
+    assert any(not torch.equal(buffers[name], before[name]) for name in buffers)
+    assert moved != list(linear(judged, recipe="hcl", epochs=2, batch_size=30))
+
+
+def test_an_interrupted_probe_in_training_mode_goes_on_with_its_statistics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(classifier, "SECONDS", 0.0)
+    settings: dict[str, Any] = {"recipe": "hcl-code", "epochs": 3, "batch_size": 30}
+    whole = list(linear(task(), **settings))
+    kept, plain, passes = replace(task(), cache=FeatureCache(tmp_path)), ViewBackbone.forward, 0
+
+    def stops(self: ViewBackbone, given: Views) -> Tensor:
+        nonlocal passes
+        passes += 1
+        if passes == 9:  # in the second epoch: four batches of training and one of testing each
+            raise KeyboardInterrupt
+        return plain(self, given)
+
+    monkeypatch.setattr(ViewBackbone, "forward", stops)
+    with pytest.raises(KeyboardInterrupt):
+        list(linear(kept, **settings))
+    assert list(linear(kept, **settings)) == whole
+    assert passes < 9 + 15  # the first epoch was not done again
+
+
+def test_a_last_image_alone_is_no_batch_for_an_encoder_in_training_mode() -> None:
+    judged = replace(task(), train=scenes(31, "train"))
+    assert dict(linear(judged, recipe="hcl-code", epochs=1, batch_size=30))
+
+
+def test_features_that_are_computed_once_have_no_training_mode() -> None:
+    with pytest.raises(ValueError, match=r"^augment: this recipe has the encoder in training mode"):
+        linear(task(), recipe="hcl-code", augment=False)
+
+
 def test_each_view_and_all_of_them_are_scored() -> None:
     names = [name for name, _ in linear(pair(), epochs=1)]
     assert [name for name in names if "top1" in name and "best" not in name] == ["rgb top1", "depth top1", "all top1"]
@@ -200,16 +309,6 @@ def test_it_has_two_layers_with_200_units_between_them() -> None:
     assert isinstance(last, nn.Linear)
     expected = (x @ first.weight.T + first.bias).clamp(min=0) @ last.weight.T + last.bias
     torch.testing.assert_close(head(x), expected)
-
-
-def test_its_numbers_are_cmcs() -> None:
-    recipe = MLP
-    assert (recipe.lr, recipe.epochs) == (0.001, 100)
-    shares = {0: 1, 59: 1, 60: 0.2, 79: 0.2, 80: 0.04, 99: 0.04}
-    assert {epoch: recipe.lr_factor(epoch) for epoch in shares} == pytest.approx(shares)
-    optimizer = recipe.optimizer(nn.Linear(2, 2), lr=recipe.lr, weight_decay=recipe.weight_decay)
-    assert isinstance(optimizer, torch.optim.Adam)
-    assert optimizer.defaults["betas"] == (0.5, 0.999)
 
 
 def test_it_learns_and_says_what_a_linear_one_says() -> None:

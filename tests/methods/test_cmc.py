@@ -99,6 +99,13 @@ def test_copies_of_several_views_are_all_nodes_of_the_graph() -> None:
     assert all(term.name.count("ab") == 1 for term in core)
 
 
+def test_the_positives_of_a_node_are_its_neighbours_in_the_graph() -> None:
+    assert (made().copies, made().positives) == (3, 2)
+    assert made(views=("image",), copies=4).positives == 3  # of which CACR's Table 1 counts 4 x 3 / 2 pairs
+    assert made(graph="core").positives == 2  # of the core; the others have one
+    assert made(jigsaw=0.5).copies == 6
+
+
 def test_towers_see_their_own_view() -> None:
     method = made()
     outputs = method({view: images(1, seed=number) for number, view in enumerate(VIEWS)})

@@ -257,3 +257,28 @@ def test_jcls_keys_go_through_their_encoder_in_one_pass_or_in_one_pass_each() ->
         rows = Rows(method.towers.key["shared"])
         method({"image": images(4)})
         assert rows.calls == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "copies", "positives"),
+    [
+        ("simclr", {}, 2, 1),
+        ("simclr", {"copies": 5}, 5, 4),
+        ("moco_v2", {"symmetric": True}, 2, 1),
+        ("jcl", {}, 6, 5),
+        ("multikey", {"keys": 3}, 4, 3),
+        ("cacr", {}, 5, 4),
+        ("cacr_moco", {"positives": 2}, 3, 2),
+        ("align_uniform", {}, 2, 1),
+    ],
+)
+def test_a_method_says_how_many_copies_and_positives_it_has(
+    name: str, options: dict[str, Any], copies: int, positives: int
+) -> None:
+    method = small(name, **options)
+    assert (method.copies, method.positives) == (copies, positives)
+
+
+def test_an_image_whose_positive_is_in_a_memory_has_one() -> None:
+    method = doubled(METHODS["npid"])
+    assert (method.copies, method.positives) == (1, 1)

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import json
 import signal
+from dataclasses import replace
+from math import log
 from pathlib import Path
 
 import pytest
 import torch
 
+from manyview.config.config import Config
+from manyview.data import Loader
+from manyview.diagnose import validation
+from manyview.training import build, monitor
 from manyview.training.checkpoint import Checkpoints
 from manyview.training.run import Run
+from tests.config.small import flags
 from tests.tiny import pictures, pretrain
 from tests.training.kills import metrics
 from tests.training.whole_runs import at_step, stop_with
@@ -135,3 +142,43 @@ def test_a_checkpoint_says_which_encoders_the_run_has(two_views: Run) -> None:
     assert found[0]["format"] == 4
     assert found[0]["channels"] == {"image": 3, "depth": 1}
     assert found[0]["encoders"] == ["encoder-image.safetensors", "encoder-depth.safetensors"]
+
+
+SCENES = "--data scenes --data.count 300 --augmentation.size 16 --augmentation custom --batch-size 32 --workers 0"
+
+
+def asked(config: Config) -> tuple[dict[str, float], list[dict[str, float]]]:
+    """What the monitor says of the held-out images, and what each of their batches says by itself."""
+    data = build.data(config)
+    assert data.test is not None
+    method = build.method(config, data.channels, len(data.train))
+    pipeline = build.pipeline(config, data.views, method)
+    loader = Loader(data.train, pipeline, config.batch_size, workers=0)
+    size = min(config.batch_size, 256)
+    batches = Loader(data.test, pipeline, size, seed=config.seed, workers=0).epoch(0)
+    found = monitor._validation(data, config, method, loader)(progress=1.0)
+    return found, [validation(method, batch.views(), batch) for batch in batches]
+
+
+@pytest.mark.parametrize("method", ["cacr", "moco_v2"])
+def test_the_loss_is_asked_about_every_batch_of_held_out_images(method: str) -> None:
+    config = flags(f"--method {method} {SCENES}")
+    found, batches = asked(config)
+    assert len(batches) > 2
+    assert found.keys() == batches[0].keys()
+    for name, value in found.items():
+        assert value == pytest.approx(sum(each[name] for each in batches) / len(batches)), name
+    assert found["validation_batch_entropy"] != batches[0]["validation_batch_entropy"]
+
+
+def test_of_fewer_images_on_request() -> None:
+    config = flags(
+        "--data scenes --data.count 300 --augmentation.size 16 --augmentation custom --batch-size 32 --workers 0"
+    )
+    assert asked(replace(config, validation_images=32))[0] != asked(config)[0]
+    assert asked(replace(config, validation_images=10))[0]["validation_batch_entropy_limit"] == pytest.approx(log(9))
+
+
+def test_nothing_is_said_where_a_bank_knows_the_training_images_alone() -> None:
+    config = flags(f"--method npid {SCENES}")
+    assert asked(config)[0] == {}

@@ -3,6 +3,7 @@
 import sys
 from typing import Annotated, Any
 
+from manyview.comparison.batch_rules import BATCH_RULES, SAME
 from manyview.comparison.compare import compare as compared
 from manyview.comparison.outcome import OUTCOME
 from manyview.comparison.workers import Stopped
@@ -15,7 +16,7 @@ def compare(
     methods: Annotated[tuple[str, ...], "names of `manyview list methods`; the others are compared with the first"],
     minutes: Annotated[float | None, "the same time of training for all, instead of --epochs"] = None,
     seeds: Annotated[tuple[int, ...], "how many, from 0, or which: 0,1,2"] = (3,),
-    same_batch: Annotated[bool, "as many images a step for all; else as many views, so fewer images for some"] = False,
+    batch_rule: Annotated[str, f"how large a batch each method has: {', '.join(BATCH_RULES)}"] = SAME,
     recipe: Annotated[str | None, "settings for all; {method} stands for the method: cifar10-cpu-{method}"] = None,
     jobs: Annotated[int, "runs at a time, which share the cores"] = 1,
     protocols: Annotated[tuple[str, ...], "of `manyview evaluate`, beside the kNN of training"] = (),
@@ -32,7 +33,7 @@ def compare(
     try:
         found = compared(
             data, methods, seeds=seeds[0] if len(seeds) == 1 else seeds, minutes=minutes, recipe=recipe, out=out,
-            jobs=jobs, same_batch=same_batch, protocols=protocols, **settings,
+            jobs=jobs, batch_rule=batch_rule, protocols=protocols, **settings,
         )  # fmt: skip
     except Stopped as stopped:
         print(f"stopped; {stopped}", file=sys.stderr)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from manyview.comparison.batch_rules import SAME, check_rule, with_batches
 from manyview.comparison.outcome import OUTCOME, Outcome, about_equal, collect, knn_curve
 from manyview.comparison.plan import (
     Plan,
@@ -53,7 +55,7 @@ def compare(
     recipe: str | None = None,
     out: str | os.PathLike[str] | None = None,
     jobs: int = 1,
-    same_batch: bool = False,
+    batch_rule: str = SAME,
     protocols: Sequence[str] = (),
     say: Say = print,
     **settings: Any,
@@ -65,7 +67,7 @@ def compare(
     minutes     the same time of training for all, instead of the same epochs: their speeds are measured first
     recipe      whose settings all have; {method} in it stands for the method's name
     jobs        runs at a time, which share the cores
-    same_batch  as many images a step for all, instead of as many augmented views (see `plan.plan_runs`)
+    batch_rule  how large a batch each method has, a name of `BATCH_RULES`
     protocols   of `manyview.evaluate`, for the trained encoders, beside the kNN of training
     settings    any key of `manyview show`, for all
 
@@ -76,14 +78,14 @@ def compare(
     given = {**SCORED, **flat({**settings, "data": os.fspath(data)})}
     folder = Path(out or Path("runs") / f"compare-{Path(os.fspath(data)).name}")
     _check(given, jobs, minutes, seeds)
+    check_rule(batch_rule)
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     protocols = known(protocols) if protocols else []
 
-    def planned(epochs: Mapping[str, float] | None = None) -> list[PlannedRun]:
-        return plan_runs(methods, numbers, folder, given, recipe=recipe, same_batch=same_batch, epochs=epochs)
-
+    planned = partial(plan_runs, methods, numbers, folder, given, recipe=recipe)
     runs = planned()
     images = build.data(runs[0].config)
+    runs = with_batches(runs, batch_rule, tuple(images.views))
     differing = _check_runs(runs, images, minutes, say)
     with _claimed(folder):
         training_images = list(images.fingerprint[:3])  # copies have other times
@@ -92,11 +94,13 @@ def compare(
             raise UserError("out", f"{folder} holds a comparison on other images; give another --out")
         _write(folder / PLAN, asdict(plan))
         if minutes is not None:
-            runs = planned(epochs_for(minutes, runs, plan, run_one, say))
+            runs = planned(epochs=epochs_for(minutes, runs, plan, run_one, say))
+            runs = with_batches(runs, batch_rule, tuple(images.views))
             _write(folder / PLAN, asdict(plan))
         for run in runs:
             _check_folder(run, images)
-        return _compared(runs, folder, os.fspath(data), images, jobs, protocols, differing, say)
+        outcome = _compared(runs, folder, os.fspath(data), images, jobs, protocols, say)
+        return _written(replace(outcome, differing=differing, batch_rule=batch_rule), say)
 
 
 def read_plan(folder: Path, images: list[Any]) -> Plan:
@@ -113,12 +117,9 @@ def _compared(
     images: build.RunData,
     jobs: int,
     protocols: Sequence[str],
-    differing: SettingsByMethod,
     say: Say,
 ) -> Outcome:
-    """Trains what is not trained yet, and collects, writes and shows what came of it."""
-    from manyview.report.page import after_training  # which imports comparisons
-
+    """Trains what is not trained yet, and collects what came of it."""
     failed = run_all(runs, jobs, say)
     failed += [run for run in runs if run not in failed and not _scored(run, say)]
     done = [run for run in runs if run not in failed]
@@ -126,9 +127,14 @@ def _compared(
         raise UserError(None, f"{folder}: every run has failed, as it says above")
     scores = {run.folder: _evaluate(run, protocols, say) for run in done}
     queries = min(len(images.test or ()), done[0].config.knn_queries)
-    names = [run.name for run in failed]
-    outcome = collect(folder, data, done, scores, queries=queries, failed=names, differing=differing)
-    _write(folder / OUTCOME, outcome.to_json())
+    return collect(folder, data, done, scores, queries=queries, failed=[run.name for run in failed])
+
+
+def _written(outcome: Outcome, say: Say) -> Outcome:
+    """Writes the outcome into the comparison's folder, and a page that shows it."""
+    from manyview.report.page import after_training  # which imports comparisons
+
+    _write(outcome.folder / OUTCOME, outcome.to_json())
     after_training(outcome, say=say, warn=say)
     return outcome
 

@@ -10,9 +10,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from manyview.comparison.plan import PlannedRun, SettingsByMethod, describe, folder_name, views_of_an_image
+from manyview.comparison.batch_rules import BATCH_RULES, SAME, describe_rule
+from manyview.comparison.plan import PlannedRun, SettingsByMethod, describe, folder_name
+from manyview.config.config import Config
 from manyview.core.errors import UserError
 from manyview.core.json_file import read_json
+from manyview.methods.method import VIEW
+from manyview.training.build import small_method
 from manyview.training.run import Run
 
 OUTCOME = "comparison.json"
@@ -39,16 +43,19 @@ class Point:
 class MethodOutcome:
     """The runs of one method, one a seed, in the order of the seeds.
 
-    curves   kNN during training, the untrained encoder first
-    scores   by name: the last kNN, and what other protocols gave
-    seconds  of training
-    memory   the largest peak, in bytes; None where it is not known
+    batch_size  images a step
+    copies      of an image, that a step takes
+    steps       of the optimiser
+    curves      kNN during training, the untrained encoder first
+    scores      by name: the last kNN, and what other protocols gave
+    seconds     of training
+    memory      the largest peak, in bytes; None where it is not known
     """
 
     method: str
     seeds: tuple[int, ...]
     batch_size: int
-    views: int
+    copies: int
     steps: int
     curves: list[list[Point]]
     scores: dict[str, list[float]]
@@ -64,9 +71,10 @@ class MethodOutcome:
 class Outcome:
     """The outcome of all methods; the first is the baseline that others are compared with.
 
-    queries    images that each kNN score is measured on
-    failed     runs that are left out
-    differing  settings in which the methods differ although they are not their own, by method
+    queries     images that each kNN score is measured on
+    failed      runs that are left out
+    differing   settings in which the methods differ although they are not their own, by method
+    batch_rule  by which each method has its batch, a name of `BATCH_RULES`
     """
 
     folder: Path
@@ -75,6 +83,7 @@ class Outcome:
     queries: int
     failed: tuple[str, ...] = ()
     differing: SettingsByMethod = field(default_factory=dict)
+    batch_rule: str = SAME
 
     @property
     def standard_error(self) -> float:
@@ -94,8 +103,9 @@ class Outcome:
 
     @property
     def caveat(self) -> str:
-        """A sentence about what else than the method a difference may come from; empty where there is nothing."""
-        return f"The methods differ also in: {describe(self.differing)}." if self.differing else ""
+        """Sentences about what else than the method a difference may come from: the batches, and other settings."""
+        batches = describe_rule(self.batch_rule, {each.method: each.batch_size for each in self.methods})
+        return f"{batches} The methods differ also in: {describe(self.differing)}." if self.differing else batches
 
     def runs(self) -> list[Run]:
         """Gives one run of every method, with its first seed."""
@@ -109,19 +119,18 @@ class Outcome:
         return [value - baseline[seed] for seed, value in scores if seed in baseline]
 
     def table(self) -> str:
-        """Writes a markdown table, in points; under it, what else the methods differ in."""
+        """Writes a markdown table, in points; under it, by which rule the batches are, and what else differs."""
         lines = [["method", *self.titles], ["---"] * (len(self.titles) + 1)]
         lines += [[each.method, *self.cells(each)] for each in self.methods]
         table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-        return f"{table}\n\n{self.caveat}" if self.caveat else table
+        return f"{table}\n\n{self.caveat}"
 
     @property
     def titles(self) -> list[str]:
         """The titles of the table's columns, after the method's."""
         baseline = self.methods[0].method
         scores = [title for name in self.scores for title in (name, f"{name} against {baseline}")]
-        seen = [] if self.equal_images else ["images seen"]
-        return ["batch x views", "steps", *seen, *scores, "seconds", "peak memory"]
+        return ["batch x copies", "steps", "images seen", *scores, "seconds", "peak memory"]
 
     def cells(self, one: MethodOutcome) -> list[str]:
         """Gives the table's row of a method, under `titles`."""
@@ -131,8 +140,8 @@ class Outcome:
             scores += [mean_and_std(one.scores[name]), difference]
         memory = "" if one.memory is None else f"{one.memory / 2**20:,.0f} MB"
         seconds = f"{statistics.mean(one.seconds):,.0f}"
-        seen = [] if self.equal_images else [f"{one.images_seen:,}"]
-        return [f"{one.batch_size} x {one.views}", f"{one.steps:,}", *seen, *scores, seconds, memory]
+        seen = [f"{one.batch_size} x {one.copies}", f"{one.steps:,}", f"{one.images_seen:,}"]
+        return [*seen, *scores, seconds, memory]
 
     def to_json(self) -> dict[str, Any]:
         """Gives all of it as plain values, with the differences and the images seen, which `read` does not need."""
@@ -146,7 +155,8 @@ class Outcome:
         ]
         return {
             "data": self.data, "baseline": self.methods[0].method, "queries": self.queries,
-            "failed": list(self.failed), "differing_settings": self.differing, "methods": methods,
+            "failed": list(self.failed), "batch_rule": self.batch_rule, "differing_settings": self.differing,
+            "methods": methods,
         }  # fmt: skip
 
 
@@ -161,7 +171,10 @@ def read(folder: Path) -> Outcome:
             raise UserError(None, f"{path} is damaged ({each.method[:40]!r} has not one score a seed); {remedy}")
     if not found.methods or found.queries < 1:
         raise UserError(None, f"{path} is damaged (it has no methods or no queries); {remedy}")
-    return Outcome(folder, found.data, found.methods, found.queries, found.failed, found.differing_settings)
+    if found.batch_rule not in BATCH_RULES:
+        raise UserError(None, f"{path} is damaged (there is no batch rule {found.batch_rule[:40]!r}); {remedy}")
+    known = (found.data, found.methods, found.queries, found.failed, found.differing_settings, found.batch_rule)
+    return Outcome(folder, *known)
 
 
 @dataclass(frozen=True)
@@ -173,6 +186,7 @@ class _Written:
     queries: int
     failed: tuple[str, ...]
     differing_settings: SettingsByMethod
+    batch_rule: str
 
 
 def mean_and_std(values: Sequence[float], sign: str = "") -> str:
@@ -190,14 +204,13 @@ def collect(
     *,
     queries: int,
     failed: Sequence[str] = (),
-    differing: SettingsByMethod | None = None,
 ) -> Outcome:
     """Reads the outcome from the runs' folders; `more` has further scores by a run's folder, and may lack some."""
     by_method: dict[str, list[PlannedRun]] = {}
     for run in runs:
         by_method.setdefault(run.method, []).append(run)
     methods = [_collect(each, more) for each in by_method.values()]
-    return Outcome(folder, data, methods, queries, tuple(failed), differing or {})
+    return Outcome(folder, data, methods, queries, tuple(failed))
 
 
 def _collect(planned: list[PlannedRun], more: Mapping[Path, Mapping[str, float]]) -> MethodOutcome:
@@ -209,10 +222,15 @@ def _collect(planned: list[PlannedRun], more: Mapping[Path, Mapping[str, float]]
     peaks = [peak for run in runs if (peak := peak_memory(run.folder)) is not None]
     config = runs[0].config
     return MethodOutcome(
-        planned[0].method, tuple(each.seed for each in planned), config.batch_size, views_of_an_image(config),
+        planned[0].method, tuple(each.seed for each in planned), config.batch_size, copies_of_an_image(config),
         last[0]["step"], curves, {KNN: [points[-1].score for points in curves], **shared},
         [each.get("seconds", 0.0) for each in last], max(peaks, default=None),
     )  # fmt: skip
+
+
+def copies_of_an_image(config: Config) -> int:
+    """Asks the method of a run how many augmented copies of an image a step takes, of all views together."""
+    return small_method(config, config.views or (VIEW,)).copies
 
 
 def knn_curve(run: Run) -> list[Point]:

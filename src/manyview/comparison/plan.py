@@ -12,21 +12,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from manyview import encoders
-from manyview.config import recipes
-from manyview.config.config import RUNTIME_KEYS, Config, component, components
+from manyview.config.config import RUNTIME_KEYS, Config
 from manyview.config.keys import Flat, flag_name
 from manyview.config.recipes import to_yaml
-from manyview.config.sections import ENCODER, flat
+from manyview.config.sections import flat
 from manyview.core.errors import UserError, hint
-from manyview.methods import METHODS, Method
+from manyview.methods import METHODS
 from manyview.training import build
 from manyview.training.launch import configured
 from manyview.training.run import Run
 
-VIEWS = 2  # augmented views of an image that a batch size is meant for
 PER_RUN = ("batch_size", "seed", *RUNTIME_KEYS)  # what a comparison sets for each run, or no score depends on
 STEPS, EVERY, ROUNDS = 40, 10, 2  # of a measurement of speed; the steps before the first line are not counted
 SHARED = ("data", "augmentation", "views", "encoder")  # sections on which a score depends as much as on the method
@@ -76,17 +71,16 @@ def plan_runs(
     given: Flat,
     *,
     recipe: str | None = None,
-    same_batch: bool = False,
     epochs: Mapping[str, float] | None = None,
 ) -> list[PlannedRun]:
     """Plans all runs, seed after seed, so that every method has one before any has two.
 
-    recipe      a recipe's name or file; {method} in it stands for the method's name
-    same_batch  as many images a step for every method, instead of as many augmented views
-    epochs      by method, where they differ
+    recipe  a recipe's name or file; {method} in it stands for the method's name
+    epochs  by method, where they differ
 
-    Runs of one seed begin with the same weights of the encoder and take the images in the same order: both are drawn
-    from the seed alone.
+    Each has the batch that is given or that its recipe sets; `with_batches` may divide it by a rule. Runs of one seed
+    begin with the same weights of the encoder and take the images in the same order: both are drawn from the seed
+    alone.
     """
     _check(methods, seeds, given)
     runs = []
@@ -96,10 +90,7 @@ def plan_runs(
             if epochs is not None:
                 settings["epochs"] = epochs[method]
             named = recipe and recipe.replace("{method}", method)
-            config = configured(named, settings)
-            published = named is not None and "batch_size" in recipes.read(named).settings  # is left as it is
-            keep_batch = same_batch or ("batch_size" not in given and published)
-            runs.append(PlannedRun(method, seed, config if keep_batch else _with_equal_views(config)))
+            runs.append(PlannedRun(method, seed, configured(named, settings)))
     return runs
 
 
@@ -145,18 +136,6 @@ def images_an_epoch(runs: Sequence[PlannedRun], images: int) -> dict[str, int]:
     return {run.method: images - images % run.config.batch_size for run in runs}
 
 
-def views_of_an_image(config: Config) -> int:
-    """Counts the augmented views of an image that a step of the run takes."""
-    return sum(_method(config).views.values())
-
-
-def _method(config: Config) -> Method:
-    """Builds the method without memory for its weights, to be asked about itself."""
-    with torch.device("meta"):
-        method: Method = component(config, "method")(encoders.create(ENCODER, size=32), **components(config))
-    return method
-
-
 def _unfair(key: str, values: Mapping[str, Any]) -> UserError:
     one, first = next(iter(values.items()))
     other, second = next((method, value) for method, value in values.items() if value != first)
@@ -165,22 +144,6 @@ def _unfair(key: str, values: Mapping[str, Any]) -> UserError:
         f"{one} has {first}, {other} has {second}; methods are compared on the same images, views and encoder: "
         f"give --{flag_name(key)} for all",
     )
-
-
-def _with_equal_views(config: Config) -> Config:
-    """Divides the batch where a method takes more than two views of an image, as CACR (section 5.1) does for K = 4."""
-    method = _method(config)
-    views, groups = sum(method.views.values()), method.towers.bn_splits
-    if views == VIEWS:
-        return config
-    batch = VIEWS * config.batch_size // views // groups * groups
-    if batch < VIEWS:
-        raise UserError(
-            "batch_size",
-            f"{config.batch_size} images of {VIEWS} views are {batch} of {views}, which "
-            f"{config.method['name']} takes; give at least {views}, or --same-batch",
-        )
-    return replace(config, batch_size=batch)
 
 
 def _check(methods: Sequence[str], seeds: Sequence[int], given: Flat) -> None:

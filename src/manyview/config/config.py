@@ -57,6 +57,7 @@ class Config:
     evaluate_every      epochs between two scores; 0 for none
     knn_bank            at most so many training images are the neighbours of kNN,
     knn_queries         and so many held-out images are scored, by retrieval too
+    validation_images   held-out images that the loss is asked about beside each score, in batches; None for all
     max_unreadable      the share of unreadable images that is too much
     report              whether a page about the run is written at its end
     """
@@ -90,6 +91,7 @@ class Config:
     evaluate_every: Annotated[int, AtLeast(0), AtMost(MOST)] = 1
     knn_bank: Count = 5000
     knn_queries: Count = 1000
+    validation_images: Annotated[int | None, AtLeast(2), AtMost(MOST)] = None
     loggers: tuple[str, ...] = ("tensorboard",)
     report: bool = True
     quiet: bool = False

@@ -116,13 +116,15 @@ class ModelSource:
         *,
         view: str | None = None,
         of: Mapping[str, str] | None = None,
+        **options: Any,
     ) -> ViewPipeline:
         """What it sees of data whose first modality is `reference`, one copy of each view.
 
         "probe-test" is the middle of a picture, "probe-train" a crop and a flip.
 
-        view  that of one encoder alone
-        of    by view, the modality that it is made of, where the data has another name for it (see `modality`)
+        view     that of one encoder alone
+        of       by view, the modality that it is made of, where the data has another name for it (see `modality`)
+        options  of the augmentation
         """
         views: dict[str, View] = {}
         modalities: dict[str, Modality] = {}
@@ -133,7 +135,8 @@ class ModelSource:
             views[name] = replace(usual if given is None else given.view, modality=source)
             known = self.modalities.get(name) if given is None else given.modality
             modalities |= {} if known is None else {source: known}
-        made = ViewPipeline(AUGMENTATIONS[augmentation](self.size).augmentations, modalities, picture=self.picture)
+        copies = AUGMENTATIONS[augmentation](self.size, 1, **options).augmentations
+        made = ViewPipeline(copies, modalities, picture=self.picture)
         return made.of(dict.fromkeys(views, 1), views=views)
 
     def untrained(self) -> ModelSource:

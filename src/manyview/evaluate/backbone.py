@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from manyview.core.errors import UserError
 from manyview.core.sample import Views
+from manyview.data.workers import Pipeline
 from manyview.embeddings.model_source import ModelSource
 from manyview.encoders import Encoder, dense_convolutions
 from manyview.evaluate.classifier import Batches
@@ -86,7 +87,7 @@ def trainable_backbone(task: Task, part: str, layer: str | None = None) -> ViewB
     return copied.to(task.device)
 
 
-def _only(task: Task, part: str) -> str | None:
+def view_of(task: Task, part: str) -> str | None:
     """The one view of a part; None where it is all of them."""
     return part if part in task.model.encoders else None
 
@@ -119,10 +120,16 @@ def choose_layer(model: ModelSource, asked: str | None, usual: str | None) -> st
 
 
 def augmented_batches(
-    task: Task, batch_size: int, read: Callable[[Views], Any], *, drop_last: bool, part: str = ""
+    task: Task,
+    batch_size: int,
+    read: Callable[[Views], Any],
+    *,
+    drop_last: bool,
+    part: str = "",
+    pipeline: Pipeline | None = None,
 ) -> Batches:
-    """What is read of the training images of a part, which are cropped and flipped anew each epoch."""
-    views, images = task.pipeline("probe-train", view=_only(task, part)), task.images("train", part)
+    """What is read of the training images of a part, augmented anew each epoch: crop and flip, or by a pipeline."""
+    views, images = pipeline or task.pipeline("probe-train", view=view_of(task, part)), task.images("train", part)
     loader = task.loader(images, views, batch_size=batch_size, shuffle=True, drop_last=drop_last)
 
     def epoch(number: int) -> Iterator[tuple[Any, Tensor]]:
@@ -134,7 +141,7 @@ def augmented_batches(
 
 def plain_test_batches(task: Task, part: str = "") -> Batches:
     """What a part sees of the test images, in order; one that cannot be read is left out, and so is its stand-in."""
-    loader = task.loader(task.images("test", part), task.pipeline(view=_only(task, part)))
+    loader = task.loader(task.images("test", part), task.pipeline(view=view_of(task, part)))
 
     def epoch(number: int) -> Iterator[tuple[Views, Tensor]]:
         start = 0

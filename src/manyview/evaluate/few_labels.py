@@ -15,10 +15,11 @@ from manyview.core.errors import UserError
 from manyview.core.rng import key, order
 from manyview.data import Dataset, subset
 from manyview.evaluate.finetune import finetune
-from manyview.evaluate.linear_fast import ROUGHLY, Scaling, check, fit, logits
+from manyview.evaluate.linear_fast import check
 from manyview.evaluate.probe import linear
 from manyview.evaluate.scores import on_features
 from manyview.evaluate.task import Scores, Task
+from manyview.features.logistic import ROUGHLY, Scaling, fit, logits
 
 CS = (1e-3, 1e-2, 0.1, 1.0)
 ALONE = 0.1  # C of one image a class, with which nothing can be tried out

@@ -26,6 +26,7 @@ from manyview.data.factory import Divided, divided_for
 from manyview.data.normals import NORMALS, WithNormals, requested
 from manyview.data.selection import having, only_modalities
 from manyview.data.torch_dataset import as_dataset
+from manyview.data.workers import Pipeline
 from manyview.embeddings.checksums import heads_checksum
 from manyview.embeddings.model_source import ALL, AnyModel, ModelSource, check_named, open_model, run_of
 from manyview.features.embedding_pass import Read, embed_pieces, embedding, loader_batches, on_device, project
@@ -57,6 +58,7 @@ class Task:
     why          why the test split is not used, where there is one
     imbalance    the rule by which images were left out of the model's pre-training, where one was; they are here
     checkpoints  files that are of use until the protocol's scores are written down
+    margin       the short side of a test image over the side of the middle of it that is seen; None for the usual one
     """
 
     model: ModelSource
@@ -73,6 +75,7 @@ class Task:
     why: str | None = None
     imbalance: str | None = None
     checkpoints: list[Path] = field(default_factory=list, repr=False)
+    margin: float | None = None
     _outputs: dict[tuple[str, ...], Piece] = field(default_factory=dict, init=False, repr=False)
     _loaders: dict[tuple[str, str], Loader] = field(default_factory=dict, init=False, repr=False)
     _present: dict[tuple[str, tuple[str, ...]], Tensor] = field(default_factory=dict, init=False, repr=False)
@@ -91,9 +94,11 @@ class Task:
         """By view, the modality of the data that it is made of."""
         return {view: self.model.modality(view, self.train) for view in self.model.encoders}
 
-    def pipeline(self, augmentation: str = "probe-test", *, view: str | None = None) -> ViewPipeline:
+    def pipeline(self, augmentation: str = "probe-test", *, view: str | None = None, **options: Any) -> ViewPipeline:
         """What the model sees of the data, as `ModelSource.pipeline` has it."""
-        return self.model.pipeline(self.reference, augmentation, view=view, of=self.modalities)
+        if augmentation == "probe-test" and self.margin is not None:
+            options["resize"] = round(self.margin * self.model.size)
+        return self.model.pipeline(self.reference, augmentation, view=view, of=self.modalities, **options)
 
     @property
     def parts(self) -> list[str]:
@@ -146,7 +151,7 @@ class Task:
             vectors[view] = torch.zeros(count, found.vectors.shape[1]).index_copy_(0, found.rows, found.vectors)
         return vectors, there
 
-    def loader(self, data: Dataset, views: ViewPipeline, *, batch_size: int | None = None, **order: bool) -> Loader:
+    def loader(self, data: Dataset, views: Pipeline, *, batch_size: int | None = None, **order: bool) -> Loader:
         """Batches of pictures, as the task reads them: all, in the data's order, unless shuffle or drop_last."""
         return Loader(
             data, views, min(batch_size or self.batch_size, len(data)), seed=self.seed, device=self.device,
@@ -158,6 +163,14 @@ class Task:
         """The same task for another model that sees pictures as this one does, such as the untrained one."""
         fresh = replace(self, model=other)
         vars(fresh).update(_loaders=self._loaders, _present=self._present, fingerprints=self.fingerprints)
+        return fresh
+
+    def with_margin(self, margin: float | None) -> Task:
+        """The same task with test images that are resized to `margin` times the model's size before they are cut."""
+        if margin == self.margin:
+            return self
+        fresh = replace(self, margin=margin)
+        vars(fresh).update(fingerprints=self.fingerprints)
         return fresh
 
     def release(self) -> None:

@@ -26,8 +26,9 @@ def cacr(
 ) -> Method:
     """CACR (Zheng et al., 2023), section 3.2, with `positives` = K: K + 1 copies, each in turn the query.
 
-    Negatives are the same copy of the batch's other images (the authors' CIFAR code takes another copy's). To see as
-    many images as with two copies, divide the batch by (K + 1) / 2.
+    Negatives are the same copy of the batch's other images (the authors' CIFAR code takes another copy's). Of the batch
+    for K > 1 the paper says: that of K = 1 divided by K (section 5, Table 17), 128 instead of 768 for K = 4 (C.1), the
+    same 256 (Table 4, C.2).
 
     joint  false: one pass through the encoder for each copy, as in the authors' code; true: all copies in one pass, so
            that batch norm sees them together

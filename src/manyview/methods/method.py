@@ -72,6 +72,22 @@ class Method(nn.Module):
         return any(slot.branch == "input" for slot in self.slots)
 
     @property
+    def copies(self) -> int:
+        """How many augmented copies of an image a step takes, of all views together, jigsaws among them."""
+        return sum(self.views.values()) + (len(self.views) if self.jigsaw else 0)
+
+    @property
+    def positives(self) -> int:
+        """K: with how many other copies of its image a query is compared, in all terms; the most that any query has.
+
+        1 where there is none: the positive then comes from a memory.
+        """
+        found: dict[tuple[str, int], set[tuple[str, int]]] = {}
+        for query, positive in (pair for term in self.terms for pair in term.positives):
+            found.setdefault((query.view, query.copy), set()).add((positive.view, positive.copy))
+        return max([1, *(len(others - {own}) for own, others in found.items())])
+
+    @property
     def contrasted(self) -> list[str]:
         """The views whose embeddings some term contrasts with those of another view."""
         asked = [term.asks for term in self.terms if isinstance(term, Contrast)]

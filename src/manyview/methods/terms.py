@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import permutations, product
 from typing import Any, NamedTuple
 
 import torch
@@ -105,6 +106,11 @@ class Term(ABC):
         self.name, self.weight = name, weight
         self.asks, self.gathers = tuple(asks), tuple(gathers)
 
+    @property
+    def positives(self) -> list[tuple[Slot, Slot]]:
+        """The pairs of a query and its positive, by slot: all outputs that are asked for, unless a term knows more."""
+        return list(permutations(self.asks, 2))
+
     @abstractmethod
     def __call__(self, batch: BatchOutputs) -> TermOutput: ...
 
@@ -143,6 +149,11 @@ class Contrast(Term):
             return TermOutput(_nothing(batch, self.queries), triples, skipped=True)
         parts = [triple.weight * self._share(batch, triple) for triple in triples]
         return TermOutput(torch.stack(parts).sum(), triples)
+
+    @property
+    def positives(self) -> list[tuple[Slot, Slot]]:
+        """Each query with each key of its image."""
+        return list(product(self.queries, self.keys or self.queries))
 
     @property
     def coupled(self) -> bool:
@@ -242,6 +253,11 @@ class Alignment(Term):
     ) -> None:
         super().__init__(name, dict.fromkeys([*queries, *keys]), weight=weight)
         self.pairs = list(zip(queries, keys, strict=True))
+
+    @property
+    def positives(self) -> list[tuple[Slot, Slot]]:
+        """Each query with the key of the same place."""
+        return self.pairs
 
     def __call__(self, batch: BatchOutputs) -> TermOutput:
         values = [(batch.outputs[q] - batch.outputs[k]).square().sum(1) for q, k in self.pairs]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from functools import cached_property, partial
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from statistics import fmean
 from typing import Any
 
 from torch import Tensor
@@ -14,6 +15,7 @@ from manyview.config.config import Config, plain
 from manyview.core import distributed
 from manyview.core.sample import Batch
 from manyview.data import Loader
+from manyview.data.factory import some
 from manyview.diagnose.measures import flat_share, validation
 from manyview.features.preprocess import EncoderInput
 from manyview.methods import Method
@@ -25,7 +27,7 @@ from manyview.training.state import RunState
 
 FLAT = slice(0, 64)  # pictures of a batch that are looked at for flat ones
 BETWEEN = 0.1  # seconds that pass before something is shown again, at least
-VALIDATED = 256  # held-out images that the loss is asked about, at most
+VALIDATED = 256  # held-out images that the loss is asked about at a time, at most
 
 
 class Monitor:
@@ -149,12 +151,33 @@ class Monitor:
 
 
 def _validation(data: build.RunData, config: Config, method: Method, loader: Loader) -> Callable[..., dict[str, float]]:
-    """What the loss would say of one batch of held-out images; their views are made once."""
+    """What the loss would say of held-out images, the mean over their batches, which are the same every time.
+
+    So CACR (section 5.1) has its entropies: on every batch of the validation data. Batches are as large as training's,
+    or of `VALIDATED` images; what fills none is left out.
+    """
     assert data.test is not None
-    size, pipeline = min(config.batch_size, len(data.test), VALIDATED), build.pipeline(config, data.views, method)
+    images = (
+        data.test if config.validation_images is None else some(data.test, config.validation_images, labelled=False)
+    )
+    size, pipeline = min(config.batch_size, len(images), VALIDATED), build.pipeline(config, data.views, method)
     held_out = Loader(
-        data.test, pipeline, size, seed=config.seed, device=loader.device, workers=config.workers, max_unreadable=1.0,
+        images, pipeline, size, seed=config.seed, device=loader.device, workers=config.workers, max_unreadable=1.0,
         examples=data.met,
     )  # fmt: skip
-    batch = next(held_out.epoch(0))
-    return partial(validation, method, batch.views(), batch)
+
+    def measured(*, progress: float) -> dict[str, float]:
+        found = []
+        for batch in held_out.epoch(0):
+            found.append(validation(method, batch.views(), batch, progress=progress))
+            if not found[0]:
+                break  # of this method nothing can be said
+        return _means(found)
+
+    return measured
+
+
+def _means(found: Sequence[dict[str, float]]) -> dict[str, float]:
+    """The mean of each measure over the batches that have it."""
+    names = dict.fromkeys(name for each in found for name in each)
+    return {name: fmean(each[name] for each in found if name in each) for name in names}

@@ -197,9 +197,12 @@ def custom(
     return ViewPipeline([one] * large + [replace(one, size=small_size or size)] * (copies - large))
 
 
-def probe_train(size: int = 224, copies: int = 1) -> ViewPipeline:
-    """What classifiers on frozen features are trained with (MoCo, JCL, CACR): crop of 8 to 100% and flip."""
-    return ViewPipeline([Augmentation(size)] * copies)
+def probe_train(size: int = 224, copies: int = 1, *, smallest: float = 0.08) -> ViewPipeline:
+    """What classifiers on frozen features are trained with (MoCo, JCL, CACR): crop of 8 to 100% and flip.
+
+    `smallest` is .2 in CACR's code for CIFAR.
+    """
+    return ViewPipeline([Augmentation(size, (smallest, 1.0))] * copies)
 
 
 def probe_test(size: int = 224, copies: int = 1, *, resize: int | None = None) -> ViewPipeline:

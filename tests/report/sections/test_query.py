@@ -5,7 +5,7 @@ import re
 import pytest
 
 from manyview.report.run_embeddings import CONTRASTED, EmbeddedRuns
-from manyview.report.sections.query import NEGATIVES, QUERIES, neighbourhoods, weights
+from manyview.report.sections.query import EDGE, HALF, NEGATIVES, QUERIES, RADIUS, neighbourhoods, weights
 
 
 def test_positives_and_the_extreme_negatives_stand_beside_each_query(embedded: EmbeddedRuns) -> None:
@@ -31,6 +31,22 @@ def test_a_plane_a_snapshot_shows_the_positives_around_the_query(embedded: Embed
     assert re.findall('class="when">([^<]*)<', drawn) == ["untrained", "epoch 1", "epoch 2"]
     assert drawn.count('class="positive"') == 3 * (CONTRASTED - 1)
     assert drawn.count('class="query"') == 3
+
+
+def test_a_dashed_circle_has_the_radius_of_the_negatives_t(
+    embedded: EmbeddedRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = embedded.shown[0]
+    drawn = neighbourhoods(run, "")
+    (radius,) = {float(each) for each in re.findall(r'r="([\d.]+)" class="radius"', drawn)}
+    assert drawn.count('class="radius"') == len(run.few_snapshots)
+    assert radius == pytest.approx(
+        2.0 / RADIUS * (HALF - EDGE), abs=0.1
+    )  # at t- = 2, where a map shows 10 to each side
+    assert "t\u207b = 2." in drawn
+    monkeypatch.setattr(type(run), "loss_option", lambda self, name, default: 0.9)
+    wide = neighbourhoods(run, "")
+    assert float(re.findall(r'r="([\d.]+)" class="radius"', wide)[0]) == pytest.approx(0.45 * radius, abs=0.1)
 
 
 def test_a_run_without_snapshots_has_a_hint(both_embedded: EmbeddedRuns) -> None:

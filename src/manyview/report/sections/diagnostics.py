@@ -146,8 +146,8 @@ def _entropy(runs: Sequence[Curves], held_out: bool) -> Html:
     limits = {round(points[-1][1], 2): Line("maximum", points, 8, dashed=True) for _, _, points in runs if points}
     title, kind = (ON_HELD_OUT, "held-out") if held_out else (ON_TRAINING, "training")
     caption = (
-        f"H(X\u207b|X) at t\u207b = {T_NEG:g} in batches of {kind} images. In the paper it rises towards its maximum, "
-        "the dashed line, as the encoder learns to tell images apart."
+        f"H(X\u207b|X) at t\u207b = {T_NEG:g}, the mean over batches of {kind} images. In the paper it rises towards "
+        "its maximum, the dashed line, as the encoder learns to tell images apart."
     )
     drawn = line_chart(title, [*measured, *limits.values()], Axis("epoch", low=0.0), Axis("nats"))
     return figure(title, drawn, caption, source="CACR, Fig. 3 to 5")

@@ -42,15 +42,16 @@ def weights(embedded: RunEmbeddings, number: int, name: str) -> Html:
 
 def neighbourhoods(embedded: RunEmbeddings, name: str) -> Html:
     """Draws t-SNE around a query at some snapshots of a run."""
-    snapshots = embedded.few_snapshots
+    snapshots, t_neg = embedded.few_snapshots, embedded.loss_option("t_neg", T_NEG)
     caption = (
         "t-SNE of one query, the square in the middle, its four positives in colour and the other images in grey. "
-        "Positives should come to lie at the query, the others around it. "
+        f"Positives should come to lie at the query, the others around it. The dashed circle has the radius t\u207b = "
+        f"{t_neg:g}. "
     )
     hint = (
         ["For epochs in between, train with ", tag("code", "--snapshots 1,5,20"), "."] if len(snapshots) < 3 else None
     )
-    drawn = tag("div", [_plane(snapshot) for snapshot in snapshots], class_="planes")
+    drawn = tag("div", [_plane(snapshot, t_neg) for snapshot in snapshots], class_="planes")
     return figure(f"A query's neighbourhood{name}", drawn, [caption, hint], source="CACR, Fig. 7")
 
 
@@ -91,7 +92,7 @@ def _weighted(sheet: ThumbnailSheet, number: int, sheet_number: int, title: str,
     return tag("span", sheet.thumbnail(number, sheet_number, caption), below, class_="weighed")
 
 
-def _plane(snapshot: Snapshot) -> Html:
+def _plane(snapshot: Snapshot, t_neg: float) -> Html:
     vectors = snapshot.embeddings.vectors
     found = neighbourhood(vectors[0, 0], vectors[0, 1:], vectors[1:, 0])
     reach = max(RADIUS, 1.1 * float(found.positives.abs().max()))
@@ -101,10 +102,16 @@ def _plane(snapshot: Snapshot) -> Html:
     query = tag("rect", x=HALF - 7, y=HALF - 7, width=14, height=14, class_="query")
     name = f"epoch {snapshot.epoch}" if snapshot.epoch else "untrained"
     description = f"{name}: {len(found.positives)} positives and {len(near)} negatives around the query"
-    inside = tag("text", name, x=12, y=24, class_="when"), dots, query
+    circle = tag("circle", cx=HALF, cy=HALF, r=_pixels(t_neg, reach), class_="radius")
+    inside = tag("text", name, x=12, y=24, class_="when"), circle, dots, query
     return tag("svg", inside, viewBox=f"0 0 {2 * HALF} {2 * HALF}", class_="plane", role="img", aria_label=description)
 
 
 def _dot(place: Sequence[float], reach: float, kind: str, radius: float) -> Html:
-    x, y = (round(HALF + value / reach * (HALF - EDGE), 1) for value in place)
+    x, y = (round(HALF + _pixels(value, reach), 1) for value in place)
     return tag("circle", cx=x, cy=y, r=radius, class_=kind)
+
+
+def _pixels(length: float, reach: float) -> float:
+    """What a length of the map takes on the page, where `reach` is shown to each side of the query."""
+    return round(length / reach * (HALF - EDGE), 1)

@@ -31,14 +31,14 @@ BY_TIME = "The same by training time, without scoring: what a minute buys."
 
 def comparison(outcome: Outcome) -> Html:
     """Makes a table and two charts of a comparison."""
-    images = "" if outcome.equal_images else ", but not on as many images of it (images seen)"
+    images = "" if outcome.equal_images else ", but not on as many images of it"
     lead = (
         "Every method has trained on the same data in the same order, with the same augmentations, from the same "
         f"weights of the encoder for each seed{images}. Scores are the last epoch's, in points. "
         f"{_seeds(outcome.methods[0])} kNN is measured on {outcome.queries:,} images, a standard error of "
         f"{100 * outcome.standard_error:.1f} points."
     )
-    caveat = tag("p", outcome.caveat, class_="fine") if outcome.caveat else None
+    caveat = tag("p", outcome.caveat, class_="fine")
     by_epoch = _knn(outcome, "kNN by epoch", Axis("epoch", low=0.0), lambda point: point.epoch, BY_EPOCH)
     by_time = _knn(outcome, "kNN by time", Axis("minutes", low=0.0), lambda point: point.seconds / 60, BY_TIME)
     failed = [left_out(name, "the run has failed") for name in outcome.failed]
