@@ -159,7 +159,7 @@ def test_one_percent_has_other_rates_than_ten(monkeypatch: pytest.MonkeyPatch) -
 def test_a_recipe_is_the_protocols() -> None:
     by_name = list(semi(easy(), mode="linear", recipe="jcl-ablation", epochs=1))
     assert by_name == list(semi(easy(), mode="linear", lr=10.0, epochs=1))
-    with pytest.raises(ValueError, match=r"^recipe: expected one of swav-1, swav-10, got 'moco'$"):
+    with pytest.raises(ValueError, match=r"^recipe: expected one of swav-1, swav-10, .* got 'moco'$"):
         list(semi(easy(), recipe="moco"))
 
 

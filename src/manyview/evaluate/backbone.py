@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from functools import partial
@@ -14,8 +15,9 @@ from torch import Tensor, nn
 
 from manyview.core.errors import UserError
 from manyview.core.sample import Views
+from manyview.data.workers import Pipeline
 from manyview.embeddings.model_source import ModelSource
-from manyview.encoders import Encoder, dense_convolutions
+from manyview.encoders import Encoder, create, dense_convolutions
 from manyview.evaluate.classifier import Batches
 from manyview.evaluate.task import Split, Task
 from manyview.features.embedding_pass import as_input, embedding, forward
@@ -79,11 +81,29 @@ def layer_features(task: Task, split: Split, part: str, layer: str | None) -> tu
     return task.outputs(split, part, f"{layer}, means of a grid, at most {LAYER_DIMS}", partial(read_layer, layer))
 
 
-def trainable_backbone(task: Task, part: str, layer: str | None = None) -> ViewBackbone:
+def trainable_backbone(task: Task, part: str, layer: str | None = None, *, drop_path: float = 0.0) -> ViewBackbone:
     """A copy of the encoders of a part of the task, so that no training can change the model's own."""
-    copied = ViewBackbone(deepcopy(_encoders(task, part)), layer)
+    copies = {view: with_drop_path(encoder, drop_path) for view, encoder in _encoders(task, part).items()}
+    copied = ViewBackbone(copies, layer)
     dense_convolutions(copied)
     return copied.to(task.device)
+
+
+def with_drop_path(encoder: Encoder, rate: float) -> Encoder:
+    """A copy whose blocks are passed over at random in training, where its library knows how (timm: drop_path_rate).
+
+    The chance is `rate` at the last block and falls towards the first. A warning tells of networks that have none.
+    """
+    if not rate:
+        return deepcopy(encoder)
+    try:
+        with torch.random.fork_rng([]):
+            made = create(encoder.name, **{**encoder.options, "drop_path_rate": rate})
+    except UserError:
+        warnings.warn(f"{encoder.name} has no drop path; it is trained without", stacklevel=2)
+        return deepcopy(encoder)
+    made.load_state_dict(encoder.state_dict())
+    return made
 
 
 def check_unchanged(backbone: ViewBackbone, task: Task, part: str) -> None:
@@ -113,9 +133,16 @@ def choose_layer(model: ModelSource, asked: str | None, usual: str | None) -> st
     return asked or usual
 
 
-def augmented_batches(task: Task, batch_size: int, read: Callable[[Views], Any], *, drop_last: bool) -> Batches:
-    """What is read of the training images, which are cropped and flipped anew each epoch."""
-    views = task.pipeline("probe-train")
+def augmented_batches(
+    task: Task,
+    batch_size: int,
+    read: Callable[[Views], Any],
+    *,
+    drop_last: bool,
+    pipeline: Pipeline | None = None,
+) -> Batches:
+    """What is read of the training images, which the pipeline augments anew each epoch: by default crop and flip."""
+    views = pipeline or task.pipeline("probe-train")
     loader = task.loader(task.train, views, batch_size=batch_size, shuffle=True, drop_last=drop_last)
 
     def epoch(number: int) -> Iterator[tuple[Any, Tensor]]:

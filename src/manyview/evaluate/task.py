@@ -26,6 +26,7 @@ from manyview.data.factory import Divided, divided_for
 from manyview.data.normals import NORMALS, WithNormals, requested
 from manyview.data.selection import only_modalities
 from manyview.data.torch_dataset import as_dataset
+from manyview.data.workers import Pipeline
 from manyview.embeddings.checksums import heads_checksum
 from manyview.embeddings.model_source import ALL, AnyModel, ModelSource, check_named, open_model, run_of
 from manyview.features.embedding_pass import Read, embed_pieces, embedding, loader_batches, on_device, project
@@ -123,7 +124,7 @@ class Task:
             vectors[view] = torch.zeros(count, found.vectors.shape[1]).index_copy_(0, found.rows, found.vectors)
         return vectors, there
 
-    def loader(self, data: Dataset, views: ViewPipeline, *, batch_size: int | None = None, **order: bool) -> Loader:
+    def loader(self, data: Dataset, views: Pipeline, *, batch_size: int | None = None, **order: bool) -> Loader:
         """Batches of pictures, as the task reads them: all, in the data's order, unless shuffle or drop_last."""
         return Loader(
             data, views, min(batch_size or self.batch_size, len(data)), seed=self.seed, device=self.device,
