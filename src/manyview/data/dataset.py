@@ -107,6 +107,19 @@ def label_sets(dataset: Dataset) -> Tensor | None:
     return found
 
 
+def known_targets(data: Dataset) -> Tensor | None:
+    """Labels (n,), or label sets (n, classes) where samples have several; None where they have none."""
+    sets = label_sets(data)
+    return data.labels if sets is None else sets
+
+
+def targets_of(data: Dataset) -> Tensor:
+    """`known_targets` of data that has been checked to have some."""
+    found = known_targets(data)
+    assert found is not None
+    return found
+
+
 def label_set_target(sets: Tensor | None, index: int) -> dict[str, Any]:
     """The targets of a sample that has several labels: the numbers of its classes as "labels"."""
     return {} if sets is None else {"labels": tuple((sets[index] == 1).nonzero()[:, 0].tolist())}

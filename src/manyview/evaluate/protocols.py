@@ -28,6 +28,7 @@ from manyview.evaluate.linear_fast import layers, linear_fast
 from manyview.evaluate.neighbours import nearest, retrieval, sweep
 from manyview.evaluate.probe import linear, mlp
 from manyview.evaluate.results import Result, find, put, read
+from manyview.evaluate.shot_transfer import shot_transfer
 from manyview.evaluate.task import Data, Scores, Task, prepare
 from manyview.features.embedding_pass import naming_lost_worker
 
@@ -42,6 +43,7 @@ PROTOCOLS: dict[str, Protocol] = {
     "finetune": finetune,
     "semi": semi,
     "fewshot": fewshot,
+    "shot-transfer": shot_transfer,
     "retrieval": retrieval,
     "cross-view": cross_view,
 }
@@ -54,6 +56,7 @@ SUPERVISED = "supervised"  # the baseline's name among results
 FUNCTIONS: ChainMap[str, Protocol] = ChainMap(PROTOCOLS, {SUPERVISED: supervised_baseline})
 USUAL, ACROSS = ("knn", "linear-fast"), ("cross-view",)  # with labels; of a run with several views
 NO_LABELS: tuple[Protocol, ...] = (cross_view,)  # what needs none
+SEVERAL_LABELS: tuple[Protocol, ...] = (shot_transfer,)  # what takes images that have several
 Settings = Mapping[str, Mapping[str, Any]]
 
 
@@ -92,7 +95,7 @@ def evaluate(
     task = prepare(model, data, **options)
     chosen = {name: given[name] for name in asked or usual_protocols(task)}
     if supervised or any(PROTOCOLS[name] not in NO_LABELS for name in chosen):
-        task.check()
+        task.check(several=not supervised and all(PROTOCOLS[name] in SEVERAL_LABELS for name in chosen))
     run = task.model.run
     folder = Path(out) if out is not None else run.folder if run is not None else None
     if folder is not None:

@@ -12,12 +12,13 @@ from manyview.evaluate.task import Score, Scores, Task
 TOP = 5  # guesses, where there are more classes than that
 
 
-def by_part(task: Task, score: Callable[[str], Iterable[Score]]) -> Scores:
+def by_part(task: Task, score: Callable[[str], Iterable[Score]], *, several: bool = False) -> Scores:
     """The scores of each part of a model, with the part in front of their names if there are several.
 
-    The data is checked at once; scores are computed when they are read.
+    The data is checked at once, whose samples may have `several` labels if that is said; scores are computed when they
+    are read.
     """
-    task.check()
+    task.check(several=several)
     return ((f"{part} {name}" if part else name, value) for part in task.parts for name, value in score(part))
 
 
