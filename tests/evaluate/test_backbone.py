@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from timm.layers import DropPath
+from timm.layers.drop import DropPath
 from torch import Tensor
 from torch.utils.data import Dataset
 

@@ -89,7 +89,7 @@ def evaluate(
             results = judged(
                 what, each, names, settings=by_protocol, size=size, weights=weights, pretrained=pretrained, stem=stem,
                 seed=seed, device=device, workers=workers, batch_size=batch_size, out=folder, supervised=supervised,
-                recompute=recompute, cache=kept, show_bar=True, say=say,
+                recompute=recompute, cache=kept, show_bar=True, say=say, done=_announce,
             )  # fmt: skip
             print(report(results))
     print(f"\nwrote {printable(str(folder / FILE))}")
@@ -149,11 +149,23 @@ def _rows(result: Result, *, supervised: bool) -> list[tuple[str, ...]]:
         first = _named(result) if not rows else ""
         trained = bool(result.model["trained"])
         after, before = (value, (result.untrained or {}).get(name)) if trained else (None, value)
-        gain = "" if after is None or before is None or not _is_share(name) else f"{100 * (after - before):+.1f}"
+        gain = "" if after is None or before is None or not _is_share(name) else _gain(result, name, after, before)
         more = [_said(name, (result.supervised or {}).get(name))] if supervised else []
         rows.append((first, name, _said(name, after), _said(name, before), gain, *more))
     rest = len(result.scores) - SHOWN
     return rows if rest <= 0 else [*rows, ("", f"{rest} more in {FILE}", *[""] * (len(rows[0]) - 2))]
+
+
+def _gain(result: Result, name: str, after: float, before: float) -> str:
+    """The difference of the scores as they are printed, and its standard error where that is known."""
+    error = (result.errors or {}).get(name)
+    return f"{round(100 * after, 1) - round(100 * before, 1):+.1f}" + ("" if error is None else f" ± {100 * error:.1f}")
+
+
+def _announce(result: Result) -> None:
+    """Prints scores as soon as they are there, for whoever reads along, or stops before the table."""
+    found = [f"{name} {_said(name, value)}" for name, value in list(result.scores.items())[:SHOWN]]
+    print(f"{result.protocol}: {', '.join(found)}", flush=True)
 
 
 def _named(result: Result) -> str:

@@ -206,7 +206,7 @@ def _test(model: nn.Module, test: Batches, classes: int, diverged: str) -> list[
     logits, labels = zip(*((model(x).cpu(), labels.cpu()) for x, labels in test.epoch(0)), strict=True)
     if not all(torch.isfinite(each).all() for each in logits):
         raise UserError("lr", diverged)
-    return [share for _, share in tops(torch.cat(logits), torch.cat(labels), classes)]
+    return [float(share) for _, share in tops(torch.cat(logits), torch.cat(labels), classes)]
 
 
 def last_and_best(curve: Sequence[Sequence[float]]) -> list[Score]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from timm.data import create_transform
+from timm.data.transforms_factory import create_transform
 
 from manyview.core.errors import UserError
 from manyview.data.workers import Pipeline
@@ -23,6 +23,6 @@ def training_pipeline(task: Task, recipe: ClassifierRecipe) -> Pipeline:
     mean, std = model.picture.mean, model.picture.std
     transform = create_transform(
         model.size, is_training=True, auto_augment=recipe.rand_augment, interpolation="bicubic", mean=mean, std=std,
-        re_prob=recipe.erase, re_mode="pixel", color_jitter=None,
+        re_prob=recipe.erase, re_mode="pixel", color_jitter=0.0,
     )  # fmt: skip
     return TransformPipeline(transform, copies=1)
