@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,9 +12,10 @@ import pytest
 
 from manyview.cli import main as cli
 from manyview.cli.evaluate import report
-from manyview.encoders import save
+from manyview.encoders import create, save
+from manyview.evaluate.protocols import PROTOCOLS
 from manyview.evaluate.results import read
-from manyview.evaluate.task import Task
+from manyview.evaluate.task import Score, Task
 from tests import tiny
 from tests.evaluate import runs
 from tests.evaluate.pictures import encoder
@@ -109,6 +111,42 @@ def test_of_an_imbalanced_run_it_says_what_classifiers_learn_from() -> None:
     data = {"name": "scenes", "train": 600, "test": 10, "classes": 9, "held_out": False, "imbalance": "linear"}
     told = report([replace(ONE, data=data, model={"name": "a", "encoder": "b", "size": 32, "trained": True})])
     assert "classifiers learn from all training images; pre-training saw those that imbalance linear left\n" in told
+
+
+def test_gains_add_up_with_what_is_printed_and_say_how_sure_they_are() -> None:
+    data = {"name": "scenes", "train": 10, "test": 10, "classes": 9, "held_out": False}
+    judged = {"name": "a", "encoder": "patchnet", "size": 32, "trained": True}
+    result = replace(ONE, data=data, model=judged, scores={"top1": 0.60049}, untrained={"top1": 0.50051})
+    row = next(line for line in report([result]).splitlines() if line.startswith("knn"))
+    assert row.split()[-3:] == ["60.0%", "50.1%", "+9.9"]
+    told = report([replace(result, errors={"top1": 0.0123})])
+    assert told.splitlines()[-1].endswith("+9.9 ± 1.2")
+
+
+def test_scores_are_printed_as_they_come_and_kept_when_the_rest_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def retrieval(task: Task) -> Iterator[Score]:
+        raise KeyboardInterrupt
+        yield "never", 0.0
+
+    monkeypatch.setitem(PROTOCOLS, "retrieval", retrieval)
+    save(encoder(), tmp_path / "mine.safetensors")
+    assert evaluate("mine.safetensors", *SCENES, "--protocols", "knn,retrieval", "--no-cache") != 0
+    assert capsys.readouterr().out.startswith("knn: top1 ")
+    (kept,) = read(tmp_path / "evaluations" / "mine")
+    assert kept.protocol == "knn"
+    assert kept.untrained is not None
+    assert kept.errors is not None
+    assert "top1" in kept.errors
+
+
+def test_the_heading_names_the_file_of_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = create("patchnet", size=32)
+    save(whole, tmp_path / "mine.safetensors")
+    flags = ("--weights", tmp_path / "mine.safetensors", "--protocols", "knn", "--no-cache")
+    assert evaluate("patchnet", *SCENES, *flags) == 0
+    assert f"patchnet with {tmp_path / 'mine.safetensors'}: patchnet at 32 px" in capsys.readouterr().out
 
 
 def test_results_with_and_without_the_supervised_network_are_one_table() -> None:

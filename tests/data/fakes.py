@@ -14,6 +14,7 @@ from PIL import Image
 from torch import Tensor
 
 from manyview.core.sample import Sample
+from manyview.data.listed import VOC_CLASSES
 from tests.data.awful import picture
 
 
@@ -190,6 +191,46 @@ def rendered_sst2(root: Path) -> None:
     for split in ("train", "valid", "test"):
         for kind in ("negative", "positive"):
             draw(root / "rendered-sst2" / split / kind / "1.png")
+
+
+def voc2007(root: Path) -> None:
+    """Image 1 shows a dog and a person, 2 a person, and a dog that is hardly to be seen."""
+    home = root / "VOCdevkit/VOC2007"
+    for number, split in enumerate(("train", "val", "trainval", "test")):
+        stems = (f"00{number}001", f"00{number}002")
+        shown = {"dog": ("1", "0"), "person": ("1", "1")}
+        for name in VOC_CLASSES:
+            lines = [f"{stem} {sign:>2}" for stem, sign in zip(stems, shown.get(name, ("-1", "-1")), strict=True)]
+            write(home / "ImageSets/Main" / f"{name}_{split}.txt", "\n".join(lines) + "\n")
+        for stem in stems:
+            draw(home / "JPEGImages" / f"{stem}.jpg")
+
+
+def hateful_memes(root: Path) -> None:
+    home = root / "hateful_memes"
+    for number, split in enumerate(("train", "dev_seen")):
+        rows = [{"id": number, "img": f"img/{split}{label}.png", "label": label, "text": "a joke"} for label in (1, 0)]
+        write(home / f"{split}.jsonl", "\n".join(json.dumps(row) for row in rows) + "\n")
+        for row in rows:
+            draw(home / str(row["img"]))
+
+
+KITTI_LABEL = "{} 0.00 0 -1.57 100.0 120.0 200.0 220.0 1.5 1.6 3.7 0.0 1.5 {} 0.0\n"
+
+
+def kitti(root: Path) -> None:
+    home = root / "kitti/training"
+    near, far = KITTI_LABEL.format("Car", 7.5), KITTI_LABEL.format("Van", 20.5)
+    walking = KITTI_LABEL.format("Pedestrian", 3.0)
+    for number, text in enumerate((near + far, walking + far, walking)):
+        write(home / "label_2" / f"{number:06}.txt", text)
+        draw(home / "image_2" / f"{number:06}.png")
+
+
+def resisc45(root: Path) -> None:
+    for kind in ("river", "airport"):
+        draw(root / "NWPU-RESISC45" / kind / f"{kind}_001.jpg")
+        write(root / "NWPU-RESISC45" / kind / "Thumbs.db", "no picture")
 
 
 def imagenet(root: Path) -> None:

@@ -17,9 +17,10 @@ from torchvision import datasets
 
 from manyview.core.errors import UserError
 from manyview.data import named as module
-from manyview.data.dataset import Batched, Dataset, Unreadable, id_of
+from manyview.data.dataset import Batched, Dataset, Unreadable, id_of, label_sets
 from manyview.data.named import NAMED, Named, default_root, open_named
 from manyview.data.published import WNIDS
+from manyview.data.selection import subset
 from tests.data import fakes
 
 ON_DISK: dict[
@@ -40,8 +41,12 @@ ON_DISK: dict[
     "fgvc-aircraft": (fakes.aircraft, 2, [1, 0]),
     "fer2013": (fakes.fer2013, 7, [0, 6]),
     "rendered-sst2": (fakes.rendered_sst2, 2, [0, 1]),
+    "hateful-memes": (fakes.hateful_memes, 2, [1, 0]),
+    "kitti-distance": (fakes.kitti, 4, [0, 2, 3]),
+    "resisc45": (fakes.resisc45, 2, [0, 1]),
     "imagenet": (fakes.imagenet, 2, [0, 1]),
 }
+TORCHVISIONS = [name for name, official in NAMED.items() if official.kind is not None]
 ARRAYS = ("cifar10", "cifar100", "mnist", "fashion-mnist", "stl10", "svhn")
 
 
@@ -81,22 +86,22 @@ def test_no_two_splits_share_an_id(tmp_path: Path, name: str) -> None:
             open_named(name, root=tmp_path, split="test")
 
 
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("name", TORCHVISIONS)
 def test_torchvision_takes_the_arguments(name: str) -> None:
     official = NAMED[name]
-    kind = getattr(datasets, official.kind)
+    kind = getattr(datasets, str(official.kind))
     for arguments in official.splits.values():
         inspect.signature(kind).bind("root", **arguments)
     takes_download = "download" in inspect.signature(kind).parameters
     assert takes_download or not official.fetched
 
 
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("name", TORCHVISIONS)
 def test_torchvision_knows_the_splits(tmp_path: Path, name: str) -> None:
     """An unknown split is a ValueError, missing files are not: every split gets as far as the files."""
     for arguments in NAMED[name].splits.values():
         with pytest.raises((RuntimeError, OSError, ImportError)):
-            getattr(datasets, NAMED[name].kind)(str(tmp_path), **arguments)
+            getattr(datasets, str(NAMED[name].kind))(str(tmp_path), **arguments)
 
 
 @pytest.mark.parametrize("name", NAMED)
@@ -109,6 +114,29 @@ def test_missing_files_are_one_line_that_says_where_to_put_them(tmp_path: Path, 
     assert str(tmp_path) in text
     assert ("download=True" in text) == NAMED[name].fetched
     assert not (tmp_path / "nothing").exists()
+
+
+def test_a_set_that_torchvision_has_not_is_missed_in_one_line_where_the_root_has_other_sets(tmp_path: Path) -> None:
+    fakes.eurosat(tmp_path)
+    with pytest.raises(UserError, match=r"^voc2007: not found; put VOCdevkit/VOC2007/ into .*nothing of it is there"):
+        open_named("voc2007", root=tmp_path)
+
+
+def test_images_of_voc_have_several_labels(tmp_path: Path) -> None:
+    fakes.voc2007(tmp_path)
+    data = open_named("voc2007", root=tmp_path)
+    assert data.labels is None
+    assert len(data.classes) == 20
+    person, dog = data.classes.index("person"), data.classes.index("dog")
+    assert data[0].targets == {"labels": (dog, person)}
+    assert data[1].targets == {"labels": (person,)}
+    assert data.label_sets is not None
+    assert data.label_sets[1, dog] == -1  # difficult: counted neither way
+    part = subset(data, [1])
+    sets = label_sets(part)
+    assert sets is not None
+    assert torch.equal(sets, data.label_sets[1:])
+    assert len(open_named("voc2007", root=tmp_path, split="test")) == 2
 
 
 def test_every_split_of_the_table_can_be_asked_for_by_train() -> None:
@@ -192,7 +220,7 @@ def test_sets_that_need_scipy_open_in_form(
         def __getitem__(self, index: int) -> tuple[Any, int]:
             return fakes.pil(index), index
 
-    kind = NAMED[name].kind
+    kind = str(NAMED[name].kind)
     assert f"self.{attribute}" in inspect.getsource(getattr(datasets, kind))
     monkeypatch.setattr(datasets, kind, Fake)
     data = open_named(name, root=tmp_path)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from timm.layers.drop import DropPath
 from torch import Tensor
 from torch.utils.data import Dataset
 
@@ -22,6 +23,7 @@ from manyview.evaluate.backbone import (
     plain_test_batches,
     read_layer,
     trainable_backbone,
+    with_drop_path,
 )
 from tests.evaluate.pictures import encoder, pair, scenes, task
 
@@ -141,3 +143,20 @@ def test_a_backbone_reads_views_by_their_names() -> None:
     backbone = ViewBackbone({"image": encoder()}).eval()
     with pytest.raises(KeyError):
         backbone({"depth": [torch.zeros(1, 3, 16, 16)]})
+
+
+def test_drop_path_is_an_option_of_the_network_and_leaves_its_weights_alone() -> None:
+    made = create("timm/vit_tiny_patch16_224", size=16, patch_size=8, depth=3, embed_dim=12, num_heads=2)
+    copy = with_drop_path(made, 0.4)
+    rates = [each.drop_prob for each in copy.modules() if isinstance(each, DropPath)]
+    assert rates == pytest.approx([0.2, 0.2, 0.4, 0.4])
+    x = torch.randn(4, 3, 16, 16)
+    assert torch.equal(copy.eval()(x), made.eval()(x))
+    assert not torch.equal(copy.train()(x), made.train()(x))
+    assert copy is not made
+
+
+def test_a_network_without_drop_path_is_trained_without_and_a_warning_says_so() -> None:
+    with pytest.warns(UserWarning, match="patchnet has no drop path; it is trained without"):
+        copy = with_drop_path(encoder(), 0.1)
+    assert copy.options == encoder().options

@@ -182,6 +182,30 @@ def test_fewer_epochs_move_the_milestones_along() -> None:
     assert [fall.lr_factor(epoch) for epoch in range(4)] == pytest.approx([1, 0.5 + 0.5**1.5, 0.5, 0.5 - 0.5**1.5])
 
 
+def test_a_warm_up_rises_step_by_step_and_the_cosine_ends_at_its_floor() -> None:
+    recipe = ClassifierRecipe("here", lr=1.0, batch_size=1, epochs=10, warmup=2, floor=0.1)
+    assert [recipe.lr_factor(epoch) for epoch in (0, 0.5, 1, 2, 6, 10)] == pytest.approx([0, 0.25, 0.5, 1, 0.55, 0.1])
+    assert recipe.with_numbers(epochs=5).warmup == 1
+    assert replace(recipe, warmup=0.0).lr_factor(5.9) == replace(recipe, warmup=0.0).lr_factor(5)
+
+
+def test_smooth_labels_and_shares_of_two_classes_are_learnt_from() -> None:
+    x, labels = drawn(16, 0)
+    soft = F.one_hot(labels, CLASSES).float().roll(1, 0) * 0.3 + F.one_hot(labels, CLASSES).float() * 0.7
+    moved = []
+    for smoothing, target in ((0.0, soft), (0.1, 0.9 * soft + 0.1 / CLASSES)):
+        by_hand, model = head(), head()
+        loss = -(target * by_hand(x).log_softmax(1)).sum(1).mean()
+        loss.backward()
+        recipe = replace(RECIPE, epochs=1, weight_decay=0.0, smoothing=smoothing)
+        one = Batches(1, lambda number: iter([(x, soft)]))
+        fit(model, [(model, 0.5)], recipe, one, batches(seed=1), task(), ["test"])
+        assert by_hand.weight.grad is not None
+        torch.testing.assert_close(model.weight, head().weight - 0.5 * by_hand.weight.grad)
+        moved.append(model.weight.detach().clone())
+    assert not torch.equal(*moved)
+
+
 def test_a_recipe_is_changed_only_where_something_is_given() -> None:
     table = {"a": RECIPE}
     assert choose_recipe(table, "a", epochs=None, lr=None) == RECIPE

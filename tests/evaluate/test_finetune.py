@@ -1,27 +1,73 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 
 from manyview.embeddings.model_source import ModelSource
+from manyview.encoders import Encoder, create
+from manyview.evaluate import classifier
 from manyview.evaluate.backbone import augmented_batches, plain_test_batches, trainable_backbone
 from manyview.evaluate.finetune import FROM_SCRATCH, RECIPES, Network, finetune, supervised, train_whole
+from manyview.features.feature_cache import FeatureCache
 from tests.data.fakes import Memory
 from tests.evaluate.pictures import easy, encoder, pair, task
 
 
 def test_the_numbers_are_swavs() -> None:
-    assert {name: (each.lr, each.lr_head) for name, each in RECIPES.items()} == {
-        "swav-1": (0.02, 5.0), "swav-10": (0.01, 0.2),
-    }  # fmt: skip
-    for recipe in RECIPES.values():
+    names = ("swav-1", "swav-10")
+    assert [(RECIPES[name].lr, RECIPES[name].lr_head) for name in names] == [(0.02, 5.0), (0.01, 0.2)]
+    for name in names:
+        recipe = RECIPES[name]
         assert (recipe.batch_size, recipe.epochs, recipe.weight_decay) == (256, 20, 0)
         assert [recipe.lr_factor(epoch) for epoch in (0, 11, 12, 15, 16, 19)] == pytest.approx(
             [1, 1, 0.2, 0.2, 0.04, 0.04]
         )
+
+
+def test_the_numbers_for_vits_are_deits_and_maes() -> None:
+    deit, mae, pets = RECIPES["moco-v3-vit"], RECIPES["mae-vit"], RECIPES["moco-v3-pets"]
+    assert (deit.lr, deit.batch_size, deit.epochs, deit.warmup, deit.weight_decay) == (1e-3, 1024, 150, 5, 0.05)
+    assert (deit.drop_path, deit.mixup, deit.cutmix, deit.smoothing, deit.erase) == (0.1, 0.8, 1.0, 0.1, 0.25)
+    assert deit.lr * deit.lr_factor(150) == pytest.approx(1e-5)
+    assert (mae.lr, mae.epochs, mae.layer_decay) == (2e-3, 100, 0.65)
+    assert (pets.lr, pets.epochs, pets.drop_path, pets.mixup, pets.cutmix, pets.erase) == (6e-4, 100, 0, 0.8, 0, 0)
+    assert all(recipe.source for recipe in RECIPES.values())
+
+
+def vit() -> Encoder:
+    with torch.random.fork_rng([]):
+        torch.manual_seed(0)
+        return create("timm/vit_tiny_patch16_224", size=16, patch_size=4, depth=2, embed_dim=24, num_heads=2)
+
+
+@pytest.mark.parametrize("recipe", ["moco-v3-vit", "mae-vit", "moco-v3-flowers"])
+def test_a_recipe_with_all_its_parts_goes_on_after_an_interruption_and_ends_the_same(
+    recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(classifier, "SECONDS", 0.0)
+    settings: dict[str, Any] = {"recipe": recipe, "epochs": 3, "batch_size": 21, "lr": 3e-3}
+    judged = replace(easy(), model=ModelSource("vit", {"": vit()}))
+    expected = list(finetune(judged, **settings))
+    kept = replace(judged, cache=FeatureCache(tmp_path))
+    epochs = []
+
+    def stopping(*arguments: Any) -> Any:
+        epochs.append(1)
+        if len(epochs) == 2:
+            raise KeyboardInterrupt
+        return tested(*arguments)
+
+    tested = classifier._test
+    monkeypatch.setattr(classifier, "_test", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        list(finetune(kept, **settings))
+    assert list(finetune(kept, **settings)) == expected
+    assert len(epochs) == 4  # the first is not trained again
 
 
 def test_the_whole_network_learns_and_the_subject_stays_as_it_is() -> None:
@@ -72,7 +118,7 @@ def test_each_view_and_all_of_them_are_scored() -> None:
 def test_what_cannot_be_used_is_refused_in_one_line() -> None:
     with pytest.raises(ValueError, match="no labels"):
         list(finetune(replace(task(), train=Memory(30, 3, labelled=False))))
-    with pytest.raises(ValueError, match=r"^recipe: expected one of swav-1, swav-10, got 'x'$"):
+    with pytest.raises(ValueError, match=r"^recipe: expected one of swav-1, swav-10, .*, small, got 'x'$"):
         list(finetune(task(), recipe="x"))
     with pytest.raises(ValueError, match=r"^lr: with 1e\+20 and 0\.2 the loss is no number any more in epoch"):
         list(finetune(task(), lr=1e20, epochs=3))

@@ -25,7 +25,7 @@ class Fixed:
     def __init__(self, task: Task, vectors: Tensor, labels: Tensor) -> None:
         self.classes, self.train, self.found = task.classes, vectors, (vectors, labels)
 
-    def check(self) -> None: ...
+    def check(self, *, several: bool) -> None: ...
 
     def fewest(self, split: str) -> int:
         return len(self.train)

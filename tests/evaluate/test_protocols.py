@@ -33,6 +33,7 @@ QUICK: dict[str, dict[str, Any]] = {  # every protocol, as small as can be
     "finetune": {"epochs": 1},
     "semi": {"fractions": (0.5,), "epochs": 1},
     "fewshot": {"shots": (1,), "draws": 2},
+    "shot-transfer": {"shots": 2, "seeds": 1, "epochs": 10, "lrs": (0.03,)},
     "retrieval": {"ks": (1,)},
 }
 
@@ -125,15 +126,15 @@ def test_a_training_that_has_ended_is_kept_until_the_protocol_has(
 ) -> None:
     monkeypatch.setattr(classifier, "SECONDS", 0.0)
     learnt: list[int] = []
-    train = classifier._train
+    test = classifier._test
 
-    def counted(*given: Any) -> None:
+    def counted(*given: Any) -> list[float]:
         learnt.append(1)
         if len(learnt) == 3:
             raise KeyboardInterrupt
-        train(*given)
+        return test(*given)
 
-    monkeypatch.setattr(classifier, "_train", counted)
+    monkeypatch.setattr(classifier, "_test", counted)
     settings = {"semi": {"fractions": (0.5, 0.9), "epochs": 2}}
 
     def go() -> Any:

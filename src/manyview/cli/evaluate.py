@@ -6,10 +6,11 @@ import warnings
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from manyview.cli.arguments import usage
 from manyview.cli.embed import Pretrained, Size, Stem, Weights
+from manyview.cli.suite import PROTOCOL, run_suite
 from manyview.config.keys import Flat, flag_name, shown, typed
 from manyview.config.sections import data_keys
 from manyview.core.bounds import Count
@@ -34,6 +35,11 @@ def evaluate(
         tuple[str, ...] | None,
         f"{', '.join(PROTOCOLS)}; by default {' and '.join(USUAL)}, and {ACROSS[0]} of a run with an encoder a view",
     ] = None,
+    suite: Annotated[
+        Literal["elevater"] | None,
+        "shot-transfer on all 20 data sets of ELEVATER that lie in --data.root, and CACR's Table 6 of them",
+    ] = None,
+    against: Annotated[str | None, "with --suite: another run or file, to compare with"] = None,
     size: Size = None,
     weights: Weights = None,
     pretrained: Pretrained = False,
@@ -59,21 +65,54 @@ def evaluate(
         return 0
     if what is None:
         raise UserError(None, "give a run's folder, or an encoder such as timm/resnet18; --help tells more")
+    if suite is not None:
+        protocols = _suite_alone(protocols, data, transfer_to, supervised)
+    elif against is not None:
+        raise UserError("against", "is for --suite; give that too")
     names = None if protocols is None else known(protocols)
     by_protocol, options = _divided(settings, [*(names or (*USUAL, *ACROSS)), *([SUPERVISED] if supervised else [])])
     folder = _out(what, out, pretrained, weights)
     say = partial(print, file=sys.stderr)
+    kept = None if no_cache else FeatureCache(cache)
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: say(f"warning: {one_line(str(message))}")
+        if suite is not None:
+            own = {"size": size, "weights": weights, "pretrained": pretrained, "stem": stem}
+            other = {} if against is None else {against: _out(against, None, False, None)}
+            common = {"seed": seed, "device": device, "workers": workers, "batch_size": batch_size,
+                      "recompute": recompute, "cache": kept, "show_bar": True}  # fmt: skip
+            lies, chosen = _suite_data(options), by_protocol.get(PROTOCOL, {})
+            return run_suite(suite, {**other, what: folder}, lies, chosen, {what: own}, say, common)
         for each in _data(data, transfer_to, options):
             results = judged(
                 what, each, names, settings=by_protocol, size=size, weights=weights, pretrained=pretrained, stem=stem,
                 seed=seed, device=device, workers=workers, batch_size=batch_size, out=folder, supervised=supervised,
-                recompute=recompute, cache=None if no_cache else FeatureCache(cache), show_bar=True, say=say,
+                recompute=recompute, cache=kept, show_bar=True, say=say, done=_announce,
             )  # fmt: skip
             print(report(results))
     print(f"\nwrote {printable(str(folder / FILE))}")
     return 0
+
+
+def _suite_alone(
+    protocols: tuple[str, ...] | None, data: str | None, transfer_to: Sequence[str], supervised: bool
+) -> tuple[str, ...]:
+    """The protocol of suites; a suite has its own data, and nothing else is computed with it."""
+    others = {"protocols": protocols not in (None, (PROTOCOL,)), "data": data, "transfer-to": transfer_to,
+              "supervised": supervised}  # fmt: skip
+    for name, given in others.items():
+        if given:
+            raise UserError(name, f"a suite is {PROTOCOL} on data sets of its own; leave it out")
+    return (PROTOCOL,)
+
+
+def _suite_data(options: Flat) -> Flat:
+    """Where the sets of a suite lie, and whether they may be fetched."""
+    for name in options:
+        if name not in ("root", "download"):
+            raise UserError(f"--data.{flag_name(name)}", "a suite takes --data.root and --data.download alone")
+    given = typed(data_keys("cifar10"), {}, {f"data.{key}": value for key, value in options.items()})
+    return {name: given[f"data.{name}"] for name in options}
 
 
 def report(results: list[Result]) -> str:
@@ -120,10 +159,22 @@ def _rows(result: Result, *, supervised: bool) -> list[tuple[str, ...]]:
         first = _named(result) if not rows else ""
         trained = bool(result.model["trained"])
         after, before = (value, (result.untrained or {}).get(name)) if trained else (None, value)
-        gain = "" if after is None or before is None or not _is_share(name) else f"{100 * (after - before):+.1f}"
+        gain = "" if after is None or before is None or not _is_share(name) else _gain(result, name, after, before)
         more = [_said(name, (result.supervised or {}).get(name))] if supervised else []
         rows.append((first, name, _said(name, after), _said(name, before), gain, *more))
     return rows
+
+
+def _gain(result: Result, name: str, after: float, before: float) -> str:
+    """The difference of the scores as they are printed, and its standard error where that is known."""
+    error = (result.errors or {}).get(name)
+    return f"{round(100 * after, 1) - round(100 * before, 1):+.1f}" + ("" if error is None else f" ± {100 * error:.1f}")
+
+
+def _announce(result: Result) -> None:
+    """Prints scores as soon as they are there, for whoever reads along, or stops before the table."""
+    found = [f"{name} {_said(name, value)}" for name, value in result.scores.items()]
+    print(f"{result.protocol}: {', '.join(found)}", flush=True)
 
 
 def _named(result: Result) -> str:

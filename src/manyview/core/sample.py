@@ -15,7 +15,8 @@ class Sample:
     index       where it is: its row in this data set, 0 to n - 1
     modalities  (C, H, W) each: uint8 for pictures, float32 in its own unit for others; a missing one is not there
     targets     what is known of it beyond its modalities, as far as the data has it: "label" is the number of its
-                class; others are "caption", "boxes", "keypoints", "mask"
+                class, "labels" are those of its classes where it may have several; others are "caption", "boxes",
+                "keypoints", "mask"
     """
 
     id: int

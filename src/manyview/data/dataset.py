@@ -98,6 +98,33 @@ def label_target(labels: Tensor | None, index: int) -> dict[str, Any]:
     return {} if labels is None or labels[index] < 0 else {"label": int(labels[index])}
 
 
+def label_sets(dataset: Dataset) -> Tensor | None:
+    """(n, classes) int8 where samples have several labels: 1 is there, 0 is not, -1 is not to be counted.
+
+    A data set of such samples has an attribute of this name, and no `labels`; others give None.
+    """
+    found: Tensor | None = getattr(dataset, "label_sets", None)
+    return found
+
+
+def known_targets(data: Dataset) -> Tensor | None:
+    """Labels (n,), or label sets (n, classes) where samples have several; None where they have none."""
+    sets = label_sets(data)
+    return data.labels if sets is None else sets
+
+
+def targets_of(data: Dataset) -> Tensor:
+    """`known_targets` of data that has been checked to have some."""
+    found = known_targets(data)
+    assert found is not None
+    return found
+
+
+def label_set_target(sets: Tensor | None, index: int) -> dict[str, Any]:
+    """The targets of a sample that has several labels: the numbers of its classes as "labels"."""
+    return {} if sets is None else {"labels": tuple((sets[index] == 1).nonzero()[:, 0].tolist())}
+
+
 def id_of(text: str) -> int:
     """A number in [0, 2^63) that stands for a text, the same on every machine and for ever."""
     digest = hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).digest()

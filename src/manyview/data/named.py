@@ -16,8 +16,9 @@ from manyview.core.atomic import expanded
 from manyview.core.errors import UserError
 from manyview.core.sample import Sample
 from manyview.core.text import printable
-from manyview.data.dataset import id_of, label_target
+from manyview.data.dataset import id_of, label_set_target, label_target
 from manyview.data.image import reason, to_rgb, unreadable
+from manyview.data.listed import hateful_memes, kitti_distance, resisc45, voc2007
 from manyview.data.published import WNIDS, class_folders, idx_files, only
 
 
@@ -25,7 +26,7 @@ from manyview.data.published import WNIDS, class_folders, idx_files, only
 class Official:
     """How torchvision opens a set.
 
-    kind     the class in torchvision.datasets
+    kind     the class in torchvision.datasets; None if it has none, and `plain` opens it
     splits   our name of each split -> the arguments that choose it
     place    what lies in the root
     classes  how many there are, where torchvision knows no names
@@ -34,7 +35,7 @@ class Official:
     plain    opens files that torchvision does not read, or not as well; None if there are none
     """
 
-    kind: str
+    kind: str | None
     splits: dict[str, dict[str, Any]]
     place: str
     classes: int = 0
@@ -74,6 +75,20 @@ NAMED: dict[str, Official] = {
     "pcam": Official("PCAM", _called("train", "val", "test"), "pcam/", classes=2),
     "fer2013": Official("FER2013", _called("train", "test"), "fer2013/fer2013.csv", classes=7, fetched=False),
     "rendered-sst2": Official("RenderedSST2", _called("train", "val", "test"), "rendered-sst2/"),
+    "hateful-memes": Official(
+        None,
+        _called("train", "dev", test="dev"),
+        "hateful_memes/ with img/, train.jsonl and dev.jsonl",
+        fetched=False,
+        plain=hateful_memes,
+    ),
+    "kitti-distance": Official(
+        None, _ALL, "kitti/training/ with image_2/ and label_2/", fetched=False, plain=kitti_distance
+    ),
+    "resisc45": Official(None, _ALL, "NWPU-RESISC45/", fetched=False, plain=resisc45),
+    "voc2007": Official(
+        None, _called("train", "val", "trainval", "test"), "VOCdevkit/VOC2007/", fetched=False, plain=voc2007
+    ),
     "imagenet": Official(
         "ImageNet", _IMAGENET, "train/ and val/ with a folder per class", fetched=False, plain=class_folders
     ),
@@ -100,11 +115,12 @@ class Named:
         labels: Sequence[int | None] | Tensor,
         classes: Sequence[str],
         rows: Tensor,
+        label_sets: Tensor | None = None,
     ) -> None:
-        self._data, self._title, self.ids, self._rows = data, title, ids, rows
+        self._data, self._title, self.ids, self._rows, self.label_sets = data, title, ids, rows, label_sets
         known = torch.tensor([-1 if label is None else int(label) for label in labels])
         self.labels = known if bool((known >= 0).any()) else None
-        self.classes = () if self.labels is None else tuple(classes)
+        self.classes = () if self.labels is None and label_sets is None else tuple(classes)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -112,7 +128,8 @@ class Named:
     def __getitem__(self, index: int) -> Sample:
         index = range(len(self))[index]
         image = self._image(int(self._rows[index]))
-        return Sample(int(self.ids[index]), index, {"image": image}, label_target(self.labels, index))
+        targets = label_target(self.labels, index) | label_set_target(self.label_sets, index)
+        return Sample(int(self.ids[index]), index, {"image": image}, targets)
 
     def name(self, index: int) -> str:
         """The set, its split and the position there."""
@@ -161,7 +178,7 @@ def open_named(
         rows, labels, classes = only(data, official.wnids, labels, classes)
     array = _array_of(data)
     kind, held = (Named, data) if array is None else (NamedArray, array)
-    return kind(held, f"{title}/{part}", ids[rows], labels, classes, rows)
+    return kind(held, f"{title}/{part}", ids[rows], labels, classes, rows, getattr(data, "label_sets", None))
 
 
 def default_root() -> Path:
@@ -173,14 +190,15 @@ def default_root() -> Path:
 def _open(name: str, official: Official, root: Path, arguments: dict[str, Any], download: bool) -> Any:
     from torchvision import datasets  # here, because it takes a second that a folder need not wait for
 
-    kind = getattr(datasets, official.kind)
+    kind = None if official.kind is None else getattr(datasets, official.kind)
     if download and not official.fetched:
         raise UserError("download", f"{name} cannot be fetched by torchvision; put {official.place} into {str(root)!r}")
     plain = official.plain(root, name, kind, arguments) if official.plain else None
     if plain is not None:
         return plain
-    if not root.is_dir() and not download:
-        raise UserError(name, _missing(official, root, "there is no such folder"))
+    if kind is None or (not root.is_dir() and not download):
+        there = "nothing of it is there" if root.is_dir() else "there is no such folder"
+        raise UserError(name, _missing(official, root, there))
     try:
         return kind(str(root), **arguments, **({"download": True} if download else {}))
     except (RuntimeError, OSError) as error:

@@ -13,7 +13,7 @@ from torch import Tensor
 from manyview.core.errors import UserError
 from manyview.core.rng import key, order
 from manyview.core.sample import Sample
-from manyview.data.dataset import Batched, Dataset, few_samples, partial_sample, present
+from manyview.data.dataset import Batched, Dataset, few_samples, label_sets, partial_sample, present
 from manyview.data.paired import MODALITIES, REFERENCE
 
 Rule = Literal["linear", "exponential"]
@@ -109,6 +109,8 @@ class Subset:
         self.modalities = dataset.modalities if modalities is None else tuple(modalities)
         self.ids = dataset.ids[rows]
         self.labels = None if dataset.labels is None else dataset.labels[rows]
+        sets = label_sets(dataset)
+        self.label_sets = None if sets is None else sets[rows]
         self.threads: bool = getattr(dataset, "threads", False)  # may be read by several at once
 
     @property

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from manyview.core.parallel import available
-from manyview.data.dataset import Dataset, Unreadable, read
+from manyview.data.dataset import Dataset, Unreadable, label_sets, read
 from manyview.data.folder import Folder
 from manyview.data.image import check_regular, read_header, reason
 from manyview.data.modality_facts import NAMED, FactsTally, ModalityFacts
@@ -112,7 +112,11 @@ def _describe(result: Survey, split: str, dataset: Dataset) -> None:
     """Notes all that is known without opening a file."""
     result.splits[split] = len(dataset)
     result.samples += len(dataset)
-    if dataset.labels is None:
+    sets = label_sets(dataset)
+    if sets is not None:  # an image counts for each of its classes
+        result.unlabelled += int((sets != 1).all(1).sum())
+        result.labels[split] = dict(zip(dataset.classes, (sets == 1).sum(0).tolist(), strict=True))
+    elif dataset.labels is None:
         result.unlabelled += len(dataset)
     else:
         counts = Counter(dataset.labels.tolist())

@@ -284,7 +284,8 @@ def _from_name(name: str, view: str, options: Options) -> ModelSource:
     with torch.random.fork_rng():
         torch.manual_seed(options.seed)
         made = encoders.create(name, channels=channels, size=size, stem=options.stem, pretrained=start)
-    return ModelSource(name, {view: made}, usual_picture(made), options.seed, trained=bool(start))
+    called = name if options.weights is None else f"{name} with {options.weights}"
+    return ModelSource(called, {view: made}, usual_picture(made), options.seed, trained=bool(start))
 
 
 def _joined(by_view: Mapping[str, ModelSource], options: Options) -> ModelSource:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from functools import partial
@@ -16,7 +17,7 @@ from manyview.core.errors import UserError
 from manyview.core.sample import Views
 from manyview.data.workers import Pipeline
 from manyview.embeddings.model_source import ModelSource
-from manyview.encoders import Encoder, dense_convolutions
+from manyview.encoders import Encoder, create, dense_convolutions
 from manyview.evaluate.classifier import Batches
 from manyview.evaluate.task import Split, Task
 from manyview.features.embedding_pass import as_input, embedding, forward
@@ -80,9 +81,10 @@ def layer_features(task: Task, split: Split, part: str, layer: str | None) -> tu
     return task.outputs(split, part, f"{layer}, means of a grid, at most {LAYER_DIMS}", partial(read_layer, layer))
 
 
-def trainable_backbone(task: Task, part: str, layer: str | None = None) -> ViewBackbone:
+def trainable_backbone(task: Task, part: str, layer: str | None = None, *, drop_path: float = 0.0) -> ViewBackbone:
     """A copy of the encoders of a part of the task, so that no training can change the model's own."""
-    copied = ViewBackbone(deepcopy(_encoders(task, part)), layer)
+    copies = {view: with_drop_path(encoder, drop_path) for view, encoder in _encoders(task, part).items()}
+    copied = ViewBackbone(copies, layer)
     dense_convolutions(copied)
     return copied.to(task.device)
 
@@ -90,6 +92,23 @@ def trainable_backbone(task: Task, part: str, layer: str | None = None) -> ViewB
 def view_of(task: Task, part: str) -> str | None:
     """The one view of a part; None where it is all of them."""
     return part if part in task.model.encoders else None
+
+
+def with_drop_path(encoder: Encoder, rate: float) -> Encoder:
+    """A copy whose blocks are passed over at random in training, where its library knows how (timm: drop_path_rate).
+
+    The chance is `rate` at the last block and falls towards the first. A warning tells of networks that have none.
+    """
+    if not rate:
+        return deepcopy(encoder)
+    try:
+        with torch.random.fork_rng([]):
+            made = create(encoder.name, **{**encoder.options, "drop_path_rate": rate})
+    except UserError:
+        warnings.warn(f"{encoder.name} has no drop path; it is trained without", stacklevel=2)
+        return deepcopy(encoder)
+    made.load_state_dict(encoder.state_dict())
+    return made
 
 
 def check_unchanged(backbone: ViewBackbone, task: Task, part: str) -> None:

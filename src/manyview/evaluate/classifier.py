@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -19,11 +20,13 @@ from manyview import __version__
 from manyview.core.errors import UserError
 from manyview.core.rng import key
 from manyview.core.text import digest
+from manyview.encoders import Encoder
+from manyview.evaluate.layer_decay import LR_SCALE, decay_by_layer
 from manyview.evaluate.scores import tops
 from manyview.evaluate.task import Score, Task
 from manyview.features.feature_cache import PROBE_CHECKPOINT
 from manyview.training.checkpoint import read, write
-from manyview.training.optimizers import cosine, set_lr, sgd, steps
+from manyview.training.optimizers import cosine, sgd, steps
 
 Module = TypeVar("Module", bound=nn.Module)
 Curve = list[list[float]]
@@ -44,7 +47,18 @@ class ClassifierRecipe:
     optimizer   one of `manyview.training.optimizers`
     layer       what the classifier sits on, in encoders that have such a layer; otherwise on the embedding
 
-    Learning rates are set once an epoch, as all of these papers' codes do.
+    For fine-tuning:
+
+    warmup        epochs in which the learning rate rises from 0, before the cosine
+    floor         the share of the learning rate that the cosine ends at
+    layer_decay   the learning rate of a layer is so many times that of the next (`decay_by_layer`); None leaves it out
+    drop_path     chance that a block is passed over, of the last block; it falls towards the first
+    smoothing     of the labels
+    mixup, cutmix  alpha of each, 0 for none (`mixing.py`)
+    rand_augment  timm's name of a RandAugment policy, such as "rand-m9-mstd0.5-inc1"; None for crop and flip alone
+    erase         chance that a box of the picture becomes noise
+
+    Learning rates are set once an epoch, as all of these papers' codes do, but with a warm-up at every step.
     """
 
     source: str
@@ -57,19 +71,35 @@ class ClassifierRecipe:
     lr_head: float | None = None
     optimizer: Callable[..., Optimizer] = sgd
     layer: str | None = None
+    warmup: float = 0.0
+    floor: float = 0.0
+    layer_decay: float | None = None
+    drop_path: float = 0.0
+    smoothing: float = 0.0
+    mixup: float = 0.0
+    cutmix: float = 0.0
+    rand_augment: str | None = None
+    erase: float = 0.0
 
-    def lr_factor(self, epoch: int) -> float:
-        """What the learning rates are multiplied with in an epoch."""
-        if not self.milestones:
-            return cosine(epoch, self.epochs)
-        return steps(epoch, self.epochs, milestones=self.milestones, factor=self.factor)
+    def lr_factor(self, epoch: float) -> float:
+        """What the learning rates are multiplied with after so many epochs."""
+        if not self.warmup:
+            epoch = math.floor(epoch)
+        if self.milestones:
+            return steps(epoch, self.epochs, milestones=self.milestones, factor=self.factor, warmup=self.warmup)
+        factor = cosine(epoch, self.epochs, warmup=self.warmup)
+        return factor if epoch < self.warmup else self.floor + (1 - self.floor) * factor
 
     def with_numbers(self, *, epochs: int | None = None, **others: float | None) -> ClassifierRecipe:
-        """The same but for what is given and not None. Milestones move along with the epochs: 60 of 100 is 6 of 10."""
+        """The same but for what is given and not None.
+
+        Milestones and warm-up move along with the epochs: 60 of 100 is 6 of 10.
+        """
         epochs = epochs or self.epochs
         given: dict[str, Any] = {name: value for name, value in others.items() if value is not None}
         moved = tuple(each * epochs / self.epochs for each in self.milestones)
-        return replace(self, epochs=epochs, milestones=moved, **given)
+        warmup = self.warmup * epochs / self.epochs
+        return replace(self, epochs=epochs, milestones=moved, warmup=warmup, **given)
 
 
 def choose_recipe(table: Mapping[str, ClassifierRecipe], name: str, **numbers: Any) -> ClassifierRecipe:
@@ -81,7 +111,10 @@ def choose_recipe(table: Mapping[str, ClassifierRecipe], name: str, **numbers: A
 
 @dataclass(frozen=True, eq=False)
 class Batches:
-    """count batches an epoch, of what the classifier takes and labels (n,), on one device."""
+    """count batches an epoch, of what the classifier takes and labels, on one device.
+
+    Labels are (n,), or (n, classes) where an image is partly of one class and partly of another.
+    """
 
     count: int
     epoch: Callable[[int], Iterator[tuple[Any, Tensor]]]
@@ -103,7 +136,7 @@ def fit(
 
     With a cache it goes on where it was interrupted, and ends with the same weights.
     """
-    optimizers = [recipe.optimizer(part, lr=lr, weight_decay=recipe.weight_decay) for part, lr in learning]
+    optimizers = [make_optimizer(recipe, part, lr) for part, lr in learning]
     path = checkpoint_path(task, [*identity, {**vars(recipe), "optimizer": None}])  # a function has no name
     checkpoint = ProbeCheckpoint(path, model, optimizers)
     curve = checkpoint.restore()
@@ -114,11 +147,15 @@ def fit(
         advance(len(curve) * train.count)
         for epoch in range(len(curve), recipe.epochs):
             torch.manual_seed(int(key(task.seed, epoch)))  # for dropout and the like
-            for optimizer, (_, lr) in zip(optimizers, learning, strict=True):
-                set_lr(optimizer, lr * recipe.lr_factor(epoch))
             lrs = " and ".join(f"{lr:g}" for _, lr in learning)
             diverged = f"with {lrs} the loss is no number any more in epoch {epoch + 1}; give a lower one"
-            _train(model, optimizers, train.epoch(epoch), diverged, advance)
+            model.train()
+            for number, (x, labels) in enumerate(train.epoch(epoch)):
+                factor = recipe.lr_factor(epoch + number / train.count)
+                for optimizer, (_, lr) in zip(optimizers, learning, strict=True):
+                    set_rates(optimizer, lr * factor)
+                take_step(model, optimizers, F.cross_entropy, x, labels, diverged, label_smoothing=recipe.smoothing)
+                advance()
             curve.append(_test(model, test, len(task.classes), diverged))
             checkpoint.save(curve)
     checkpoint.save(curve, ended=True)
@@ -127,24 +164,40 @@ def fit(
     return last_and_best(curve)
 
 
-def _train(
+def make_optimizer(recipe: ClassifierRecipe, part: nn.Module, lr: float) -> Optimizer:
+    """The recipe's optimiser of a part of a model."""
+    made = recipe.optimizer(part, lr=lr, weight_decay=recipe.weight_decay)
+    if recipe.layer_decay is not None:
+        for encoder in part.modules():
+            if isinstance(encoder, Encoder):
+                decay_by_layer(made, encoder.network, recipe.layer_decay)
+    return made
+
+
+def set_rates(optimizer: Optimizer, lr: float) -> None:
+    """Sets the learning rate of every group, in proportion where layers have their own."""
+    for group in optimizer.param_groups:
+        group["lr"] = lr * group.get(LR_SCALE, 1.0)
+
+
+def take_step(
     model: nn.Module,
     optimizers: Sequence[Optimizer],
-    batches: Iterable[tuple[Any, Tensor]],
+    loss_of: Callable[..., Tensor],
+    x: Any,
+    labels: Tensor,
     diverged: str,
-    advance: Callable[[], object],
+    **settings: Any,
 ) -> None:
-    model.train()
-    for x, labels in batches:
-        loss = F.cross_entropy(model(x), labels)
-        if not torch.isfinite(loss):
-            raise UserError("lr", diverged)
-        for optimizer in optimizers:
-            optimizer.zero_grad()
-        loss.backward()
-        for optimizer in optimizers:
-            optimizer.step()
-        advance()
+    """One step of all optimisers on one batch; `diverged` is said where the loss is no number."""
+    loss = loss_of(model(x), labels, **settings)
+    if not torch.isfinite(loss):
+        raise UserError("lr", diverged)
+    for optimizer in optimizers:
+        optimizer.zero_grad()
+    loss.backward()
+    for optimizer in optimizers:
+        optimizer.step()
 
 
 @torch.no_grad()
@@ -153,7 +206,7 @@ def _test(model: nn.Module, test: Batches, classes: int, diverged: str) -> list[
     logits, labels = zip(*((model(x).cpu(), labels.cpu()) for x, labels in test.epoch(0)), strict=True)
     if not all(torch.isfinite(each).all() for each in logits):
         raise UserError("lr", diverged)
-    return [share for _, share in tops(torch.cat(logits), torch.cat(labels), classes)]
+    return [float(share) for _, share in tops(torch.cat(logits), torch.cat(labels), classes)]
 
 
 def last_and_best(curve: Sequence[Sequence[float]]) -> list[Score]:

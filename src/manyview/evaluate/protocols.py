@@ -28,6 +28,8 @@ from manyview.evaluate.linear_fast import layers, linear_fast
 from manyview.evaluate.neighbours import nearest, retrieval, sweep
 from manyview.evaluate.probe import linear, mlp
 from manyview.evaluate.results import Result, find, put, read
+from manyview.evaluate.scores import gain_errors
+from manyview.evaluate.shot_transfer import shot_transfer
 from manyview.evaluate.task import Data, Scores, Task, prepare
 from manyview.features.embedding_pass import naming_lost_worker
 
@@ -42,6 +44,7 @@ PROTOCOLS: dict[str, Protocol] = {
     "finetune": finetune,
     "semi": semi,
     "fewshot": fewshot,
+    "shot-transfer": shot_transfer,
     "retrieval": retrieval,
     "cross-view": cross_view,
 }
@@ -54,6 +57,7 @@ SUPERVISED = "supervised"  # the baseline's name among results
 FUNCTIONS: ChainMap[str, Protocol] = ChainMap(PROTOCOLS, {SUPERVISED: supervised_baseline})
 USUAL, ACROSS = ("knn", "linear-fast"), ("cross-view",)  # with labels; of a run with several views
 NO_LABELS: tuple[Protocol, ...] = (cross_view,)  # what needs none
+SEVERAL_LABELS: tuple[Protocol, ...] = (shot_transfer,)  # what takes images that have several
 Settings = Mapping[str, Mapping[str, Any]]
 
 
@@ -68,6 +72,7 @@ def evaluate(
     supervised: bool = False,
     recompute: bool = False,
     say: Callable[[str], object] = lambda text: None,
+    done: Callable[[Result], object] = lambda result: None,
     **options: Any,
 ) -> list[Result]:
     """Evaluates an encoder: the scores of each protocol, beside those of the same network untrained.
@@ -81,6 +86,7 @@ def evaluate(
     untrained    whether the untrained network is scored too
     supervised   whether the network trained with all labels is, which takes as long as training
     say          gets what is to be printed beside a progress bar
+    done         gets each result as soon as the model's scores are there, before those of the untrained network are
     options      of `prepare`: seed, device, workers, batch_size, cache, show_bar, and which encoder is meant
 
     >>> for result in evaluate("runs/demo", protocols=["knn"]):
@@ -92,7 +98,7 @@ def evaluate(
     task = prepare(model, data, **options)
     chosen = {name: given[name] for name in asked or usual_protocols(task)}
     if supervised or any(PROTOCOLS[name] not in NO_LABELS for name in chosen):
-        task.check()
+        task.check(several=not supervised and all(PROTOCOLS[name] in SEVERAL_LABELS for name in chosen))
     run = task.model.run
     folder = Path(out) if out is not None else run.folder if run is not None else None
     if folder is not None:
@@ -100,7 +106,7 @@ def evaluate(
     for name, each in {**chosen, **({} if trained is None else {SUPERVISED: trained})}.items():
         _scores(name, task, each)  # which refuses wrong settings, and computes nothing yet
     with naming_lost_worker():
-        return Evaluation(task, folder, recompute, untrained and task.model.trained, trained, say).run(chosen)
+        return Evaluation(task, folder, recompute, untrained and task.model.trained, trained, say, done).run(chosen)
 
 
 def usual_protocols(task: Task) -> tuple[str, ...]:
@@ -150,6 +156,7 @@ class Evaluation:
     untrained: bool
     supervised: dict[str, Any] | None
     say: Callable[[str], object]
+    done: Callable[[Result], object]
 
     @cached_property
     def untrained_task(self) -> Task | None:
@@ -172,9 +179,11 @@ class Evaluation:
 
     def _run_one(self, name: str, settings: Mapping[str, Any]) -> Result:
         result = self._score(self.task, name, settings)
+        self.done(result)
         if self.untrained and (result.untrained is None or self.recompute) and self.untrained_task is not None:
             scores = dict(_scores(name, self.untrained_task, settings))
-            result = self._keep(replace(result, untrained=scores), self.untrained_task)
+            errors = gain_errors(result.scores, scores)
+            result = self._keep(replace(result, untrained=scores, errors=errors or None), self.untrained_task)
         self.task.release()
         return result
 

@@ -29,6 +29,7 @@ class Result:
     scores      by name, in the protocol's order; shares from 0 to 1, but what was "chosen" and epochs
     untrained   the same of the same network before training; None if that is what was scored, or was not asked for
     supervised  scores of the same network trained with all labels, where they were asked for
+    errors      by score, the standard error of its gain over the untrained network's (`gain_errors`)
     data        name, train, test, classes, whether the test images were held out, and fingerprints; the imbalance of
                 pre-training, which left out training images that are counted here
     model       name, encoder, size, whether it is trained, and a check sum of weights and normalisation
@@ -46,6 +47,7 @@ class Result:
     seconds: float = 0.0
     untrained: dict[str, float] | None = None
     supervised: dict[str, float] | None = None
+    errors: dict[str, float] | None = None
 
     @property
     def key(self) -> str:

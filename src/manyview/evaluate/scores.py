@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from torch import Tensor
 
@@ -12,12 +12,40 @@ from manyview.evaluate.task import Score, Scores, Task
 TOP = 5  # guesses, where there are more classes than that
 
 
-def by_part(task: Task, score: Callable[[str], Iterable[Score]]) -> Scores:
+class Share(float):
+    """A share of right answers that remembers which ones are right, (n,) bool."""
+
+    right: Tensor
+
+    @classmethod
+    def of(cls, right: Tensor) -> Share:
+        made = cls(right.double().mean())
+        made.right = right.cpu()
+        return made
+
+
+def gain_errors(after: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:
+    """By score, the standard error of the gain over the test images that both were asked about.
+
+    It is the std of (right after - right before) over the images, divided by the root of their number. Scores that do
+    not remember their answers have none.
+    """
+    found = {}
+    for name, new in after.items():
+        old = before.get(name)
+        if isinstance(new, Share) and isinstance(old, Share) and new.right.shape == old.right.shape:
+            change = new.right.double() - old.right.double()
+            found[name] = float(change.std(correction=0)) / math.sqrt(len(change))
+    return found
+
+
+def by_part(task: Task, score: Callable[[str], Iterable[Score]], *, several: bool = False) -> Scores:
     """The scores of each part of a model, with the part in front of their names if there are several.
 
-    The data is checked at once; scores are computed when they are read.
+    The data is checked at once, whose samples may have `several` labels if that is said; scores are computed when they
+    are read.
     """
-    task.check()
+    task.check(several=several)
     return ((f"{part} {name}" if part else name, value) for part in task.parts for name, value in score(part))
 
 
@@ -34,4 +62,4 @@ def tops(logits: Tensor, labels: Tensor, classes: int) -> list[Score]:
     ks = (1, TOP) if classes > TOP else (1,)
     best = logits.topk(min(ks[-1], logits.shape[1]), 1)
     found = (best.indices.cpu() == labels.cpu()[:, None]) & (best.values.cpu() > -math.inf)
-    return [(f"top{k}", float(found[:, :k].any(1).double().mean())) for k in ks]
+    return [(f"top{k}", Share.of(found[:, :k].any(1))) for k in ks]

@@ -21,7 +21,7 @@ from manyview.core.parallel import resolve_device
 from manyview.core.progress import progress_bar
 from manyview.core.text import digest
 from manyview.data import Dataset, Loader, TorchDataset, Unreadable, subset
-from manyview.data.dataset import few_samples, fingerprint
+from manyview.data.dataset import few_samples, fingerprint, known_targets, label_sets, targets_of
 from manyview.data.factory import Divided, divided_for
 from manyview.data.normals import NORMALS, WithNormals, requested
 from manyview.data.selection import having, only_modalities
@@ -130,13 +130,12 @@ class Task:
 
     def outputs(self, split: Split, part: str, name: str, read: Read) -> tuple[Tensor, Tensor]:
         """What `read` takes of the encoders, called `name`, as `features` gives it. Computed once."""
-        self.check()
+        self.check(several=True)
         if part not in (*self.model.encoders, "", ALL):
             raise UserError("part", f"expected one of {', '.join(map(repr, self.parts))}, got {part!r}")
         found = _side_by_side([self._of_view(split, view, name, read) for view in self._views(part)])
-        labels = getattr(self, split).labels
-        assert labels is not None
-        return found.vectors, labels if len(found.rows) == len(labels) else labels[found.rows]
+        targets = targets_of(getattr(self, split))
+        return found.vectors, targets if len(found.rows) == len(targets) else targets[found.rows]
 
     def projections(self, split: Split) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """What the head of each view says of the samples (n, p), of unit length, and which could be read (n,).
@@ -177,10 +176,11 @@ class Task:
         """Frees decoded pictures, which are kept for the next model that is to see them."""
         self._loaders.clear()
 
-    def check(self) -> None:
-        """Refuses data that nothing can be evaluated on, in one line."""
-        _check_labels(self.train, self.data)
-        _check_labels(self.test, f"the test images of {self.data}")
+    def check(self, *, several: bool = False) -> None:
+        """Refuses data that nothing can be evaluated on, in one line; `several` allows samples with several labels."""
+        if not several or label_sets(self.train) is None:
+            _check_labels(self.train, self.data)
+            _check_labels(self.test, f"the test images of {self.data}")
         if self.test.classes != self.train.classes:
             raise UserError("data", f"the test images of {self.data} have other classes than the training images")
         both = int(torch.isin(self.test.ids, self.train.ids).sum())
@@ -199,7 +199,7 @@ class Task:
     def fingerprints(self) -> dict[str, tuple[int, ...]]:
         """Those of the data by split: of ids, labels, sizes and times of files, and the pixels of a few images."""
         return {
-            split: fingerprint(data, few_samples(data), labels=data.labels, classes=data.classes)
+            split: fingerprint(data, few_samples(data), labels=known_targets(data), classes=data.classes)
             for split, data in (("train", self.train), ("test", self.test))
         }
 
@@ -268,6 +268,7 @@ def prepare(
     batch_size: int = 256,
     cache: FeatureCache | None = None,
     show_bar: bool = False,
+    called: str | None = None,
     **encoder: Any,
 ) -> Task:
     """A task from what a person would name.
@@ -276,6 +277,7 @@ def prepare(
     data     a name or a folder, a table of it and its options ({"name": "scenes", "count": 500}), a data set, or two
              of them, to train on and to test on. Of a run, without it, the run's own, divided as in training, and with
              the training images that an imbalance left out of it: CACR (C.1) trains its classifiers on all
+    called   what the data is called, where it is a data set or two
     encoder  size, weights, pretrained, stem: which one is meant, where `model` is a name
     """
     check_bounds("batch_size", batch_size, [AtLeast(1), AtMost(MOST)])
@@ -285,6 +287,7 @@ def prepare(
     place = resolve_device(device)
     run = run_of(model)
     name, found = _open(data, run)
+    name = called or name
     source = open_model(model, seed=seed, like=found.train, **encoder)
     if found.test is None:
         _check_labels(found.train, name)
@@ -361,6 +364,8 @@ def _usable(data: Dataset, modalities: list[str], name: str) -> Dataset:
 
 
 def _check_labels(data: Dataset, what: str) -> None:
+    if label_sets(data) is not None:
+        raise UserError("data", f"{what} has several labels an image, for which there is shot-transfer alone")
     labels = data.labels
     if labels is None or not bool((labels >= 0).any()):
         raise UserError(

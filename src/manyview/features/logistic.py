@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -89,19 +90,28 @@ def fit(
     So scikit-learn's LogisticRegression(C) has it: biases are not penalised. By L-BFGS (Liu and Nocedal, 1989).
     """
     weights = x.new_zeros(x.shape[1] + 1, classes) if start is None else start.clone()
-    weights.requires_grad_()
+
+    def loss(weights: Tensor) -> Tensor:
+        return F.cross_entropy(logits(weights, x), labels) + weights[:-1].square().sum() / (2 * C * len(x))
+
+    return minimise(loss, weights, steps, done)
+
+
+def minimise(loss: Callable[[Tensor], Tensor], start: Tensor, steps: int = STEPS, done: float = DONE) -> Tensor:
+    """The weights of the least loss, by L-BFGS from `start` on, which is overwritten."""
+    weights = start.requires_grad_()
     optimizer = torch.optim.LBFGS(
         [weights], max_iter=steps, tolerance_grad=done, tolerance_change=1e-9, line_search_fn="strong_wolfe"
     )
 
-    def loss() -> Tensor:
+    def closure() -> Tensor:
         optimizer.zero_grad()
-        found = F.cross_entropy(logits(weights, x), labels) + weights[:-1].square().sum() / (2 * C * len(x))
+        found = loss(weights)
         found.backward()
         return found
 
     with torch.enable_grad():
-        optimizer.step(loss)
+        optimizer.step(closure)
     return weights.detach()
 
 
