@@ -256,9 +256,7 @@ def test_a_path_may_begin_at_home(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_epochs_are_counted_only_where_the_rate_stays_for_one() -> None:
-    with pytest.raises(
-        ValueError, match=r"^schedule\.first_epoch: the rate changes with every step; give"
-    ):
+    with pytest.raises(ValueError, match=r"^schedule\.first_epoch: the rate changes with every step; give"):
         flags("--schedule.first-epoch 1")
     assert flags("--schedule.first-epoch 1 --schedule.per epoch").schedule["first_epoch"] == 1
     with pytest.raises(ValueError, match="schedule"):

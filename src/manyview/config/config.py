@@ -37,8 +37,8 @@ class Config:
     views               the views that the method sees: modalities, or names of `manyview list views`; by default what
                         the method takes
     out                 the run's folder; None: runs/ and a name made of method, data and settings
-    schedule            per: epoch holds the rate for an epoch; they count from first_epoch, 1 in MoCo's CIFAR-10 notebook,
-                        where the last one has the rate 0
+    schedule            per: epoch holds the rate for an epoch; they count from first_epoch, 1 in MoCo's CIFAR-10
+                        notebook, where the last one has the rate 0
     epochs, max_steps   how long; the schedule spans the epochs (2.5 is allowed), and max_steps only ends a run early
     batch_size          images a step, of all processes together
     drop_last           an epoch leaves out a last batch that is not full; false: that is trained on too, unless it is a
