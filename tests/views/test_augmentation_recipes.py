@@ -160,10 +160,10 @@ def test_pictures_that_are_too_small_for_the_distance_are_named() -> None:
         pipeline.prepare({"image": images[0]}, 0)
 
 
-@pytest.mark.parametrize("name", ["moco-v2", "moco-v3", "cmc-ra"])
+@pytest.mark.parametrize("name", ["moco-v2", "moco-v3", "cmc-ra", "multicrop"])
 def test_a_blur_that_its_source_does_not_cut_is_as_wide_at_every_size(name: str) -> None:
     for size in (32, 96, 224, 448):
-        (augmentation, *_) = AUGMENTATIONS[name](size).augmentations
+        *_, augmentation = AUGMENTATIONS[name](size).augmentations
         reach = gaussian(np.array([augmentation.sigma[1]]), augmentation.blur_kernel // 2).shape[1] - 1
         assert reach == 10  # five sigmas, beyond which a weight is under 4e-6 of the middle one
     assert AUGMENTATIONS["simclr"](96).augmentations[0].blur_kernel == 9  # a tenth, as its source has it

@@ -161,7 +161,7 @@ def multicrop(
         raise UserError("copies", f"expected at least the two large crops, then small ones, got {copies}")
     shapes = [(size, large_scale)] * 2 + [(small_size, small_scale)] * (copies - 2)
     crops = [
-        Augmentation(side, scale, jitter=(0.8, 0.8, 0.8, 0.2), jitter_p=0.8, grey=0.2, blur=0.5)
+        Augmentation(side, scale, jitter=(0.8, 0.8, 0.8, 0.2), jitter_p=0.8, grey=0.2, blur=0.5, kernel=WIDE)
         for side, scale in shapes
     ]
     return ViewPipeline(crops)
