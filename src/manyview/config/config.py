@@ -23,8 +23,10 @@ from manyview.training.run_log import logger
 RUNTIME_KEYS = (
     "out", "device", "workers", "loggers", "quiet", "report", "data.name", "data.root", "data.download",
     "checkpoint_minutes", "checkpoint_steps", "snapshots", "max_unreadable", "grad_checkpoint",
+    "wait_minutes",
 )  # fmt: skip
 """Settings that say where and how a run runs, not what it computes: a resumed run may change them."""
+MOST_MINUTES = 60 * 24 * 365
 OWN = "(own)"  # the name of a data set that a person made themselves
 PATHS = ("data.name", "data.root", "encoder.pretrained", "out")
 MAY_CHANGE = ", ".join(f"--{flag_name(key)}" for key in RUNTIME_KEYS if key != "out")
@@ -53,6 +55,7 @@ class Config:
     evaluate_every      epochs between two scores; 0 for none
     knn_bank            at most so many training images are the neighbours of kNN,
     knn_queries         and so many held-out images are scored, by retrieval too
+    wait_minutes        how long processes wait for one another, while one of them downloads, scores or writes the page
     max_unreadable      the share of unreadable images that is too much
     report              whether a page about the run is written at its end
     """
@@ -76,6 +79,7 @@ class Config:
     grad_clip: Annotated[float | None, Above(0)] = None
     device: Literal["auto", "cpu", "cuda"] = "auto"
     workers: Annotated[int | None, AtLeast(0), AtMost(MOST_WORKERS)] = None
+    wait_minutes: Annotated[float, Above(0), AtMost(MOST_MINUTES)] = 60.0
     max_unreadable: Annotated[float, Between(0, 1, "a share")] = 0.05
     snapshots: Annotated[tuple[int, ...], AtLeast(1), AtMost(MOST)] = ()
     checkpoint_minutes: NotNegative = 5.0
