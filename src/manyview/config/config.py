@@ -43,7 +43,7 @@ class Config:
     batch_size          images a step, of all processes together
     micro_batch         images that a process embeds at a time; the gradient stays that of the whole batch
     grad_checkpoint     blocks of the encoders compute their activations again for the gradient instead of keeping them:
-                        less memory, a third more time, the same gradient
+                        less memory, more time, the same gradient
     precision           fp32; bf16 or fp16: mixed; fp64 for checks
     grad_clip           gradients are scaled down to this length, if longer
     snapshots           epochs after which a checkpoint is kept for ever
