@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyview import losses
+from manyview.core import distributed
 from manyview.core.distributed import (
     Agreement,
     Gather,
@@ -397,6 +399,20 @@ def test_in_one_process_gathering_gives_the_tensor_itself() -> None:
     assert [each is given for each, given in zip(gather_all([rows, ids], ()), (rows, ids), strict=True)] == [True, True]
     assert gather_all([], (3,)) == []
     assert (world_size(), rank()) == (1, 0)
+
+
+@pytest.mark.parametrize("time", [None, timedelta(minutes=90)])
+def test_status_words_beside_gpus_are_waited_for_as_long_as_was_said(
+    time: timedelta | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their group is one of CPUs, whose own patience is half an hour."""
+    monkeypatch.setattr(distributed, "_control", [])
+    monkeypatch.setattr(distributed, "_wait", [])
+    monkeypatch.setattr(dist, "get_backend", lambda: "nccl")
+    monkeypatch.setattr(dist, "new_group", lambda **given: given)
+    if time is not None:
+        distributed.wait_at_most(time)
+    assert distributed._control_group() == {"backend": "gloo", "timeout": time}
 
 
 def test_in_one_process_errors_pass_as_they_come() -> None:

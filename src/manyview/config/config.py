@@ -23,8 +23,10 @@ from manyview.training.run_log import logger
 RUNTIME_KEYS = (
     "out", "device", "workers", "loggers", "quiet", "report", "data.name", "data.root", "data.download",
     "checkpoint_minutes", "checkpoint_steps", "snapshots", "max_unreadable", "grad_checkpoint",
+    "wait_minutes",
 )  # fmt: skip
 """Settings that say where and how a run runs, not what it computes: a resumed run may change them."""
+MOST_MINUTES = 60 * 24 * 365
 OWN = "(own)"  # the name of a data set that a person made themselves
 PATHS = ("data.name", "data.root", "encoder.pretrained", "out")
 MAY_CHANGE = ", ".join(f"--{flag_name(key)}" for key in RUNTIME_KEYS if key != "out")
@@ -45,7 +47,7 @@ class Config:
                         single image, which has nothing to be contrasted with
     micro_batch         images that a process embeds at a time; the gradient stays that of the whole batch
     grad_checkpoint     blocks of the encoders compute their activations again for the gradient instead of keeping them:
-                        less memory, a third more time, the same gradient
+                        less memory, more time, the same gradient
     precision           fp32; bf16 or fp16: mixed; fp64 for checks
     grad_clip           gradients are scaled down to this length, if longer
     snapshots           epochs after which a checkpoint is kept for ever
@@ -58,6 +60,7 @@ class Config:
     knn_bank            at most so many training images are the neighbours of kNN,
     knn_queries         and so many held-out images are scored, by retrieval too
     validation_images   held-out images that the loss is asked about beside each score, in batches; None for all
+    wait_minutes        how long processes wait for one another, while one of them downloads, scores or writes the page
     max_unreadable      the share of unreadable images that is too much
     report              whether a page about the run is written at its end
     """
@@ -82,6 +85,7 @@ class Config:
     grad_clip: Annotated[float | None, Above(0)] = None
     device: Literal["auto", "cpu", "cuda"] = "auto"
     workers: Annotated[int | None, AtLeast(0), AtMost(MOST_WORKERS)] = None
+    wait_minutes: Annotated[float, Above(0), AtMost(MOST_MINUTES)] = 60.0
     max_unreadable: Annotated[float, Between(0, 1, "a share")] = 0.05
     snapshots: Annotated[tuple[int, ...], AtLeast(1), AtMost(MOST)] = ()
     checkpoint_minutes: NotNegative = 5.0

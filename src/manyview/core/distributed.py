@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 import torch
@@ -165,6 +166,15 @@ def fail_together() -> Iterator[None]:
 
 
 _control: list[Any] = []
+_wait: list[timedelta] = []
+
+
+def wait_at_most(time: timedelta) -> None:
+    """Says how long a process waits for the status words of others; to be called before the first of them.
+
+    On GPUs these have a group of their own, to which the time of the processes' own group means nothing.
+    """
+    _wait[:] = [time]
 
 
 def _control_group() -> Any:
@@ -172,7 +182,7 @@ def _control_group() -> Any:
     if dist.get_backend() != "nccl":
         return None
     if not _control:
-        _control.append(dist.new_group(backend="gloo"))
+        _control.append(dist.new_group(backend="gloo", timeout=_wait[0] if _wait else None))
     return _control[0]
 
 

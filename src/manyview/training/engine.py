@@ -20,13 +20,13 @@ from torch.nn.parallel import DistributedDataParallel
 
 from manyview import encoders
 from manyview.config.config import Config, component
+from manyview.core.distributed import wait_at_most
 from manyview.core.errors import UserError
 from manyview.methods import BatchOutputs, Method
 from manyview.training import build
 from manyview.training.optimizers import set_lr
 from manyview.training.step import Engine, MakeViews, StepOutput, micro_batches, whole_batch
 
-WAIT = timedelta(hours=1)  # for other processes: the first one downloads, scores and writes the page meanwhile
 PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}  # and fp64 is `Double`
 
 
@@ -55,7 +55,9 @@ def start_fabric(config: Config) -> Fabric:
     logging.getLogger("lightning.fabric").setLevel(logging.WARNING)  # it would tell of every start
     warnings.filterwarnings("ignore", ".*broadcast_buffers.*")  # the new name is not in older versions of torch
     # batch norm does not use running statistics in training, and the towers average those that count: no broadcast
-    strategy = Ddp(broadcast_buffers=False, timeout=WAIT) if world > 1 else "auto"
+    wait = timedelta(minutes=config.wait_minutes)
+    wait_at_most(wait)
+    strategy = Ddp(broadcast_buffers=False, timeout=wait) if world > 1 else "auto"
     # named, since Fabric would else take what a cluster has reserved for what was started
     started = TorchElasticEnvironment() if TorchElasticEnvironment.detect() else LightningEnvironment()
     plugins: list[Any] = [started, Double()] if config.precision == "fp64" else [started]

@@ -104,6 +104,7 @@ def naming_failures(config: Config) -> Iterator[None]:
             other = f"{AGAIN} with --micro-batch 64 if it never is enough"
             raise OutOfMemory(None, f"the memory is full; free some, and the same command goes on; {other}") from None
         if int(os.environ.get("WORLD_SIZE", "1")) > 1 and NO_PEER.search(str(error)):
-            lost = "another process of this run has ended, or has not answered in time"
-            raise LostProcess(None, f"{lost}; the same command goes on from the last checkpoint") from None
+            lost = f"another process of this run has ended, or has not answered in {config.wait_minutes:g} minutes"
+            again = "the same command goes on from the last checkpoint; --wait-minutes has more patience"
+            raise LostProcess(None, f"{lost}; {again}") from None
         raise
