@@ -258,9 +258,11 @@ def test_each_copy_in_turn_meets_the_other_copies_keys_a_queue_and_the_batch(wit
 
 
 def test_the_graphs_have_the_papers_edges() -> None:
-    assert core_view(4) == [(0, 1), (0, 2), (0, 3)]
-    assert core_view(3, core=1) == [(1, 0), (1, 2)]
-    assert full_graph(4) == [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
+    assert core_view(range(4), [0]) == [(0, 1), (0, 2), (0, 3)]
+    assert core_view(range(3), [1]) == [(0, 1), (1, 2)]
+    assert full_graph(range(4)) == [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
+    copies = [("L", 0), ("L", 1), ("ab", 0), ("ab", 1)]
+    assert core_view(copies, copies[:2]) == [(one, other) for one in copies[:2] for other in copies[2:]]
 
 
 def two_view_loss(a: Tensor, b: Tensor, temperature: float) -> Tensor:
@@ -273,7 +275,7 @@ def two_view_loss(a: Tensor, b: Tensor, temperature: float) -> Tensor:
     return result
 
 
-@pytest.mark.parametrize("edges", [core_view(4), full_graph(4), [(2, 3)]])
+@pytest.mark.parametrize("edges", [core_view(range(4), [0]), full_graph(range(4)), [(2, 3)]])
 def test_view_pairs_sum_over_edges_and_directions(edges: list[tuple[int, int]]) -> None:
     z = leaves(4)
     expected = torch.stack([two_view_loss(z[i], z[j], 0.1) for i, j in edges]).sum()

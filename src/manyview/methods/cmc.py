@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import combinations
 from typing import Literal
 
 from manyview import losses, memories
@@ -17,7 +16,7 @@ from manyview.methods.method import VIEW, Head, Loss, MakeMemory, Method, Moment
 from manyview.methods.moco import momentum_towers
 from manyview.methods.pirl import Share, jigsaw_heads, jigsaw_terms
 from manyview.methods.terms import Contrast, keys, queries
-from manyview.methods.topologies import query_against_keys
+from manyview.methods.topologies import core_view, full_graph, query_against_keys
 
 Graph = Literal["full", "core"]
 Node = tuple[str, int]
@@ -128,15 +127,14 @@ def _contrasts(
 
 
 def edges_of(views: Sequence[str], graph: Graph, core: str | None, copies: int) -> list[Edge]:
-    """Each two nodes (Eq. 8), or those of which one is of the core view and the other not (Eq. 7)."""
+    """The edges of a graph whose nodes are copies of views: `full_graph` (Eq. 8) or `core_view` (Eq. 7)."""
     if core is not None and core not in views:
         raise UnknownView("core", f"there is no view {core!r}; {hint(core, views)}")
     if core is not None and graph != "core":
         raise UserError("core", "a full graph has none; give --method.graph core, or leave it out")
-    edges = list(combinations([(view, copy) for view in views for copy in range(copies)], 2))
-    if graph == "core":
-        middle = core or views[0]
-        edges = [edge for edge in edges if [view for view, _ in edge].count(middle) == 1]
+    nodes = [(view, copy) for view in views for copy in range(copies)]
+    middle = [node for node in nodes if node[0] == (core or views[0])]
+    edges = core_view(nodes, middle) if graph == "core" else full_graph(nodes)
     if not edges:
         raise UserError("views", f"expected two or more to contrast, got {', '.join(views)} alone")
     return edges

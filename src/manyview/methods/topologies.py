@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import combinations
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -19,6 +20,7 @@ from manyview.memories import Memory
 from manyview.methods.embeddings import Embeddings, check_shapes
 
 Edge = tuple[int, int]
+Node = TypeVar("Node")
 Topology = Callable[[Embeddings, Memory], list[Triple]]
 
 
@@ -153,14 +155,18 @@ def each_copy_against_keys(embedded: Embeddings, memory: Memory) -> list[Triple]
     ]
 
 
-def core_view(views: int, core: int = 0) -> list[Edge]:
-    """The core with each other view: the edges of CMC Eq. 7."""
-    return [(core, v) for v in range(views) if v != core]
+def core_view(views: Iterable[Node], core: Iterable[Node]) -> list[tuple[Node, Node]]:
+    """Each view of the core with each other one: the edges of CMC Eq. 7, whose core is one view.
+
+    A view is named by anything that can be compared: a number, a name, or which copy it is of what.
+    """
+    views, core = list(views), list(core)
+    return [(one, other) for one, other in full_graph(views) if (one in core) != (other in core)]
 
 
-def full_graph(views: int) -> list[Edge]:
+def full_graph(views: Iterable[Node]) -> list[tuple[Node, Node]]:
     """Each two views: the edges of CMC Eq. 8."""
-    return list(combinations(range(views), 2))
+    return list(combinations(views, 2))
 
 
 def view_pairs(embedded: Embeddings, memory: Memory, *, edges: Iterable[Edge] | None = None) -> list[Triple]:
@@ -177,7 +183,7 @@ def view_pairs(embedded: Embeddings, memory: Memory, *, edges: Iterable[Edge] | 
     check_shapes("queries", embedded.queries, least=2)
     _check_batch_alone(memory)
     views, triples = list(embedded.queries), []
-    for i, j in full_graph(len(views)) if edges is None else _check_edges(edges, len(views)):
+    for i, j in full_graph(range(len(views))) if edges is None else _check_edges(edges, len(views)):
         here, everywhere = _both(embedded, i, j)
         rows = [_rows(each, here) for each in (views[i], views[j], embedded.ids)]
         all_rows = rows if embedded.alone else _all_rows(embedded, everywhere, views[i], views[j], embedded.ids)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from manyview.core.parallel import parallel_map, scratch
+from manyview.core.parallel import parallel_map, scratch, uninitialised
 
 PART_PIXELS = 1 << 17  # converted at a time, by one core: enough that starting the operations costs little
 VECTOR = 64  # numbers that torch works on at a time, or a multiple of that
@@ -78,7 +78,7 @@ def hed(planes: Tensor) -> Tensor:
 
 def _in_parts(convert: Callable[[Tensor, Tensor], None], planes: Tensor) -> Tensor:
     """Converts a few pictures at a time; all at once on a GPU."""
-    out = torch.empty(planes.shape, dtype=planes.dtype, device=planes.device)
+    out = uninitialised(planes)
     pictures = max(1, PART_PIXELS // max(1, planes.shape[2] * planes.shape[3]))
     step = pictures if planes.device.type == "cpu" else max(1, planes.shape[1])
     parts = list(zip(planes.split(step, 1), out.split(step, 1), strict=True))
