@@ -23,6 +23,7 @@ from manyview.methods.topologies import (
     each_copy,
     each_copy_against_keys,
     each_key_against_other_queries,
+    each_query_against_other_keys,
     every_copy,
     full_graph,
     query_against_keys,
@@ -231,6 +232,22 @@ def test_each_key_meets_the_queries_of_the_other_copies(queries: int, count: int
         expected.append(torch.stack(each).mean())
     found = total(arranged(each_key_against_other_queries, z, None, keys), losses.info_nce, temperature=0.2)
     same_gradients(found, torch.stack(expected).sum(), [*z, *keys])
+
+
+@pytest.mark.parametrize(("queries", "count"), [(2, 2), (3, 3), (5, 2)])
+def test_each_query_meets_the_keys_of_the_other_copies(queries: int, count: int) -> None:
+    z, keys = leaves(queries), [key.clone().requires_grad_() for key in views(4)[:count]]
+    expected = []
+    for v, query in enumerate(z):
+        own = [key for u, key in enumerate(keys) if u != v]
+        each = [
+            softmax_loss(query[i], key[i], [other[j] for other in own for j in range(N) if j != i], 0.2)
+            for i in range(N)
+            for key in own
+        ]
+        expected.append(torch.stack(each).mean())
+    found = total(arranged(each_query_against_other_keys, z, None, keys), losses.info_nce, temperature=0.2)
+    same_gradients(found, torch.stack(expected).mean(), [*z, *keys])
 
 
 @pytest.mark.parametrize("within_batch", [0.0, 1.0, 0.5])
@@ -464,6 +481,15 @@ def test_entries_of_each_key_against_other_queries() -> None:
             assert met(triple, row) == expected((KEY, copy, 1.0), image=11)
 
 
+def test_entries_of_each_query_against_other_keys() -> None:
+    triples = each_query_against_other_keys(labelled(3, 2), BATCH)
+    assert [(triple.weight, triple.total) for triple in triples] == [(1 / 3, len(IDS))] * 3
+    for copy, triple in enumerate(triples):
+        others = [v for v in range(2) if v != copy]
+        assert positives(triple, 1) == [(KEY, v, 11) for v in others]
+        assert met(triple, 1) == expected(*((KEY, v, 1.0) for v in others), image=11)
+
+
 def test_entries_of_each_copy_against_keys() -> None:
     for copy, triple in enumerate(each_copy_against_keys(labelled(2, 2), held(1.0))):
         assert met(triple, 0) == expected((QUERY, copy, 1.0), (HELD, 0, 1.0), image=10)
@@ -476,6 +502,7 @@ EVERY: dict[str, tuple[Topology, Embeddings]] = {
     "query_against_keys": (query_against_keys, labelled(1, 2)),
     "query_against_keys_and_queries": (query_against_keys_and_queries, labelled(1, 2)),
     "each_key_against_other_queries": (each_key_against_other_queries, labelled(2, 2)),
+    "each_query_against_other_keys": (each_query_against_other_keys, labelled(2, 2)),
     "each_copy_against_keys": (each_copy_against_keys, labelled(2, 2)),
 }
 BATCH_ALONE: dict[str, tuple[Topology, Embeddings]] = {

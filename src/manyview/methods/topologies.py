@@ -130,6 +130,22 @@ def each_key_against_other_queries(embedded: Embeddings, memory: Memory) -> list
     ]
 
 
+def each_query_against_other_keys(embedded: Embeddings, memory: Memory) -> list[Triple]:
+    """Each copy's query against the keys of all other copies, and in the batch against other images' keys of these.
+
+    CACR with MoCo v3. Queries after as many as there are keys are of copies that have none, such as small crops. V
+    triples of weight 1/V.
+    """
+    embedded.needs_all(2)
+    ids, triples = embedded.gather(embedded.ids), []
+    for number, query in enumerate(embedded.queries):
+        others = [*embedded.keys[:number], *embedded.keys[number + 1 :]]
+        far = torch.cat([embedded.gather(key) for key in others])
+        negatives = _against(embedded, memory, far, ids.repeat(len(others)))
+        triples.append(Triple(query, torch.stack(others, 1), negatives, None, 1 / len(embedded.queries), len(ids)))
+    return triples
+
+
 def each_copy_against_keys(embedded: Embeddings, memory: Memory) -> list[Triple]:
     """Each copy in turn is the query; its positives are the momentum keys of the other copies. CACR Algorithm 3.
 
