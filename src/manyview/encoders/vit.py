@@ -3,7 +3,7 @@
 from functools import partial
 
 import torch
-from timm.layers import build_sincos2d_pos_embed
+from timm.layers.pos_embed_sincos import build_sincos2d_pos_embed
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
@@ -49,8 +49,8 @@ def build(
 def _fix(network: VisionTransformer, inputs: int, frozen: bool) -> None:
     """Puts the positions in and draws the patch embedding, and takes what stays as it is out of the training."""
     grid = build_sincos2d_pos_embed(list(network.patch_embed.grid_size), network.embed_dim)
-    network.pos_embed[:] = torch.cat([grid.new_zeros(1, network.embed_dim), grid])
-    network.pos_embed.requires_grad_(False)
+    positions = torch.cat([grid.new_zeros(1, network.embed_dim), grid])[None]
+    network.pos_embed = nn.Parameter(positions, requires_grad=False)
     bound = (6 / (inputs + network.embed_dim)) ** 0.5
     nn.init.uniform_(network.patch_embed.proj.weight, -bound, bound)
     nn.init.zeros_(network.patch_embed.proj.bias)
