@@ -84,7 +84,7 @@ def layer_features(task: Task, split: Split, part: str, layer: str | None) -> tu
 def trainable_backbone(task: Task, part: str, layer: str | None = None, *, drop_path: float = 0.0) -> ViewBackbone:
     """A copy of the encoders of a part of the task, so that no training can change the model's own."""
     copies = {view: with_drop_path(encoder, drop_path) for view, encoder in _encoders(task, part).items()}
-    copied = ViewBackbone(copies, layer)
+    copied = ViewBackbone(copies, layer).requires_grad_()  # also what pre-training had frozen
     dense_convolutions(copied)
     return copied.to(task.device)
 

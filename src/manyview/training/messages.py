@@ -37,14 +37,19 @@ def introduction(config: Config, data: RunData, method: Method, state: RunState)
     return [
         f"{config.method['name']} on {len(data.train):,} images of {source}{views}, {_scored_on(data, config, method)}",
         f"encoder {config.encoder['name']} ({_parameters(method)} parameters), augmentation "
-        f"{config.augmentation['name']} of {config.augmentation['size']} px, batch {config.batch_size}, "
-        f"{state.total:,} steps",
+        f"{config.augmentation['name']} of {config.augmentation['size']} px{_small(config, method)}, "
+        f"batch {config.batch_size}, {state.total:,} steps",
         *_weights(config, method),
         *_imbalance(config, data),
         *roles(method),
         *_epoch(len(data.train), state.per_epoch, config.batch_size),
         *_modalities(config, data),
     ]
+
+
+def _small(config: Config, method: Method) -> str:
+    """The small crops of a method that takes some."""
+    return f" and {method.small} small of {config.augmentation['small_size']} px" if method.small else ""
 
 
 def _weights(config: Config, method: Method) -> list[str]:
