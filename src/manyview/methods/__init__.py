@@ -7,6 +7,7 @@ A parameter whose default is a partial of a function is a part: `--loss dcl` on 
 from collections.abc import Callable
 
 from manyview.methods.align_uniform import align_uniform, align_uniform_moco
+from manyview.methods.batch_outputs import BatchOutputs
 from manyview.methods.cacr import cacr, cacr_moco, uaur
 from manyview.methods.cmc import cmc, cmc_moco, npid
 from manyview.methods.cmc_patch import cmc_patch, deep_infomax
@@ -16,7 +17,7 @@ from manyview.methods.moco import moco_v1, moco_v2
 from manyview.methods.pirl import pirl
 from manyview.methods.prediction import prediction, split_brain
 from manyview.methods.simclr import dcl, dclw, hard_negative, simclr
-from manyview.methods.terms import Alignment, BatchOutputs, Contrast, Prediction, Term
+from manyview.methods.terms import Alignment, Contrast, Prediction, Term
 
 METHODS: dict[str, Callable[..., Method]] = {
     "simclr": simclr,

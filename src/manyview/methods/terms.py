@@ -3,83 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from manyview.core.distributed import gather, gather_all
 from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives, Triple
-from manyview.encoders.towers import Outputs, Slot
+from manyview.encoders.towers import Slot
 from manyview.losses import Loss, nce_partition
 from manyview.losses.prediction import takes_classes
 from manyview.losses.traits import bounds_information, is_coupled, is_pooled, needs_partition, option
 from manyview.memories import Memory
-from manyview.methods.embeddings import Embeddings
+from manyview.methods.batch_outputs import BatchOutputs
 from manyview.methods.topologies import Topology
-
-
-@dataclass(frozen=True, eq=False)
-class BatchOutputs:
-    """What the towers answered for a batch, and which images these are: all that terms and memories are given.
-
-    outputs   by slot, a row for each of the N images of this process; none yet before the towers have seen it
-    ids       (N,) what the images are
-    index     (N,) their rows in the data
-    present   masks (N,) by view: which images have it; of all views, or empty where no image can lack any
-    counts    how many images each process has; empty where the batch is of this process alone
-    step      the number of the training step
-    progress  the share of the run that is done after this epoch, which a loss may depend on
-    """
-
-    outputs: Outputs
-    ids: Tensor
-    index: Tensor
-    present: Mapping[str, Tensor] = field(default_factory=dict)
-    counts: Sequence[int] = ()
-    step: int = 0
-    progress: float = 1.0
-    everywhere: dict[int, Tensor] = field(default_factory=dict)
-
-    @property
-    def processes(self) -> int:
-        """How many processes the batch is spread over."""
-        return max(1, len(self.counts))
-
-    def gathered(self, slots: Iterable[Slot]) -> BatchOutputs:
-        """Joins the named outputs, ids, index and presence of all processes, in one collective."""
-        if self.processes == 1:
-            return self
-        here = [self.ids, self.index, *self.present.values(), *(self.outputs[slot] for slot in slots)]
-        everywhere = gather_all(here, self.counts)
-        self.everywhere.update((id(rows), far) for rows, far in zip(here, everywhere, strict=True))
-        return self
-
-    def gather(self, rows: Tensor) -> Tensor:
-        """The rows of all processes: those of `gathered` are known, others, of any number, cost a collective."""
-        if self.processes == 1:
-            return rows
-        known = self.everywhere.get(id(rows))
-        return gather(rows) if known is None else known
-
-    def embeddings(self, queries: Sequence[Slot], keys: Sequence[Slot] = ()) -> Embeddings:
-        return Embeddings(
-            [self.outputs[slot] for slot in queries],
-            self.ids,
-            [self.outputs[slot] for slot in keys],
-            self.index,
-            self._present(queries),
-            self._present(keys),
-            self.gather,
-            self.step,
-        )
-
-    def _present(self, slots: Sequence[Slot]) -> list[Tensor] | None:
-        return [self.present[slot.view] for slot in slots] if self.present else None
 
 
 class TermOutput(NamedTuple):
@@ -99,7 +38,13 @@ class Term(ABC):
     name     under which its loss is logged
     asks     the outputs that it needs
     gathers  those of them that it needs of all processes
+
+    What it is asked about itself has an answer here for terms to which it does not apply.
     """
+
+    coupled = False  # whether its gradient is scaled by q_B, the positive in its denominator (DCL, Eq. 3)
+    bounds_information = False  # whether log k - L bounds the mutual information of query and key (CMC Eq. 6)
+    takes_labels = False  # whether it goes by the images' classes
 
     def __init__(self, name: str, asks: Iterable[Slot], gathers: Iterable[Slot] = (), *, weight: float = 1.0) -> None:
         self.name, self.weight = name, weight
@@ -107,6 +52,23 @@ class Term(ABC):
 
     @abstractmethod
     def __call__(self, batch: BatchOutputs) -> TermOutput: ...
+
+    @property
+    def memories(self) -> tuple[Memory, ...]:
+        """What it keeps between steps."""
+        return ()
+
+    @property
+    def kept(self) -> tuple[Slot, ...]:
+        """What its memories take in of each image."""
+        return ()
+
+    def remember(self, batch: BatchOutputs) -> None:
+        """Gives its memories what they keep of a batch, after the optimiser's step."""
+
+    def option(self, name: str) -> Any:
+        """The value that its loss will use for an argument; None if it has no such argument."""
+        return None
 
 
 class Contrast(Term):
@@ -134,6 +96,7 @@ class Contrast(Term):
         self.topology, self.loss, self.ramp = topology, loss, ramp
         self.queries, self.keys = tuple(queries), tuple(keys)
         self.memory = Memory() if memory is None else memory
+        self.coupled, self.bounds_information = is_coupled(loss), bounds_information(loss)
         if needs_partition(loss) and not self.memory.per_image:
             raise UserError("memory", "nce contrasts with images drawn from a memory bank; give --memory bank")
 
@@ -145,17 +108,24 @@ class Contrast(Term):
         return TermOutput(torch.stack(parts).sum(), triples)
 
     @property
-    def coupled(self) -> bool:
-        """Whether the loss's gradient is scaled by q_B, the positive in its denominator (DCL, Eq. 3)."""
-        return is_coupled(self.loss)
+    def memories(self) -> tuple[Memory, ...]:
+        return (self.memory,)
 
     @property
-    def bounds_information(self) -> bool:
-        """Whether log k - L bounds the mutual information of query and key from below (CMC Eq. 6)."""
-        return bounds_information(self.loss)
+    def kept(self) -> tuple[Slot, ...]:
+        """The keys, or the queries where these are each other's keys."""
+        return self.keys or self.queries
+
+    def remember(self, batch: BatchOutputs) -> None:
+        """Gives the memory what it keeps, of the images that have all of it."""
+        kept = [batch.gather(batch.outputs[slot]).detach() for slot in self.kept]
+        ids, index = batch.gather(batch.ids), batch.gather(batch.index)
+        if batch.present:
+            here = torch.stack([batch.gather(batch.present[slot.view]) for slot in self.kept]).all(0)
+            kept, ids, index = [each[here] for each in kept], ids[here], index[here]
+        self.memory.update(kept, ids, index)
 
     def option(self, name: str) -> Any:
-        """The value that the loss will use for an argument; None if it has no such argument."""
         return option(self.loss, name)
 
     def loss_at(self, progress: float) -> Loss:
