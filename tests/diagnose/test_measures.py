@@ -231,7 +231,7 @@ def test_it_is_the_loss_and_the_measures_of_the_batch_in_eval_mode(name: str) ->
     with torch.no_grad():
         objective = method.objective(outputs)
     assert found["validation_loss"] == pytest.approx(float(objective.loss), rel=1e-5)
-    measured = measured_of(term, objective.terms[term.name].triples[0])
+    measured = measured_of(term, objective.terms[term.name])
     assert found.items() >= {PREFIX + key: value for key, value in measured.items()}.items()
     within = entropies(outputs.outputs[term.queries[0]], IDS, batch=6)
     assert found["validation_batch_entropy"] == within.mean
@@ -256,9 +256,10 @@ def test_measures_are_at_the_loss_own_temperatures() -> None:
     with torch.no_grad():
         triple = term(outputs).triples[0]
     given = triple.query, triple.positives, triple.negatives
-    assert measured_of(term, triple) == measure(*given, temperature=None, t_neg=0.7)
+    output = TermOutput(triple.query, [triple])
+    assert measured_of(term, output) == measure(*given, temperature=None, t_neg=0.7)
     coupled = made("simclr", loss=partial(LOSSES["info_nce"], temperature=0.4))
-    assert measured_of(term_of(coupled), triple) == measure(*given, temperature=0.4, t_neg=2.0)
+    assert measured_of(term_of(coupled), output) == measure(*given, temperature=0.4, t_neg=2.0)
 
 
 def test_a_strength_that_grows_is_at_what_it_has_grown_to() -> None:
@@ -315,7 +316,7 @@ def many_views(**options: Any) -> tuple[Method, BatchOutputs]:
 def test_each_view_is_measured_by_its_own_queries() -> None:
     method, given = many_views()
     found = measure_step(method, objective := method.objective(given))
-    (rgb, thermal) = (measured_of(term, objective.terms[term.name].triples[0]) for term in contrasts(method))
+    (rgb, thermal) = (measured_of(term, objective.terms[term.name]) for term in contrasts(method))
     assert {name: found[name] for name in rgb} == rgb  # the plain names are the first contrast's
     for name in ("query_similarity", "positive_similarity", "rank", "rank_limit", "dim", "negatives", "coupling"):
         assert (found[f"{name}/rgb"], found[f"{name}/thermal"]) == (rgb[name], thermal[name])
@@ -327,7 +328,7 @@ def test_one_view_is_measured_as_it_always_was() -> None:
     outputs = {slot: drawn(6, DIM, seed=number) for number, slot in enumerate(method.slots)}
     objective = method.objective(BatchOutputs(outputs, torch.arange(6), torch.arange(6)))
     first = contrasts(method)[0]
-    assert measure_step(method, objective) == measured_of(first, objective.terms[first.name].triples[0])
+    assert measure_step(method, objective) == measured_of(first, objective.terms[first.name])
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from manyview.core.distributed import gather, gather_all
+from manyview.core.distributed import gather, gather_all, rank
 from manyview.encoders.towers import Outputs, Slot
 from manyview.methods.embeddings import Embeddings
 
@@ -23,6 +23,7 @@ class BatchOutputs:
     counts    how many images each process has; empty where the batch is of this process alone
     step      the number of the training step
     progress  the share of the run that is done after this epoch, which a loss may depend on
+    labels    (N,) the images' classes, -1 where there is none, for terms that go by them
     """
 
     outputs: Outputs
@@ -32,6 +33,7 @@ class BatchOutputs:
     counts: Sequence[int] = ()
     step: int = 0
     progress: float = 1.0
+    labels: Tensor | None = None
     everywhere: dict[int, Tensor] = field(default_factory=dict)
 
     @property
@@ -39,11 +41,23 @@ class BatchOutputs:
         """How many processes the batch is spread over."""
         return max(1, len(self.counts))
 
+    @property
+    def total(self) -> int:
+        """How many images all processes have."""
+        return sum(self.counts) or len(self.ids)
+
+    @property
+    def mine(self) -> slice:
+        """Where this process's rows are among those of all."""
+        start = sum(self.counts[: rank()])
+        return slice(start, start + len(self.ids)) if self.counts else slice(None)
+
     def gathered(self, slots: Iterable[Slot]) -> BatchOutputs:
         """Joins the named outputs, ids, index and presence of all processes, in one collective."""
         if self.processes == 1:
             return self
-        here = [self.ids, self.index, *self.present.values(), *(self.outputs[slot] for slot in slots)]
+        labels = [] if self.labels is None else [self.labels]
+        here = [self.ids, self.index, *labels, *self.present.values(), *(self.outputs[slot] for slot in slots)]
         everywhere = gather_all(here, self.counts)
         self.everywhere.update((id(rows), far) for rows, far in zip(here, everywhere, strict=True))
         return self
@@ -65,6 +79,7 @@ class BatchOutputs:
             self._present(keys),
             self.gather,
             self.step,
+            self.labels,
         )
 
     def _present(self, slots: Sequence[Slot]) -> list[Tensor] | None:

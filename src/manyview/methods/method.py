@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from manyview.core.errors import UserError
 from manyview.core.sample import Views
 from manyview.encoders.momentum import Schedule as Momentum
-from manyview.encoders.towers import JIGSAW, Head, Outputs, Slot, Towers
+from manyview.encoders.tower import Head
+from manyview.encoders.towers import JIGSAW, Outputs, Slot, Towers
 from manyview.losses import Loss
 from manyview.memories import Memory
 from manyview.methods.batch_outputs import BatchOutputs

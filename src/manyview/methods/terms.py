@@ -15,14 +15,38 @@ from manyview.core.negatives import Negatives, Triple
 from manyview.encoders.towers import Slot
 from manyview.losses import Loss, nce_partition
 from manyview.losses.prediction import takes_classes
+from manyview.losses.siamese import squared_distance
 from manyview.losses.traits import bounds_information, is_coupled, is_pooled, needs_partition, option
 from manyview.memories import Memory
 from manyview.methods.batch_outputs import BatchOutputs
 from manyview.methods.topologies import Topology
 
 
+class Watched(NamedTuple):
+    """Vectors that a term without negatives compares: where a collapse shows.
+
+    query, positive  (N, d) two embeddings of each image, of any length
+    ids              (N,) which images these are
+    assigned         (N, P) the shares of P prototypes that each image is given, where there are prototypes
+    present          (N,) which images have both embeddings; None: all
+    """
+
+    query: Tensor
+    positive: Tensor
+    ids: Tensor
+    assigned: Tensor | None = None
+    present: Tensor | None = None
+
+    def rows(self) -> Watched:
+        """The images that have both embeddings. A GPU is waited for where one can lack any."""
+        if self.present is None:
+            return self
+        query, positive, ids = (each[self.present] for each in (self.query, self.positive, self.ids))
+        return Watched(query, positive, ids, None if self.assigned is None else self.assigned[self.present])
+
+
 class TermOutput(NamedTuple):
-    """A term's loss, and what it contrasted, for the health figures: nothing for a prediction.
+    """A term's loss, and for the health figures what it contrasted or else compared: nothing for a prediction.
 
     skipped  no image of the batch had what the term compares, so that the loss, 0, says nothing
     """
@@ -30,6 +54,7 @@ class TermOutput(NamedTuple):
     loss: Tensor
     triples: list[Triple]
     skipped: bool = False
+    watched: Watched | None = None
 
 
 class Term(ABC):
@@ -63,7 +88,7 @@ class Term(ABC):
         """What its memories take in of each image."""
         return ()
 
-    def remember(self, batch: BatchOutputs) -> None:
+    def remember(self, batch: BatchOutputs) -> None:  # noqa: B027  most terms keep nothing
         """Gives its memories what they keep of a batch, after the optimiser's step."""
 
     def option(self, name: str) -> Any:
@@ -77,6 +102,7 @@ class Contrast(Term):
     keys    none: the queries are each other's keys
     memory  what is contrasted with besides; the batch alone if not given. It takes in the keys after each step
     ramp    arguments of the loss that grow in proportion to the epochs, from a little to their full value in the last
+    takes_labels  the topology goes by the images' classes
     """
 
     def __init__(
@@ -90,12 +116,14 @@ class Contrast(Term):
         name: str = "contrast",
         weight: float = 1.0,
         ramp: tuple[str, ...] = (),
+        takes_labels: bool = False,
     ) -> None:
         slots = dict.fromkeys([*queries, *keys])
         super().__init__(name, slots, slots, weight=weight)
         self.topology, self.loss, self.ramp = topology, loss, ramp
         self.queries, self.keys = tuple(queries), tuple(keys)
         self.memory = Memory() if memory is None else memory
+        self.takes_labels = takes_labels
         self.coupled, self.bounds_information = is_coupled(loss), bounds_information(loss)
         if needs_partition(loss) and not self.memory.per_image:
             raise UserError("memory", "nce contrasts with images drawn from a memory bank; give --memory bank")
@@ -103,7 +131,7 @@ class Contrast(Term):
     def __call__(self, batch: BatchOutputs) -> TermOutput:
         triples = self.topology(batch.embeddings(self.queries, self.keys), self.memory)
         if not triples:
-            return TermOutput(_nothing(batch, self.queries), triples, skipped=True)
+            return TermOutput(nothing(batch, self.queries), triples, skipped=True)
         parts = [triple.weight * self._share(batch, triple) for triple in triples]
         return TermOutput(torch.stack(parts).sum(), triples)
 
@@ -201,25 +229,45 @@ class Prediction(Term):
 
 
 class Alignment(Term):
-    """How far queries are from their keys, without negatives (BYOL): the mean of |q - k|^2 = 2 - 2 q.k.
+    """How far queries are from their keys, without negatives (BYOL, SimSiam): the mean over images and pairs.
 
-    Each query is compared with the key of the same place; both have unit length. Gradient reaches the keys only where
-    their tower has one.
+    Each query is compared with the key of the same place; both have unit length.
+
+    distance       a value for each image, of two vectors
+    stop_gradient  keys are taken as they are; else gradient reaches them where their tower has one
     """
 
     def __init__(
-        self, queries: Sequence[Slot], keys: Sequence[Slot], *, name: str = "alignment", weight: float = 1.0
+        self,
+        queries: Sequence[Slot],
+        keys: Sequence[Slot],
+        distance: Callable[[Tensor, Tensor], Tensor] = squared_distance,
+        *,
+        stop_gradient: bool = False,
+        name: str = "alignment",
+        weight: float = 1.0,
     ) -> None:
         super().__init__(name, dict.fromkeys([*queries, *keys]), weight=weight)
-        self.pairs = list(zip(queries, keys, strict=True))
+        self.pairs, self.distance, self.stop_gradient = list(zip(queries, keys, strict=True)), distance, stop_gradient
 
     def __call__(self, batch: BatchOutputs) -> TermOutput:
-        values = [(batch.outputs[q] - batch.outputs[k]).square().sum(1) for q, k in self.pairs]
-        parts = [mean_of_present(batch, each, pair) for each, pair in zip(values, self.pairs, strict=True)]
-        return TermOutput(torch.stack(parts).mean(), [])
+        parts = [mean_of_present(batch, self._values(batch, *pair), pair) for pair in self.pairs]
+        (query, key), (_, other) = self.pairs[0], self.pairs[-1]
+        seen = watched(batch, key, query if other == key else other)  # two keys, which one network has made
+        return TermOutput(torch.stack(parts).mean(), [], watched=seen)
+
+    def _values(self, batch: BatchOutputs, query: Slot, key: Slot) -> Tensor:
+        keys = batch.outputs[key].detach() if self.stop_gradient else batch.outputs[key]
+        return self.distance(batch.outputs[query], keys)
 
 
-def _nothing(batch: BatchOutputs, slots: Iterable[Slot]) -> Tensor:
+def watched(batch: BatchOutputs, query: Slot, positive: Slot, assigned: Tensor | None = None) -> Watched:
+    """Two embeddings of each image, to be watched."""
+    here = batch.present[query.view] & batch.present[positive.view] if batch.present else None
+    return Watched(batch.outputs[query].detach(), batch.outputs[positive].detach(), batch.ids, assigned, here)
+
+
+def nothing(batch: BatchOutputs, slots: Iterable[Slot]) -> Tensor:
     """Zero, with a gradient of zero for all that was embedded, so that every process has one to average."""
     return torch.stack([batch.outputs[slot][:0].sum() for slot in slots]).sum()
 
