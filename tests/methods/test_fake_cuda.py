@@ -28,7 +28,7 @@ from manyview.methods.topologies import (
     Topology,
     each_copy,
     each_copy_against_keys,
-    each_query_against_other_keys,
+    each_key_against_other_queries,
     every_copy,
     query_against_keys,
     query_against_keys_and_queries,
@@ -162,7 +162,7 @@ TOPOLOGIES: dict[str, tuple[Topology, int, int]] = {
     "each_copy": (each_copy, 3, 0),
     "query_against_keys": (query_against_keys, 1, 2),
     "query_against_keys_and_queries": (query_against_keys_and_queries, 1, 2),
-    "each_query_against_other_keys": (each_query_against_other_keys, 2, 2),
+    "each_key_against_other_queries": (each_key_against_other_queries, 2, 2),
     "each_copy_against_keys": (each_copy_against_keys, 3, 3),
 }
 BATCH_ALONE: dict[str, tuple[Topology, int, int]] = {
