@@ -11,7 +11,7 @@ from manyview.encoders.momentum import cosine
 from manyview.encoders.tower import MakePrototypes
 from manyview.memories import Centre
 from manyview.methods.assignment import Assignment, CentredCodes
-from manyview.methods.method import VIEW, Head, Method, Momentum
+from manyview.methods.method import VIEW, Head, Method, Momentum, Small
 from manyview.methods.swav import LARGE, Steps
 from manyview.methods.terms import keys, queries
 
@@ -21,7 +21,7 @@ Share = Annotated[float, Between(0, 1, "a share")]
 def dino(
     encoder: Encoder,
     *,
-    small: Steps = 8,
+    small: Small = 8,
     temperature: Positive = 0.1,
     teacher_temperature: Positive = 0.04,
     warmup_temperature: Positive = 0.04,
@@ -54,4 +54,4 @@ def dino(
     copies = len(LARGE) + small
     first, second = queries(VIEW, LARGE, "projection")
     term = Assignment(queries(VIEW, range(copies), "scores"), codes, (first, second), temperature=temperature)
-    return Method(views={VIEW: copies}, towers=towers, terms=[term], memories={"centre": centre})
+    return Method(views={VIEW: copies}, towers=towers, terms=[term], memories={"centre": centre}, small=small)

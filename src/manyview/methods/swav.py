@@ -10,7 +10,7 @@ from manyview.encoders import Encoder, Towers, heads, prototypes
 from manyview.encoders.tower import MakePrototypes
 from manyview.memories import Queue, QueueMemory
 from manyview.methods.assignment import Assignment, SinkhornCodes
-from manyview.methods.method import VIEW, Head, Method
+from manyview.methods.method import VIEW, Head, Method, Small
 from manyview.methods.terms import queries
 
 Steps = Annotated[int, AtLeast(0), AtMost(MOST)]
@@ -20,7 +20,7 @@ LARGE = range(2)  # the copies that are assigned
 def swav(
     encoder: Encoder,
     *,
-    small: Steps = 6,
+    small: Small = 6,
     temperature: Positive = 0.1,
     epsilon: Positive = 0.05,
     iterations: Count = 3,
@@ -55,4 +55,4 @@ def swav(
     copies = len(LARGE) + small
     term = Assignment(queries(VIEW, range(copies), "scores"), codes, (first, second), temperature=temperature)
     kept = {f"queue of copy {number}": each for number, each in enumerate(queues)}
-    return Method(views={VIEW: copies}, towers=towers, terms=[term], memories=kept)
+    return Method(views={VIEW: copies}, towers=towers, terms=[term], memories=kept, small=small)

@@ -278,6 +278,13 @@ def unstarted(config: Config, channels: Mapping[str, int], *, begun: bool = Fals
     return declared
 
 
+def check_labels(method: Method, train: Dataset) -> None:
+    """Refuses data without classes for a method that goes by them."""
+    if any(term.takes_labels for term in method.terms) and not has_classes(train):
+        needed = "the method learns from labels, and the data has none, or one class only"
+        raise UserError("data", f"{needed}; give images in a folder a class, or a method without labels such as simclr")
+
+
 def check_groups(method: Method, config: Config, world: int = 1) -> None:
     """Refuses batches that do not fall into the groups of a split batch norm."""
     splits, share = method.towers.bn_splits, config.batch_size // world

@@ -203,6 +203,7 @@ def _session(fabric: Any, config: Config, data: build.RunData, folder: RunFolder
         present = {name: there[view.modality] for name, view in data.views.items()}
         method = build.method(config, data.channels, len(data.train), begun=saved is not None, present=present)
         build.check_groups(method, config, world)
+        build.check_labels(method, data.train)
         loader = Loader(
             data.train, build.pipeline(config, data.views, method), config.batch_size, seed=config.seed,
             device=fabric.device, rank=rank, world=world, workers=config.workers, max_unreadable=config.max_unreadable,

@@ -19,7 +19,7 @@ from tests.methods.toys.no_negatives import no_negatives
 from tests.methods.toys.two_banks import two_banks
 
 TOYS = {each.__name__: each for each in (two_banks, no_negatives)}
-TRAINED = (*TOYS, "prediction", "cmc_patch")  # and methods of papers, of the kinds that no toy is
+TRAINED = (*TOYS, "prediction", "cmc_patch", "barlow_twins", "swav", "dino")  # and papers' of the kinds that no toy is
 COUNT, SIDE, KILLED_AFTER = 36, 32, 3
 SETTINGS: dict[str, Any] = {
     "encoder": "timm/test_vit",  # layer norm: two processes and micro-batches are one to the last digits
@@ -28,9 +28,30 @@ SETTINGS: dict[str, Any] = {
     "optimizer": {"name": "sgd", "lr": 0.05}, "workers": 0, "loggers": (), "quiet": True, "report": False,
     "device": "cpu", "precision": "fp64", "seed": 3,
 }  # fmt: skip
+SMALL: dict[str, Any] = {
+    "encoder": {"name": "timm/test_vit", "options": {"dynamic_img_size": True}},
+    "augmentation": {
+        "name": "custom",
+        "size": 32,
+        "small_size": 32,
+    },  # of one size: timm resamples positions in float32
+}
 OPTIONS: dict[str, dict[str, Any]] = {
     "prediction": {"decoder": {"side": 6, "width": 4}, "distance": {"name": "bins", "classes": 4}},
     "cmc_patch": {"head": {"dim_out": 8}},
+    "barlow_twins": {"head": {"name": "mlp", "dim_out": 8}},
+    "swav": {
+        "method.small": 1, "method.queue": 12, "method.queue_start": 1, "method.frozen": 2,
+        "head": {"name": "mlp", "dim_out": 8}, "prototypes": {"count": 6}, **SMALL,
+    },
+    "dino": {
+        "method.small": 1, "method.frozen": 2, "head": {"name": "mlp", "dim_out": 8}, "prototypes": {"count": 6}, **SMALL
+    },
+    # whose usual heads have batch norm
+    "simsiam": {"head": {"name": "mlp", "dim_out": 8}, "predictor": {"name": "mlp", "dim_out": 8}},
+    "byol": {"head": {"name": "mlp", "dim_out": 8}, "predictor": {"name": "mlp", "dim_out": 8}},
+    "vicreg": {"head": {"name": "mlp", "dim_out": 8}},
+    "supcon": {"head": {"dim_out": 8}},
     # each way in which CMC can have its negatives
     "cmc": {},
     "cmc_bank": {"method": "cmc", "memory": {"name": "bank", "m": 6}},
@@ -40,6 +61,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     },
     "cmc_moco": {"memory": {"size": 24}},
 }  # fmt: skip
+ONE_VIEW = ("no_negatives", "simsiam", "byol", "barlow_twins", "vicreg", "supcon", "swav", "dino")  # of whole images
 CMC = ("cmc", "cmc_bank", "cmc_bank_nce", "cmc_bank_nce_follows", "cmc_moco")
 
 
@@ -47,8 +69,8 @@ class Pairs:
     """Pictures with a depth, made of noise; every fifth lacks its depth, and every seventh its picture."""
 
     modalities: tuple[str, ...] = ("image", "depth")
-    classes: tuple[str, ...] = ()
-    labels: Tensor | None = None
+    classes: tuple[str, ...] = ("even", "odd")
+    labels: Tensor | None = torch.arange(COUNT) % 2
     ids = torch.arange(COUNT) * 3 + 1
 
     def __init__(self, *, whole: bool) -> None:
@@ -74,7 +96,7 @@ class Pairs:
 def train(toy: str, folder: str, **settings: Any) -> None:
     with patch.dict(METHODS, TOYS):
         given = {"method": toy, **SETTINGS, **OPTIONS.get(toy, {}), **settings}
-        pretrain(Pairs(whole=toy == "no_negatives"), out=folder, **given)
+        pretrain(Pairs(whole=toy in ONE_VIEW), out=folder, **given)
 
 
 def train_in_two(rank: int, folder: str, toys: Sequence[str]) -> dict[str, Any]:
