@@ -28,13 +28,9 @@ SETTINGS: dict[str, Any] = {
     "optimizer": {"name": "sgd", "lr": 0.05}, "workers": 0, "loggers": (), "quiet": True, "report": False,
     "device": "cpu", "precision": "fp64", "seed": 3,
 }  # fmt: skip
-SMALL: dict[str, Any] = {
+SMALL: dict[str, Any] = {  # crops of one size: of others timm resamples positions, in float32
     "encoder": {"name": "timm/test_vit", "options": {"dynamic_img_size": True}},
-    "augmentation": {
-        "name": "custom",
-        "size": 32,
-        "small_size": 32,
-    },  # of one size: timm resamples positions in float32
+    "augmentation": {"name": "custom", "size": 32, "small_size": 32},
 }
 OPTIONS: dict[str, dict[str, Any]] = {
     "prediction": {"decoder": {"side": 6, "width": 4}, "distance": {"name": "bins", "classes": 4}},
@@ -45,9 +41,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "head": {"name": "mlp", "dim_out": 8}, "prototypes": {"count": 6}, **SMALL,
     },
     "dino": {
-        "method.small": 1, "method.frozen": 2, "head": {"name": "mlp", "dim_out": 8}, "prototypes": {"count": 6}, **SMALL
+        "method.small": 1, "method.frozen": 2,
+        "head": {"name": "mlp", "dim_out": 8}, "prototypes": {"count": 6}, **SMALL,
     },
-    # whose usual heads have batch norm
+    # with heads without batch norm, which sees a process's rows alone
     "simsiam": {"head": {"name": "mlp", "dim_out": 8}, "predictor": {"name": "mlp", "dim_out": 8}},
     "byol": {"head": {"name": "mlp", "dim_out": 8}, "predictor": {"name": "mlp", "dim_out": 8}},
     "vicreg": {"head": {"name": "mlp", "dim_out": 8}},
@@ -62,6 +59,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "cmc_moco": {"memory": {"size": 24}},
 }  # fmt: skip
 ONE_VIEW = ("no_negatives", "simsiam", "byol", "barlow_twins", "vicreg", "supcon", "swav", "dino")  # of whole images
+WITHOUT_NEGATIVES = ("simsiam", "byol", "vicreg", "supcon")  # and those of them that `TRAINED` has
 CMC = ("cmc", "cmc_bank", "cmc_bank_nce", "cmc_bank_nce_follows", "cmc_moco")
 
 
