@@ -131,7 +131,7 @@ def test_small_crops_are_compared_among_methods_that_take_some(tmp_path: Path) -
     for run in runs:
         if run.method == "dino":
             run.config.augmentation["small_size"] = 12
-    with pytest.raises(ValueError, match="augmentation.small_size: swav has 8, dino has 12"):
+    with pytest.raises(ValueError, match=r"augmentation\.small_size: swav has 8, dino has 12"):
         differing_settings(runs)
 
 

@@ -42,9 +42,7 @@ COUPLING = (
     "The factor q_B that InfoNCE multiplies its gradient by. Near 1 all of it arrives; below 0.1 little is left to "
     "learn from. DCL removes the factor, so for it a low one does no harm."
 )
-IN_USE = (
-    "How many prototypes the images of a batch are given to. A fall to 1 means that all go to the same: a collapse."
-)
+IN_USE = "How many prototypes the images of a batch are given to. At 1 all go to the same, which is a collapse."
 ASSIGNED = (
     "How many prototypes a single image is given to, as an entropy. At the dashed maximum every image is given to all "
     "alike, which is a collapse too."
@@ -73,9 +71,7 @@ def curves(runs: Sequence[RunRecord]) -> Html:
         chart("Entropy of the negatives", "entropy", Axis("nats"), ENTROPY, "entropy_limit", source="CACR, Eq. 8"),
         chart("Dimensions in use", "rank", DIMENSIONS, RANK, "rank_limit", source="RankMe, Eq. 1"),
         chart("Coupling", "coupling", Axis("q_B", low=0.0, high=1.02), COUPLING, source="DCL, appendix"),
-        chart(
-            "Prototypes in use", "prototypes_in_use", Axis("prototypes", low=0.0), IN_USE, source="DINO, section 5.3"
-        ),
+        chart("Prototypes in use", "prototypes_in_use", Axis("prototypes", low=0.0), IN_USE, source="DINO, 5.3"),
         chart("Entropy of assignments", "assignment_entropy", Axis("nats"), ASSIGNED, "assignment_entropy_limit"),
         _gradient(runs),
         chart("Learning rate", "lr", Axis("learning rate", low=0.0), RATE),
