@@ -11,7 +11,7 @@ def test_the_sum_over_pairs_of_dimensions_is_a_loop_whichever_matrix_is_smaller(
     generator = torch.Generator().manual_seed(n)
     x, y = torch.randn(2, n, d, generator=generator, dtype=torch.float64).requires_grad_()
     loop = torch.stack(
-        [sum(x[b, i] * y[b, j] for b in range(n)) ** 2 for i in range(d) for j in range(d) if i != j]  # type: ignore[misc]
+        [sum(x[b, i] * y[b, j] for b in range(n)) ** 2 for i in range(d) for j in range(d) if i != j]
     ).sum()
     found = off_diagonal_squares(x, y)
     torch.testing.assert_close(found, loop, rtol=1e-11, atol=1e-12)
