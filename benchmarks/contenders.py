@@ -87,7 +87,7 @@ class Ours(Contender):
         epochs = self.config.epochs
         share = component(self.config, "schedule")(self.progress * epochs, epochs)
         output = self.trainer.gradient(views, BatchOutputs({}, batch.ids, batch.index, step=self.done))
-        self.trainer.step(self.config.optimizer["lr"] * share, measure=False)
+        self.trainer.step(self.config.optimizer["lr"] * share, self.done, measure=False)
         self.method.update(output.batch, self.done, 1 << 30)
 
 

@@ -23,6 +23,7 @@ OF_MANY_FILES = {  # tests that are about no single file, and what they are abou
     "report/test_browser.py": "style.css and script.js, in a browser",
     "training/test_many_views.py": "whole runs of several views: banks, queues, missing views",
     "training/test_kills.py": "whole runs that are killed, and go on",
+    "training/test_without_negatives.py": "whole runs of methods without negatives",
     "training/test_train_distributed.py": "whole runs in several processes",
 }
 WITHOUT_CODE = {"__init__.py", "__main__.py"}  # they import; a command line's test runs `python -m manyview`

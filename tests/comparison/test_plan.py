@@ -96,6 +96,17 @@ def test_methods_with_their_own_parts_and_batch_are_alike(tmp_path: Path) -> Non
     )
 
 
+def test_small_crops_are_compared_among_methods_that_take_some(tmp_path: Path) -> None:
+    methods = ["simclr", "jcl", "barlow_twins", "swav", "dino"]
+    assert differing_settings(plan_runs(methods, [0], tmp_path, {**GIVEN, "batch_size": 64})) == {}
+    runs = plan_runs(methods, [0], tmp_path, GIVEN, recipe="cifar10-cpu-{method}")
+    for run in runs:
+        if run.method == "dino":
+            run.config.augmentation["small_size"] = 12
+    with pytest.raises(ValueError, match=r"augmentation\.small_size: swav has 8, dino has 12"):
+        differing_settings(runs)
+
+
 def test_an_epoch_has_full_batches_alone(tmp_path: Path) -> None:
     recipe = recipes(tmp_path, simclr="batch_size: 300", cacr="batch_size: 120")
     runs = plan_runs(["simclr", "cacr"], [0], tmp_path, GIVEN, recipe=recipe)

@@ -30,7 +30,9 @@ from tests.config.small import flags as run_with
 OWN = ("demo",)  # written for this package, not after a paper
 NAMES = tuple(recipes())
 PUBLISHED = [name for name in NAMES if name not in OWN and "-cpu-" not in name]
-HCL = [name for name in PUBLISHED if re.fullmatch("(?!dcl).*-(cifar10|cifar100|stl10)-resnet50", name)]  # its set-up
+HCL = [  # its set-up
+    name for name in PUBLISHED if re.fullmatch("(?!dcl|supcon).*-(cifar10|cifar100|stl10)-resnet50", name)
+]
 CHEAP = ["cifar10-cpu-jcl", "cifar10-cpu-cacr", "cifar10-cpu-align_uniform"]
 QUIET: Flat = {"quiet": True, "loggers": (), "evaluate_every": 0, "device": "cpu", "workers": 0}
 KNOWN = {  # parameters without classifier or head, from the libraries and from the authors' code less its 128-d layer

@@ -408,3 +408,47 @@ def test_a_resumed_run_of_several_views_says_the_same() -> None:
     again = Health(coupled=True)
     again.load_state_dict(json.loads(json.dumps(whole.state_dict())))
     assert again.verdict() == whole.verdict()
+
+
+def without_negatives(**measures: float) -> Health:
+    """A run whose method has no negatives, measured often enough to be judged."""
+    usual = {"query_similarity": 0.2, "positive_similarity": 0.7, "rank": 30.0, "rank_limit": 64.0, "dim": 128.0}
+    health = Health(coupled=False)
+    for step in range(0, 200, 20):
+        first = {} if step else {"query_similarity": 0.2}
+        health.update(step, usual | measures | first, loss=1.0, gradient=1.0)
+    return health
+
+
+def test_without_negatives_no_advice_speaks_of_them() -> None:
+    assert without_negatives().verdict().word == "healthy"
+    collapsed = without_negatives(query_similarity=0.999).verdict()
+    assert (collapsed.level, collapsed.word) == ("bad", "collapsing")
+    assert "all images are becoming the same vector" in collapsed.text
+    narrow = without_negatives(rank=1.8).verdict()
+    assert narrow.word == "collapsed dimensions"
+    for verdict in (collapsed, narrow):
+        assert "negatives" not in verdict.text
+        assert "temperature" not in verdict.text
+        assert "a longer warm-up" in verdict.text
+
+
+ASSIGNED = {"prototypes": 1000.0, "assignment_entropy_limit": math.log(1000)}
+
+
+def test_all_images_on_one_prototype_is_a_collapse() -> None:
+    verdict = without_negatives(**ASSIGNED, prototypes_in_use=1.2, assignment_entropy=0.1).verdict()
+    assert (verdict.level, verdict.word) == ("bad", "collapsing")
+    assert "all images are assigned to the same prototype (1.2 of 1000 in use)" in verdict.text
+
+
+def test_every_image_on_all_prototypes_is_a_collapse() -> None:
+    verdict = without_negatives(
+        **ASSIGNED, prototypes_in_use=999.0, assignment_entropy=math.log(1000) - 0.001
+    ).verdict()
+    assert (verdict.level, verdict.word) == ("bad", "collapsing")
+    assert "every image is assigned to all 1000 prototypes alike" in verdict.text
+
+
+def test_prototypes_that_share_the_images_are_healthy() -> None:
+    assert without_negatives(**ASSIGNED, prototypes_in_use=300.0, assignment_entropy=2.0).verdict().word == "healthy"

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from manyview import memories
@@ -25,7 +26,9 @@ from manyview.diagnose.measures import (
     batch_measures,
     log_negatives,
     measure_step,
+    measure_watched,
     measured_of,
+    std_share,
 )
 from manyview.encoders import heads
 from manyview.losses import LOSSES, alignment, info_nce, nce, uniformity
@@ -33,11 +36,23 @@ from manyview.memories import Memory
 from manyview.methods import METHODS, BatchOutputs, Contrast, Method, cmc
 from manyview.methods.embeddings import Embeddings
 from manyview.methods.method import VIEW, Objective
-from manyview.methods.terms import TermOutput
+from manyview.methods.terms import TermOutput, Watched
 from manyview.methods.topologies import every_copy, view_pairs
 from manyview.views import AUGMENTATIONS
 from tests.golden import DOUBLE, assert_value, entries, golden, parameter, unit
-from tests.methods.small import DIM, INSTANCES, ONE_VIEW, SMALL_PARTS, Given, images, of_queue, plain, queue_of, term_of
+from tests.methods.small import (
+    DIM,
+    INSTANCES,
+    ONE_VIEW,
+    SMALL_PARTS,
+    WITHOUT_NEGATIVES,
+    Given,
+    images,
+    of_queue,
+    plain,
+    queue_of,
+    term_of,
+)
 from tests.methods.small import batch as given_outputs
 
 
@@ -231,7 +246,7 @@ def test_it_is_the_loss_and_the_measures_of_the_batch_in_eval_mode(name: str) ->
     with torch.no_grad():
         objective = method.objective(outputs)
     assert found["validation_loss"] == pytest.approx(float(objective.loss), rel=1e-5)
-    measured = measured_of(term, objective.terms[term.name].triples[0])
+    measured = measured_of(term, objective.terms[term.name])
     assert found.items() >= {PREFIX + key: value for key, value in measured.items()}.items()
     within = entropies(outputs.outputs[term.queries[0]], IDS, batch=6)
     assert found["validation_batch_entropy"] == within.mean
@@ -256,9 +271,10 @@ def test_measures_are_at_the_loss_own_temperatures() -> None:
     with torch.no_grad():
         triple = term(outputs).triples[0]
     given = triple.query, triple.positives, triple.negatives
-    assert measured_of(term, triple) == measure(*given, temperature=None, t_neg=0.7)
+    output = TermOutput(triple.query, [triple])
+    assert measured_of(term, output) == measure(*given, temperature=None, t_neg=0.7)
     coupled = made("simclr", loss=partial(LOSSES["info_nce"], temperature=0.4))
-    assert measured_of(term_of(coupled), triple) == measure(*given, temperature=0.4, t_neg=2.0)
+    assert measured_of(term_of(coupled), output) == measure(*given, temperature=0.4, t_neg=2.0)
 
 
 def test_a_strength_that_grows_is_at_what_it_has_grown_to() -> None:
@@ -315,7 +331,7 @@ def many_views(**options: Any) -> tuple[Method, BatchOutputs]:
 def test_each_view_is_measured_by_its_own_queries() -> None:
     method, given = many_views()
     found = measure_step(method, objective := method.objective(given))
-    (rgb, thermal) = (measured_of(term, objective.terms[term.name].triples[0]) for term in contrasts(method))
+    (rgb, thermal) = (measured_of(term, objective.terms[term.name]) for term in contrasts(method))
     assert {name: found[name] for name in rgb} == rgb  # the plain names are the first contrast's
     for name in ("query_similarity", "positive_similarity", "rank", "rank_limit", "dim", "negatives", "coupling"):
         assert (found[f"{name}/rgb"], found[f"{name}/thermal"]) == (rgb[name], thermal[name])
@@ -327,7 +343,7 @@ def test_one_view_is_measured_as_it_always_was() -> None:
     outputs = {slot: drawn(6, DIM, seed=number) for number, slot in enumerate(method.slots)}
     objective = method.objective(BatchOutputs(outputs, torch.arange(6), torch.arange(6)))
     first = contrasts(method)[0]
-    assert measure_step(method, objective) == measured_of(first, objective.terms[first.name].triples[0])
+    assert measure_step(method, objective) == measured_of(first, objective.terms[first.name])
 
 
 @pytest.mark.parametrize(
@@ -361,3 +377,45 @@ def test_images_without_a_view_are_no_negatives_of_the_bound() -> None:
 
 def contrasts(method: Method) -> list[Contrast]:
     return [term for term in method.terms if isinstance(term, Contrast)]
+
+
+def test_what_has_no_negatives_is_measured_at_unit_length_against_the_other_images() -> None:
+    generator = torch.Generator().manual_seed(0)
+    query, positive = torch.randn(2, 6, 4, generator=generator)
+    ids = torch.arange(6)
+    found = measure_watched(Watched(5 * query, positive, ids))
+    unit_query, unit_positive = F.normalize(query, dim=1), F.normalize(positive, dim=1)
+    apart = [float(unit_query[i] @ unit_query[j]) for i in range(6) for j in range(6) if i != j]
+    assert found["query_similarity"] == found["negative_similarity"] == pytest.approx(sum(apart) / 30, rel=1e-5)
+    near = float((unit_query * unit_positive).sum(1).mean())
+    assert found["positive_similarity"] == pytest.approx(near, rel=1e-5)
+    assert found["alignment"] == pytest.approx(2 - 2 * near, rel=1e-5)
+    assert found["gap"] == pytest.approx(near - sum(apart) / 30, rel=1e-5)
+    assert {"entropy", "negatives", "coupling", "prototypes"}.isdisjoint(found)
+
+
+def test_the_std_of_dimensions_is_none_of_one_point_and_one_of_the_sphere() -> None:
+    point, ball = torch.ones(400, 8), torch.randn(4000, 8, generator=torch.Generator().manual_seed(1))
+    assert std_share(F.normalize(point, dim=1)) == pytest.approx(0, abs=1e-6)
+    assert std_share(F.normalize(ball, dim=1)) == pytest.approx(1, abs=0.02)
+
+
+def test_assignments_tell_whether_one_prototype_has_all_images_or_all_have_each() -> None:
+    x, ids = torch.eye(4), torch.arange(4)
+    one = torch.tensor([[1.0, 0, 0, 0]]).repeat(4, 1)
+    for assigned, used, entropy in ((one, 1, 0.0), (torch.eye(4), 4, 0.0), (torch.full((4, 4), 0.25), 4, math.log(4))):
+        found = measure_watched(Watched(x, x, ids, assigned))
+        assert found["prototypes_in_use"] == pytest.approx(used)
+        assert found["assignment_entropy"] == pytest.approx(entropy)
+        assert (found["prototypes"], found["assignment_entropy_limit"]) == (4.0, math.log(4))
+
+
+@pytest.mark.parametrize("name", WITHOUT_NEGATIVES)
+def test_a_method_without_negatives_is_validated_and_measured_without_being_known_by_name(name: str) -> None:
+    method = made(name)
+    found = validation(method, copies(method), batch())
+    assert found.keys() >= {PREFIX + key for key in ("loss", "rank", "query_similarity", "std", "batch_entropy")}
+    assert (f"{PREFIX}prototypes_in_use" in found) == (name in ("swav", "dino"))
+    with torch.no_grad():
+        objective = method.objective(embedded(method))
+    assert measure_step(method, objective).keys() >= {"rank", "query_similarity", "alignment"}

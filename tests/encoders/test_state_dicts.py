@@ -20,7 +20,8 @@ def resnet() -> nn.Module:
     import torchvision.models as zoo
 
     torch.manual_seed(1)
-    return zoo.resnet18()
+    made: nn.Module = zoo.resnet18()
+    return made
 
 
 def renamed(state: dict[str, Tensor], beginning: str) -> dict[str, Tensor]:

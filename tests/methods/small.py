@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from manyview import memories
 from manyview.core.negatives import Triple
-from manyview.encoders import Encoder, heads
+from manyview.encoders import Encoder, heads, prototypes
 from manyview.encoders.backbone import Backbone, module_outputs
 from manyview.memories import Queue, QueueMemory
 from manyview.memories.queue import Enqueue
@@ -25,9 +25,17 @@ INSTANCES = 50  # images that a memory bank has a vector of
 IDS = torch.arange(6)  # of the golden inputs' images
 TESTED_APART = ("cmc", "cmc_moco", "cmc_patch", "deep_infomax", "prediction", "split_brain", "pirl")
 """Methods of several views, of feature maps or of jigsaws, with tests of their own."""
-ONE_VIEW = [name for name in METHODS if name not in TESTED_APART]
+WITHOUT_NEGATIVES = ("simsiam", "byol", "barlow_twins", "vicreg", "swav", "dino")
+ONE_VIEW = [name for name in METHODS if name not in (*TESTED_APART, *WITHOUT_NEGATIVES, "supcon")]
+EVERY = [*ONE_VIEW, "supcon", *WITHOUT_NEGATIVES]  # of one view
+
+
 PREDICTED = {"predictor": partial(heads.mlp, dim_out=DIM)}
 SMALL_PARTS: dict[str, dict[str, Any]] = {  # besides the head, where the usual ones are large or have batch norm
+    "simsiam": PREDICTED,
+    "byol": PREDICTED,
+    "swav": {"prototypes": partial(prototypes.unit, count=7), "small": 2, "queue": 9},
+    "dino": {"prototypes": partial(prototypes.weight_norm, count=7), "small": 2},
     "moco_v3": PREDICTED,
     "cacr_moco_v3": PREDICTED,
     "cacr_moco_v3_code": {**PREDICTED, "small": 2},
@@ -105,6 +113,11 @@ def batch(method: Method, given: Given, **options: Any) -> BatchOutputs:
     term = term_of(method)
     outputs = dict(zip(term.queries, given.queries, strict=True)) | dict(zip(term.keys, given.keys, strict=True))
     return BatchOutputs(outputs, given.ids, given.ids, **options)
+
+
+def outputs_of(method: Method, copies: list[Tensor], step: int = 0, ids: Tensor = IDS) -> BatchOutputs:
+    """What any method is given for copies of images, two of each class."""
+    return BatchOutputs(method({VIEW: copies}, step), ids, ids, step=step, labels=ids // 2)
 
 
 def objective(method: Method, given: Given, **options: Any) -> Tensor:

@@ -35,7 +35,7 @@ from manyview.methods.topologies import (
     query_against_keys_and_queries,
     view_pairs,
 )
-from tests.methods.small import ONE_VIEW, SMALL_PARTS
+from tests.methods.small import EVERY, SMALL_PARTS
 
 N, DIM, SIDE = 6, 8, 16
 QUEUED = ("moco_v1", "moco_v2", "multikey", "cacr_moco", "align_uniform_moco")
@@ -192,13 +192,13 @@ def test_topologies(topology: Topology, count: int, key_count: int, memory: str)
     on_cuda(total(triples, losses.info_nce))
 
 
-@pytest.mark.parametrize("name", ONE_VIEW)
+@pytest.mark.parametrize("name", EVERY)
 def test_methods(name: str) -> None:
     small = partial(heads.mlp, dim_out=DIM)
     options = {"memory": partial(queue, size=20, enqueue="each", within_batch=1.0)} if name in QUEUED else {}
     method = built(lambda: METHODS[name](encoder(), head=small, **options, **SMALL_PARTS.get(name, {})).start(50))
     outputs = method({VIEW: images(method.views[VIEW])}, 1)
-    batch = BatchOutputs(outputs, ids(), ids() + 20, step=1)
+    batch = BatchOutputs(outputs, ids(), ids() + 20, step=1, labels=ids() // 2)
     on_cuda(method.objective(batch).loss)
     method.update(batch, 1, 10)
 

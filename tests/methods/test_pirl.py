@@ -12,7 +12,7 @@ from torch import Tensor
 
 from manyview import losses
 from manyview.encoders import Slot, heads
-from manyview.encoders.towers import Tower
+from manyview.encoders.tower import Tower
 from manyview.memories import BankMemory, bank
 from manyview.methods import Method, cmc, cmc_moco, npid, pirl
 from manyview.methods.terms import Contrast

@@ -85,11 +85,11 @@ def test_a_trainer_steps_and_its_state_goes_on_in_another() -> None:
     one, other = trainer(), trainer()
     for number in range(2):
         one.gradient(*given(number))
-        assert one.step(0.1, measure=False) is None
+        assert one.step(0.1, 0, measure=False) is None
     other.load_state_dict(copy.deepcopy(one.state_dict()))
     for each in (one, other):
         each.gradient(*given(2))
-        norm = each.step(0.1, measure=True)
+        norm = each.step(0.1, 0, measure=True)
         assert norm is not None
         assert norm > 0
     for key, value in one.method.state_dict().items():

@@ -24,6 +24,7 @@ from manyview.training.run import Run
 
 PER_RUN = ("batch_size", "seed", *RUNTIME_KEYS)  # what a comparison sets for each run, or no score depends on
 STEPS, EVERY, ROUNDS = 40, 10, 2  # of a measurement of speed; the steps before the first line are not counted
+SMALL = "augmentation.small_"  # what the settings of small crops begin with
 SHARED = ("data", "augmentation", "views", "encoder")  # sections on which a score depends as much as on the method
 
 SettingsByMethod = dict[str, dict[str, Any]]
@@ -114,7 +115,9 @@ def differing_settings(runs: Sequence[PlannedRun], *, but: Collection[str] = ())
     found: SettingsByMethod = {}
     for key in dict.fromkeys(key for each in settings.values() for key in each):
         section, values = key.partition(".")[0], {method: each.get(key) for method, each in settings.items()}
-        same = all(value == values[runs[0].method] for value in values.values())
+        if key.startswith(SMALL):  # means nothing to a method that takes no small crops
+            values = {method: value for method, value in values.items() if settings[method].get("method.small")}
+        same = all(value == next(iter(values.values())) for value in values.values())
         if same or section in compared or key in (*PER_RUN, *but):
             continue
         if section in SHARED:

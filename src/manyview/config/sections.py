@@ -20,7 +20,7 @@ from manyview.core.errors import UserError, hint
 from manyview.data import NAMED, open_data
 from manyview.data.factory import SCENES
 from manyview.data.selection import Rule
-from manyview.losses import LOSSES
+from manyview.losses import DECORRELATIONS, LOSSES
 from manyview.losses.prediction import DISTANCES
 from manyview.memories import MEMORIES
 from manyview.methods import METHODS
@@ -84,6 +84,8 @@ PARTS = {  # what a method's parameter of this name can be
     "head": Section(encoders.HEADS),
     "predictor": Section(encoders.HEADS),
     "memory": Section(MEMORIES),
+    "decorrelation": Section(DECORRELATIONS),
+    "prototypes": Section(encoders.PROTOTYPES),
     "momentum": Section(encoders.MOMENTUM),
 }
 ALWAYS = ("data", "encoder", *SECTIONS)

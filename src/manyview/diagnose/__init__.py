@@ -3,7 +3,7 @@
 The figures are functions of embeddings; `manyview.embeddings.view_embeddings` makes those of a run or an encoder.
 """
 
-from manyview.diagnose.health import Health, Verdict
+from manyview.diagnose.health import Health
 from manyview.diagnose.measures import flat_share, measure, validation
 from manyview.diagnose.mine import mine
 from manyview.diagnose.negatives import ContrastWeights, Entropies, contrast_weights, couplings, entropies
@@ -19,6 +19,7 @@ from manyview.diagnose.neighbourhood import (
     tsne,
 )
 from manyview.diagnose.variance import Spectrum, Spread, rankme, spectrum, spread
+from manyview.diagnose.verdict import Verdict
 
 __all__ = [
     "ContrastWeights",

@@ -11,15 +11,10 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from manyview.core.errors import UserError
-
-Level = Literal["healthy", "warning", "bad"]
-Word = Literal[
-    "starting", "healthy", "diverging", "broken data", "collapsing", "collapsed dimensions", "saturated", "not learning"
-]
+from manyview.diagnose.verdict import Sign, Verdict, Word, of_view, states
 
 STATE = ("measured", "first", "recent", "since", "knn")
 STARTING = 6  # measurements before embeddings are judged: an untrained network's all look alike
@@ -47,51 +42,13 @@ THE_SAME = 0.995
 # What the loss, in relation to the first one, and the gap of similarities move by where nothing is learnt: 0.05 and
 # 0.01, from batch to batch. Usual runs of all methods moved further in one of the two, by 0.07 and more in the gap.
 STILL_LOSS, STILL_GAP = 0.06, 0.03
+# Prototypes in use, exp of the entropy of the mean assignment, and what single assignments lack to giving every
+# prototype the same, in nats.
+ONE_PROTOTYPE, EVEN = 1.5, 0.02
 LATE = 1000  # steps by which neighbours should be better than before training; reasoned: after 200 they were not yet
 
 
 OF_VIEW = "query_similarity/"  # what the names of a measure of one of several views begin with
-IN_WORDS: dict[Word, tuple[str, str]] = {  # of a view
-    "collapsing": ("has", "collapsed"),
-    "collapsed dimensions": ("has", "collapsed dimensions"),
-    "saturated": ("is", "saturated"),
-    "not learning": ("is", "not learning"),
-    "starting": ("is", "starting"),
-    "healthy": ("is", "healthy"),
-}
-PLURAL = {"has": "have", "is": "are"}
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """How a run is doing: a colour, a word, and a sentence with the number that led to it and what to do.
-
-    views  a word for each view, where there are several
-    short  the word, with the names of the views that it is about
-    """
-
-    level: Level
-    word: Word
-    text: str
-    views: Mapping[str, Word] = field(default_factory=dict)
-    short: str = ""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "short", self.short or self.word)
-
-
-class Sign(NamedTuple):
-    """Something wrong: what was seen, with its number, and what to do about it; in which view, if it is about one."""
-
-    level: Level
-    word: Word
-    seen: str
-    advice: str
-    view: str = ""
-
-    @property
-    def name(self) -> str:
-        return _of(self.word, self.view)
 
 
 class Health:
@@ -153,7 +110,7 @@ class Health:
             text = f"{sign.word} {since}: {sign.seen}: {sign.advice}"
             alike = ", ".join(view for view, word in views.items() if sign.view and word == sign.word)
             if sign.view:
-                text = f"{_states(views)}: {since}, in {sign.view}, {sign.seen}: {sign.advice}"
+                text = f"{states(views)}: {since}, in {sign.view}, {sign.seen}: {sign.advice}"
             return Verdict(sign.level, sign.word, text, views, f"{alike} {sign.word}".strip())
         if self.measured < STARTING:
             return Verdict("healthy", "starting", f"starting: {self.measured} of {STARTING} measurements made", views)
@@ -179,7 +136,7 @@ class Health:
             yield from self._broken_data()
         if self.measured >= STARTING:
             views = self._views()
-            for signs in (self._collapsing, self._collapsed_dimensions, self._saturated):
+            for signs in (self._collapsing, self._one_prototype_or_all, self._collapsed_dimensions, self._saturated):
                 yield from (sign for view in views for sign in signs(view))
             yield from self._worse_neighbours()
             yield from (sign for view in views for sign in self._nothing_moves(view))
@@ -198,7 +155,7 @@ class Health:
 
     def _mean(self, name: str, view: str = "") -> float:
         """The mean of a measure over the window; NaN where no step had one, as a step of one image has no pairs."""
-        name = _of(name, view)
+        name = of_view(name, view)
         values = [record[name] for record in self.recent if not math.isnan(record.get(name, math.nan))]
         return sum(values) / len(values) if values else math.nan
 
@@ -224,19 +181,36 @@ class Health:
 
     def _collapsing(self, view: str) -> Iterator[Sign]:
         name = "query_similarity"
-        alike, at_first = self._mean(name, view), self.first.get(_of(name, view), math.nan)
+        alike, at_first = self._mean(name, view), self.first.get(of_view(name, view), math.nan)
         narrowed = alike > ALIKE and 1 - alike < NARROWED * (1 - at_first)
         if narrowed or (alike > THE_SAME and self._late()):
             seen = f"all images are becoming the same vector (similarity of different images {alike:.3f})"
-            advice = f"{AGAIN} with a lower --lr, a higher temperature or more negatives"
-            yield Sign("bad", "collapsing", seen, advice, view)
+            without = "a longer warm-up or a larger batch"
+            more = "a higher temperature or more negatives" if self._contrasts(view) else without
+            yield Sign("bad", "collapsing", seen, f"{AGAIN} with a lower --lr, {more}", view)
+
+    def _one_prototype_or_all(self, view: str) -> Iterator[Sign]:
+        """Whether all images are assigned to one prototype, or each to all: how a method with prototypes collapses."""
+        count, used = self._mean("prototypes", view), self._mean("prototypes_in_use", view)
+        lacks = self._mean("assignment_entropy_limit", view) - self._mean("assignment_entropy", view)
+        if used < ONE_PROTOTYPE:
+            seen = f"all images are assigned to the same prototype ({used:.1f} of {count:.0f} in use)"
+            yield Sign("bad", "collapsing", seen, f"{AGAIN} with a lower --lr or a higher teacher temperature", view)
+        elif lacks < EVEN:
+            seen = f"every image is assigned to all {count:.0f} prototypes alike ({lacks:.2g} nats from an even share)"
+            yield Sign("bad", "collapsing", seen, f"{AGAIN} with a lower --lr or a lower teacher temperature", view)
+
+    def _contrasts(self, view: str) -> bool:
+        """Whether there are negatives, so that more of them can help."""
+        return any(of_view("negatives", view) in record for record in self.recent)
 
     def _collapsed_dimensions(self, view: str) -> Iterator[Sign]:
         rank, limit = self._mean("rank", view), self._mean("rank_limit", view)
         if limit >= ENOUGH and rank < DIMENSIONS and self._mean("query_similarity", view) <= ALIKE:
             seen = f"the vectors use about {rank:.1f} of {limit:.0f} possible dimensions"
-            advice = f"{AGAIN} with a lower --lr, a lower temperature or a higher t_neg"
-            yield Sign("warning", "collapsed dimensions", seen, advice, view)
+            without = "a longer warm-up or a larger head"
+            more = "a lower temperature or a higher t_neg" if self._contrasts(view) else without
+            yield Sign("warning", "collapsed dimensions", seen, f"{AGAIN} with a lower --lr, {more}", view)
 
     def _saturated(self, view: str) -> Iterator[Sign]:
         factor, negatives = self._mean("coupling", view), self._mean("negatives", view)
@@ -253,21 +227,21 @@ class Health:
         positive, alike = "positive_similarity", "query_similarity"
         loss, gap = self._mean("loss"), self._mean(positive, view) - self._mean(alike, view)
         before, first = self.first["loss"], self.first
-        gap_before = first.get(_of(positive, view), math.nan) - first.get(_of(alike, view), math.nan)
+        gap_before = first.get(of_view(positive, view), math.nan) - first.get(of_view(alike, view), math.nan)
         still = abs(loss - before) < STILL_LOSS * max(1.0, abs(before)) and abs(gap - gap_before) < STILL_GAP
         learns = self.knn.get("best", 0.0) > self.knn.get("untrained", 1.0)
         if still and self._late() and not learns:
             one_loss = self.coupled and not view  # with several views it is a sum over their edges
             chance = f", {math.log1p(self._mean('negatives')):.3g} tells nothing apart" if one_loss else ""
             seen = f"the loss is {loss:.3g}{chance}, and {before:.3g} at first; positives are no nearer than then"
-            advice = f"{AGAIN} with a higher --lr, or another temperature"
-            yield Sign("warning", "not learning", seen, advice, view)
+            more = ", or another temperature" if self._contrasts(view) else ", or more epochs"
+            yield Sign("warning", "not learning", seen, f"{AGAIN} with a higher --lr{more}", view)
 
     def _worse_neighbours(self) -> Iterator[Sign]:
         untrained, best = self.knn.get("untrained", math.nan), self.knn.get("best", math.nan)
         if best < untrained and self.knn["step"] >= self.first["step"] + LATE:
             seen = f"neighbours find the class of {best:.1%} at best, and of {untrained:.1%} before training"
-            advice = f"{AGAIN} with milder augmentation, another --lr or temperature, or more epochs"
+            advice = f"{AGAIN} with milder augmentation, another --lr, or more epochs"
             yield Sign("warning", "not learning", seen, advice)
 
     def _praise(self) -> str:
@@ -288,17 +262,3 @@ class Health:
         apart = self._mean(others[0], view)
         compared = "" if math.isnan(apart) else f" and {apart:.2f} of {others[1]}"
         return f"similarity {self._mean('positive_similarity', view):.2f} of positives{compared}, {used}"
-
-
-def _states(views: Mapping[str, Word]) -> str:
-    """In one phrase how each view is, those that are alike together."""
-    told = []
-    for word in dict.fromkeys(views.values()):
-        alike, (verb, state) = [view for view, its in views.items() if its == word], IN_WORDS[word]
-        told.append(f"{' and '.join(alike)} {verb if len(alike) == 1 else PLURAL[verb]} {state}")
-    return ", ".join(told)
-
-
-def _of(name: str, view: str) -> str:
-    """The name of something that is about a view; the name itself where there is one only."""
-    return f"{name}/{view}" if view else name

@@ -12,6 +12,7 @@ from functools import reduce
 from operator import add
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from manyview.core.distributed import no_gather
@@ -22,8 +23,9 @@ from manyview.diagnose.variance import RANKED, rankme
 from manyview.features.embedding_pass import forward
 from manyview.losses.checks import average, check_inputs
 from manyview.losses.streaming import Stream
-from manyview.methods import BatchOutputs, Contrast, Method
+from manyview.methods import BatchOutputs, Method, Term
 from manyview.methods.method import Objective
+from manyview.methods.terms import TermOutput, Watched
 
 PREFIX = "validation_"  # of the measures of held-out images
 QUERIES = 512
@@ -81,6 +83,56 @@ def measure(
         "negatives": float(stream.count.double().mean()),
     }
     return measured if temperature is None else measured | {"coupling": coupling(given, stream, temperature)}
+
+
+@torch.no_grad()
+def measure_watched(watched: Watched) -> dict[str, float]:
+    """Measures what a term without negatives compares, at unit length: those of `measure` that need none.
+
+    negative_similarity and gap       of the other images of the batch, which stand for negatives
+    std                               `std_share` of the queries
+    prototypes, prototypes_in_use     how many there are, and exp of the entropy of the mean assignment: 1 where all
+                                      images are given to one
+    assignment_entropy, assignment_entropy_limit
+                                      the mean entropy of single assignments, and ln of the number of prototypes, which
+                                      it has where every image is given to all alike
+    """
+    query, positive = (F.normalize(each[:QUERIES].float(), dim=1) for each in (watched.query, watched.positive))
+    given = check_inputs(query, positive[:, None], None, "mean")
+    uniform, alike = _among_queries(query, watched.ids[:QUERIES])
+    near = float(given.similarities().mean())
+    measured = {
+        "alignment": float(given.distances().mean()),
+        "uniformity": uniform,
+        "rank": rankme(query),
+        "rank_limit": float(min(len(query), RANKED, query.shape[1])),
+        "dim": float(query.shape[1]),
+        "std": std_share(query),
+        "positive_similarity": near,
+        "negative_similarity": alike,
+        "gap": near - alike,
+        "query_similarity": alike,
+    }
+    return measured if watched.assigned is None else measured | _assignments(watched.assigned[:QUERIES].double())
+
+
+def std_share(unit: Tensor) -> float:
+    """The mean over dimensions of the std of unit vectors (N, d), times sqrt(d): 0 for one point, 1 for the sphere.
+
+    SimSiam's Fig. 2, there without the factor.
+    """
+    return float(unit.std(0, correction=0).mean()) * math.sqrt(unit.shape[1])
+
+
+def _assignments(assigned: Tensor) -> dict[str, float]:
+    """What tells whether all images go to one prototype, or each to all of them."""
+    count = assigned.shape[1]
+    return {
+        "prototypes": float(count),
+        "prototypes_in_use": float(torch.special.entr(assigned.mean(0)).sum().exp()),
+        "assignment_entropy": float(torch.special.entr(assigned).sum(1).mean()),
+        "assignment_entropy_limit": math.log(count),
+    }
 
 
 def flat_share(view: Tensor, *, tolerance: float = 1e-3) -> float:
@@ -144,7 +196,9 @@ def validation(method: Method, views: Views, batch: Batch, *, progress: float = 
         return {}
 
     def measures(method: Method, views: Views) -> dict[str, float]:
-        found = BatchOutputs(method(views), batch.ids, batch.index, batch.present, progress=progress)
+        found = BatchOutputs(
+            method(views), batch.ids, batch.index, batch.present, progress=progress, labels=batch.labels
+        )
         return batch_measures(method, found)
 
     return {PREFIX + name: value for name, value in forward(method, views, read=measures).items()}
@@ -162,11 +216,12 @@ def batch_measures(method: Method, batch: BatchOutputs) -> dict[str, float]:
     objective = method.objective(batch)
     found = {"loss": float(objective.loss)}
     for term in method.terms:
-        triples = [each for each in objective.terms[term.name].triples if len(each.query)]
-        if isinstance(term, Contrast) and triples:
-            within = entropies(batch.outputs[term.queries[0]], batch.ids, batch=len(batch.ids))
+        if measured := measured_of(term, output := objective.terms[term.name]):
+            seen = None if output.watched is None else output.watched.rows()
+            query, ids = (batch.outputs[term.asks[0]], batch.ids) if seen is None else (seen.query, seen.ids)
+            within = entropies(query, ids, batch=len(ids))
             entropy = {"batch_entropy": within.mean, "batch_entropy_limit": within.limit}
-            return {**found, **measured_of(term, triples[0]), **entropy}
+            return {**found, **measured, **entropy}
     return found
 
 
@@ -178,9 +233,8 @@ def measure_step(method: Method, objective: Objective) -> dict[str, float]:
     """
     by_view: dict[str, dict[str, float]] = {}
     for term in method.terms:
-        triples = [triple for triple in objective.terms[term.name].triples if len(triple.query)]
-        if isinstance(term, Contrast) and triples and (view := term.queries[0].view) not in by_view:
-            by_view[view] = measured_of(term, triples[0])
+        if (view := term.asks[0].view) not in by_view and (found := measured_of(term, objective.terms[term.name])):
+            by_view[view] = found
     first = next(iter(by_view.values()), {})
     several = by_view if len(by_view) > 1 else {}
     each = {f"{name}/{view}": found[name] for view, found in several.items() for name in PER_VIEW if name in found}
@@ -196,7 +250,7 @@ def log_negatives(method: Method, objective: Objective, processes: int = 1) -> d
     found = {}
     for term in method.terms:
         triples = objective.terms[term.name].triples
-        if isinstance(term, Contrast) and term.bounds_information and sum(each.weight for each in triples) == 1:
+        if term.bounds_information and sum(each.weight for each in triples) == 1:
             found[term.name] = torch.stack([each.weight * _log_count(each, processes) for each in triples]).sum()
     return found
 
@@ -206,8 +260,15 @@ def _log_count(triple: Triple, processes: int) -> Tensor:
     return logs.sum() * (processes / (triple.total or max(1, len(logs))))
 
 
-def measured_of(term: Contrast, triple: Triple) -> dict[str, float]:
-    """`measure` of what a term contrasts, at the loss's own temperature and t_neg, or else at CACR's t_neg."""
+def measured_of(term: Term, output: TermOutput) -> dict[str, float]:
+    """`measure` of what a term contrasts, at the loss's own temperature and t_neg, or else at CACR's t_neg.
+
+    Of a term without negatives `measure_watched`; of one that compares no embeddings nothing.
+    """
+    triple = next((each for each in output.triples if len(each.query)), None)
+    if triple is None:
+        seen = None if output.watched is None else output.watched.rows()
+        return {} if seen is None or not len(seen.query) else measure_watched(seen)
     temperature, t_neg = term.option("temperature"), term.option("t_neg")
     return measure(
         triple.query, triple.positives, triple.negatives, present=triple.present,

@@ -298,7 +298,9 @@ def _snapshot(epoch: int, method: Method, loader: Loader, copies: int, batch: in
             masks = {name: mask[here] for name, mask in present.items()}
             part = {slot: each[here] for slot, each in outputs.items()}
             batch_ids, batch_index = ids[rows].to(loader.device), index[rows].to(loader.device)
-            measures.append(batch_measures(method, BatchOutputs(part, batch_ids, batch_index, masks)))
+            labels = loader.labels[index[rows]].to(loader.device)
+            given = BatchOutputs(part, batch_ids, batch_index, masks, labels=labels)
+            measures.append(batch_measures(method, given))
     means = {name: sum(each[name] for each in measures) / len(measures) for name in measures[0]}
     shown = _having(view, vectors[-copies:], index, present)
     return Snapshot(epoch, means, _view_embeddings(loader, *shown, held_out))

@@ -5,12 +5,15 @@ from manyview.encoders.grad_checkpoint import checkpoint_blocks
 from manyview.encoders.heads import HEADS
 from manyview.encoders.layers import dense_convolutions, split_batch_norm, sync_batch_norm
 from manyview.encoders.momentum import MOMENTUM, shuffled
-from manyview.encoders.towers import Slot, Tower, Towers
+from manyview.encoders.prototypes import PROTOTYPES
+from manyview.encoders.tower import Tower
+from manyview.encoders.towers import Slot, Towers
 from manyview.encoders.weights import load, load_into, save
 
 __all__ = [
     "HEADS",
     "MOMENTUM",
+    "PROTOTYPES",
     "Encoder",
     "Slot",
     "Tower",

@@ -76,6 +76,37 @@ def predictor(
     return _mocov3(dim_in, dim_out, hidden, 2, last_norm=last_norm, last_bias=last_bias)
 
 
+def bn_mlp(
+    dim_in: int, dim_out: Count = 256, *, hidden: Count = 4096, layers: Count = 2, bias: bool = False
+) -> nn.Module:
+    """Batch norm and ReLU after hidden layers and nothing after the last: heads and predictors without negatives.
+
+    BYOL's two heads are 4096-256; SimSiam's predictor is 512-2048 with a bias in the last layer; Barlow Twins' and
+    VICReg's have three layers of 8192; SwAV's is 2048-128 with a bias. Hidden layers have none, which batch norm would
+    take off again (BYOL's, SwAV's and VICReg's code have it).
+
+    bias  of the last layer
+    """
+    return _mocov3(dim_in, dim_out, hidden, layers, last_norm=False, last_bias=bias)
+
+
+def dino(dim_in: int, dim_out: Count = 256, *, hidden: Count = 2048, layers: Count = 3) -> nn.Module:
+    """DINO's head up to its prototypes (Caron et al., ICCV 2021, appendix C): GELU after hidden layers, no batch norm.
+
+    Weights come from N(0, 0.02^2), cut at 2, and biases begin at 0.
+    """
+    parts: list[nn.Module] = []
+    for _ in range(layers - 1):
+        parts += [nn.Linear(dim_in, hidden), nn.GELU()]
+        dim_in = hidden
+    head = nn.Sequential(*parts, nn.Linear(dim_in, dim_out))
+    for part in head:
+        if isinstance(part, nn.Linear):
+            nn.init.trunc_normal_(part.weight, std=0.02)
+            nn.init.zeros_(part.bias)
+    return head
+
+
 class Jigsaw(nn.Module):
     """PIRL's second head (Misra & van der Maaten, CVPR 2020): features (B, 9, dim_in) to unit vectors (B, dim_out).
 
@@ -115,4 +146,6 @@ HEADS: dict[str, Callable[..., nn.Module]] = {
     "simclr": simclr,
     "projector": projector,
     "predictor": predictor,
+    "bn_mlp": bn_mlp,
+    "dino": dino,
 }

@@ -1,7 +1,7 @@
 """Towers: which network sees which view; a query branch and, with momentum, a key branch; heads by name."""
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -15,25 +15,23 @@ from manyview.core.errors import UserError
 from manyview.core.sample import Views
 from manyview.encoders.encoder import Encoder
 from manyview.encoders.layers import batch_norms, running_statistics, split_batch_norm
-from manyview.encoders.map_heads import LastHead, MapHead, OnMap
+from manyview.encoders.map_heads import OnMap
 from manyview.encoders.momentum import SHARE, Schedule, average_, constant, shuffled
 from manyview.encoders.present import embed_any_number, embed_present, join_copies
+from manyview.encoders.prototypes import Prototypes
+from manyview.encoders.tower import MAPS, AnyHead, Head, MakePrototypes, Tower
 
 SHARED = "shared"  # the name of a tower that all views go through
-MAPS = "maps."  # what the names of feature maps begin with
 JIGSAW = -1  # the number of the copy that is a jigsaw: it comes last
-NAMES = ("embedding", "projection", "features")  # the outputs of every tower
 Branch = Literal["query", "key", "input"]
-Head = Callable[[int], nn.Module]
-AnyHead = Head | MapHead | LastHead
 
 
 class Slot(NamedTuple):
     """The place of one output: which branch made it, of which view and copy, and what it is.
 
     name  "embedding": through head and, for queries, predictor, at unit length; "projection": through the head alone;
-          "features": as the encoder gives them; "maps.LAYER": a feature map; or the name of another head. The branch
-          "input" gives the view itself, under the name "view"
+          "features": as the encoder gives them; "scores": the projection's by the prototypes; "maps.LAYER": a feature
+          map; or the name of another head. The branch "input" gives the view itself, under the name "view"
     copy  its number, or JIGSAW
     """
 
@@ -45,60 +43,6 @@ class Slot(NamedTuple):
 
 Outputs = dict[Slot, Tensor]
 """What towers answer: tensors with a row for each image of the batch."""
-
-
-class Tower(nn.Module):
-    """An encoder with its heads."""
-
-    def __init__(self, encoder: Encoder, head: Head | None, heads: Mapping[str, AnyHead]) -> None:
-        super().__init__()
-        taken = [name for name in heads if name in NAMES or name.startswith(MAPS)]
-        if taken:
-            raise UserError("heads", f"{taken[0]!r} is already the name of an output; give another name")
-        if isinstance(head, nn.Module):
-            raise UserError(
-                "head", "give what makes it from the encoder's dim, such as partial(heads.mlp, dim_out=128)"
-            )
-        self.encoder, self.head = encoder, nn.Identity() if head is None else head(encoder.dim)
-        self.heads = nn.ModuleDict(
-            {
-                name: each.build(encoder) if isinstance(each, MapHead | LastHead) else each(encoder.dim)
-                for name, each in heads.items()
-            }
-        )
-
-    @torch.no_grad()
-    def length(self) -> int:
-        """The length of the vectors that leave the head."""
-        some = next(self.encoder.parameters())
-        training = self.head.training
-        output = self.head.eval()(torch.zeros(1, self.encoder.dim, device=some.device, dtype=some.dtype))
-        self.head.train(training)
-        return int(output.shape[1])
-
-    def forward(self, x: Tensor, names: tuple[str, ...] = ("projection",)) -> dict[str, Tensor]:
-        """(B, C, H, W) to what is asked for, by name, in one pass through the encoder.
-
-        Of patches (B, P, C, h, w) heads are given the features (B, P, dim).
-        """
-        heads = {name: head for name, head in self.heads.items() if name in names}
-        layers = [name.removeprefix(MAPS) for name in names if name.startswith(MAPS)]
-        read = {*layers, *(head.layer for head in heads.values() if isinstance(head, OnMap))}
-        images = x.flatten(0, 1) if x.dim() == 5 else x
-        features, maps = self.encoder.embed_with_maps(images, read) if read else (self.encoder(images), {})
-        features = features.unflatten(0, x.shape[:2]) if x.dim() == 5 else features
-        found = {MAPS + layer: maps[layer] for layer in layers}
-        if "features" in names:
-            found["features"] = features
-        if "projection" in names:
-            found["projection"] = self.head(features)
-        for name, head in heads.items():
-            found[name] = head(maps[head.layer] if isinstance(head, OnMap) else features)
-        missing = [name for name in names if name not in found]
-        if missing:
-            known = ", ".join([*NAMES, *self.heads, f"{MAPS}LAYER"])
-            raise UserError("name", f"no output is called {missing[0]!r}; there are {known}")
-        return found
 
 
 class Towers(nn.Module):
@@ -117,6 +61,8 @@ class Towers(nn.Module):
     joint      copies of a view that have one size go through a tower in one batch, so that batch norm sees them
                together; else one after the other
     normalize  embeddings come out at length 1
+    prototypes makes vectors that projections are scored by, from the projections' length, for the output "scores"
+    frozen     steps at first in which the prototypes do not learn
 
     The copy averages parameters only, as MoCo does: the running statistics of its batch norms follow its own forward
     passes, in train mode like the query tower's. No parameter of it requires a gradient.
@@ -138,10 +84,12 @@ class Towers(nn.Module):
         bn_splits: int = 1,
         joint: bool = True,
         normalize: bool = True,
+        prototypes: MakePrototypes | None = None,
+        frozen: int = 0,
     ) -> None:
         super().__init__()
         encoders = _by_view(encoder)
-        towers = {view: Tower(each, head, _heads_of(view, heads or {})) for view, each in encoders.items()}
+        towers = {v: Tower(each, head, _heads_of(v, heads or {}), prototypes) for v, each in encoders.items()}
         self.query = nn.ModuleDict(towers)
         self.dims = {view: tower.length() for view, tower in towers.items()}
         self.predictor = nn.ModuleDict({} if predictor is None else {v: predictor(dim) for v, dim in self.dims.items()})
@@ -149,6 +97,7 @@ class Towers(nn.Module):
         self.momentum = partial(constant, start=momentum) if isinstance(momentum, int | float) else momentum
         self.key = None if self.momentum is None else copy.deepcopy(self.query).requires_grad_(False)
         self.shuffle, self.bn_splits, self.joint, self.normalize = shuffle, bn_splits, joint, normalize
+        self.frozen = frozen
         if self.momentum is not None:
             self.momentum(0, 1)  # refuses what is no momentum
         if bn_splits > 1:
@@ -185,11 +134,13 @@ class Towers(nn.Module):
         for view, tower in self.query.items():
             assert isinstance(tower, Tower)
             names = {name for each, name in asked if each == view}
-            headless = not names & {"embedding", "projection"} and next(tower.head.parameters(), None) is not None
+            has_head = next(tower.head.parameters(), None) is not None
+            headless = has_head and names.isdisjoint({"embedding", "projection", "scores"})
             on_maps = {name for name, each in tower.heads.items() if isinstance(each, OnMap)}
             only_maps = all(name.startswith(MAPS) or name in on_maps for name in names)  # layers after have no part
             without_predictor = bool(len(self.predictor)) and "embedding" not in names
-            if headless or only_maps or without_predictor or not names.issuperset(tower.heads):
+            unscored = tower.prototypes is not None and "scores" not in names
+            if headless or only_maps or without_predictor or unscored or not names.issuperset(tower.heads):
                 return True
         return False
 
@@ -226,10 +177,22 @@ class Towers(nn.Module):
 
         Where each process has batch norms of its own, their running statistics become those of the whole batch.
         """
+        for prototypes in self.prototypes():
+            prototypes.after_step()
         if self.key is not None and self.momentum is not None:
             average_(self.key.parameters(), self.query.parameters(), self.momentum(step, total))
         if self.shuffles or self.bn_splits > 1:
             average_over_processes_(running_statistics(self))
+
+    def prototypes(self) -> list[Prototypes]:
+        """Those of the query branch, a view's after the other's."""
+        return [each for each in self.query.modules() if isinstance(each, Prototypes)]
+
+    def hold(self, step: int) -> None:
+        """Drops the gradient of what is frozen in this step. To be called before the optimiser's step."""
+        if step < self.frozen:
+            for parameter in (each for prototypes in self.prototypes() for each in prototypes.parameters()):
+                parameter.grad = None
 
     def trained(self) -> Iterator[nn.Parameter]:
         """What an optimiser is given: everything but the key towers and what is frozen."""
@@ -270,6 +233,8 @@ class Towers(nn.Module):
             made["embedding"] = self._finished(embedded)
         if "projection" in names:
             made["projection"] = self._finished(made["projection"])
+        if "scores" in names:
+            made["scores"] = made["scores"].to(torch.promote_types(made["scores"].dtype, torch.float32))
         return {name: made[name] for name in names}
 
     def _finished(self, embedded: Tensor) -> Tensor:

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from manyview.core.atomic import atomic_write
 from manyview.core.errors import UserError
+from manyview.encoders.backbone import State
 from manyview.encoders.encoder import LOADING, Encoder, create
-from manyview.encoders.state_dicts import State, beginning_of, read_torch_file, under
+from manyview.encoders.state_dicts import beginning_of, read_torch_file, under
 
 Normalisation = tuple[tuple[float, ...], tuple[float, ...]]
 """Mean and std of pictures: an encoder was trained on (x / 255 - mean) / std."""

@@ -53,7 +53,8 @@ class Queue(nn.Module):
         self.register_buffer("ids", torch.full((size,), NO_ID))
         self.register_buffer("pointer", torch.zeros((), dtype=torch.long))
         self.register_buffer("filled", torch.tensor(size if noise else 0))
-        self._always_ready = noise  # so that nobody waits for a GPU to tell
+        self._held = size if noise else 0  # the same, for which nobody waits for a GPU
+        self.register_load_state_dict_post_hook(_count_again)  # type: ignore[no-untyped-call]
 
     def extra_repr(self) -> str:
         size, dim = self.keys.shape
@@ -61,12 +62,12 @@ class Queue(nn.Module):
 
     @property
     def ready(self) -> bool:
-        return self._always_ready or int(self.filled) == len(self.keys)
+        return self._held == len(self.keys)
 
     def negatives(self, query_ids: Tensor | None = None, *, weight: float = 1.0) -> Negatives:
         """All keys, not copied; with ids (N,), keys enqueued under a query's own id do not count for it."""
         if not self.ready:
-            held = f"{int(self.filled)} of {len(self.keys)}"
+            held = f"{self._held} of {len(self.keys)}"
             raise UserError("queue", f"holds {held} keys; enqueue until it is ready, then ask for negatives")
         return Negatives(self.keys, None if query_ids is None else self.ids, query_ids, weight=weight)
 
@@ -88,6 +89,11 @@ class Queue(nn.Module):
         self.ids[where] = NO_ID if ids is None else ids[-size:]
         self.pointer.add_(len(keys)).remainder_(size)
         self.filled.add_(len(keys)).clamp_(max=size)
+        self._held = min(size, self._held + len(keys))
+
+
+def _count_again(queue: nn.Module, _: object) -> None:
+    queue._held = int(queue.filled)  # type: ignore[assignment, arg-type]
 
 
 class QueueMemory(Memory):

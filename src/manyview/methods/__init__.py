@@ -7,18 +7,25 @@ A parameter whose default is a partial of a function is a part: `--loss dcl` on 
 from collections.abc import Callable
 
 from manyview.methods.align_uniform import align_uniform, align_uniform_moco
+from manyview.methods.assignment import Assignment
+from manyview.methods.batch_outputs import BatchOutputs
 from manyview.methods.cacr import cacr, cacr_moco, uaur
 from manyview.methods.cacr_moco_v3 import cacr_moco_v3, cacr_moco_v3_code
 from manyview.methods.cmc import cmc, cmc_moco, npid
 from manyview.methods.cmc_patch import cmc_patch, deep_infomax
+from manyview.methods.decorrelation import Decorrelation, barlow_twins, vicreg
+from manyview.methods.dino import dino
 from manyview.methods.jcl import jcl, multikey
 from manyview.methods.method import Method
 from manyview.methods.moco import moco_v1, moco_v2
 from manyview.methods.moco_v3 import moco_v3
 from manyview.methods.pirl import pirl
 from manyview.methods.prediction import prediction, split_brain
+from manyview.methods.siamese import byol, simsiam
 from manyview.methods.simclr import dcl, dclw, hard_negative, simclr
-from manyview.methods.terms import Alignment, BatchOutputs, Contrast, Prediction, Term
+from manyview.methods.supcon import supcon
+from manyview.methods.swav import swav
+from manyview.methods.terms import Alignment, Contrast, Prediction, Term
 
 METHODS: dict[str, Callable[..., Method]] = {
     "simclr": simclr,
@@ -45,18 +52,29 @@ METHODS: dict[str, Callable[..., Method]] = {
     "align_uniform": align_uniform,
     "align_uniform_moco": align_uniform_moco,
     "hard_negative": hard_negative,
+    "simsiam": simsiam,
+    "byol": byol,
+    "barlow_twins": barlow_twins,
+    "vicreg": vicreg,
+    "swav": swav,
+    "dino": dino,
+    "supcon": supcon,
 }
 
 __all__ = [
     "METHODS",
     "Alignment",
+    "Assignment",
     "BatchOutputs",
     "Contrast",
+    "Decorrelation",
     "Method",
     "Prediction",
     "Term",
     "align_uniform",
     "align_uniform_moco",
+    "barlow_twins",
+    "byol",
     "cacr",
     "cacr_moco",
     "cacr_moco_v3",
@@ -67,6 +85,7 @@ __all__ = [
     "dcl",
     "dclw",
     "deep_infomax",
+    "dino",
     "hard_negative",
     "jcl",
     "moco_v1",
@@ -77,6 +96,10 @@ __all__ = [
     "pirl",
     "prediction",
     "simclr",
+    "simsiam",
     "split_brain",
+    "supcon",
+    "swav",
     "uaur",
+    "vicreg",
 ]

@@ -14,9 +14,10 @@ from manyview.core.negatives import Triple
 from manyview.encoders import Encoder, Slot, heads
 from manyview.encoders.momentum import cosine
 from manyview.losses.traits import is_pooled, option
+from manyview.methods.batch_outputs import BatchOutputs
 from manyview.methods.method import VIEW, Head, Loss, Method, Momentum, Small
 from manyview.methods.moco_v3 import predicting_towers, two_temperatures
-from manyview.methods.terms import BatchOutputs, Contrast, keys, queries
+from manyview.methods.terms import Contrast, keys, queries
 from manyview.methods.topologies import Topology, each_key_against_other_queries, each_query_against_other_keys
 
 

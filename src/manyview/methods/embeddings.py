@@ -25,6 +25,7 @@ class Embeddings:
     keys_present   K masks (N,): which keys exist; with either of the two, the other is all of them if not given
     gather         joins the rows of all processes (`manyview.core.distributed.gather`)
     step           the number of the training step, which a bank's draws depend on
+    labels         (N,) the images' classes, -1 where there is none, for a topology that goes by them
     """
 
     queries: Sequence[Tensor]
@@ -35,6 +36,7 @@ class Embeddings:
     keys_present: Sequence[Tensor] | None = None
     gather: Gather = no_gather
     step: int = 0
+    labels: Tensor | None = None
 
     def __post_init__(self) -> None:
         queries, keys = list(self.queries), list(self.keys)

@@ -12,10 +12,12 @@ from manyview.core.bounds import MOST, AtLeast, AtMost
 from manyview.core.errors import UserError
 from manyview.core.sample import Views
 from manyview.encoders.momentum import Schedule as Momentum
-from manyview.encoders.towers import JIGSAW, Head, Outputs, Slot, Towers
+from manyview.encoders.tower import Head
+from manyview.encoders.towers import JIGSAW, Outputs, Slot, Towers
 from manyview.losses import Loss
 from manyview.memories import Memory
-from manyview.methods.terms import BatchOutputs, Contrast, Term, TermOutput
+from manyview.methods.batch_outputs import BatchOutputs
+from manyview.methods.terms import Contrast, Term, TermOutput
 
 MakeMemory = Callable[[int], Memory]
 VIEW = "image"  # the view of a method that has only one
@@ -109,8 +111,8 @@ class Method(nn.Module):
         """
         for memory in self.memories.values():
             assert isinstance(memory, Memory)
-            terms = [term for term in self.terms if isinstance(term, Contrast) and term.memory is memory]
-            views = {slot.view for slot in _kept(terms[0])} if terms else set()
+            terms = [term for term in self.terms if memory in term.memories]
+            views = {slot.view for slot in terms[0].kept} if terms else set()
             there = torch.stack([present[view] for view in views]).all(0) if present and views else None
             memory.start(instances, present=there, terms=[term.name for term in terms])
         return self
@@ -146,9 +148,9 @@ class Method(nn.Module):
         """After the optimiser's step: memories take in the keys, the momentum towers follow."""
         updated: set[Memory] = set()
         for term in self.terms:
-            if isinstance(term, Contrast) and term.memory not in updated:
-                updated.add(term.memory)
-                _remember(term, batch)
+            if not updated.issuperset(term.memories):
+                updated.update(term.memories)
+                term.remember(batch)
         self.towers.update(step, total)
 
 
@@ -163,21 +165,5 @@ def _check(terms: Sequence[Term], memories: nn.ModuleDict, views: Mapping[str, i
     if twice:
         raise UserError("terms", f"two are named {twice[0]!r}; give each a name of its own")
     for term in terms:
-        if isinstance(term, Contrast) and type(term.memory) is not Memory and term.memory not in memories.values():
+        if any(type(each) is not Memory and each not in memories.values() for each in term.memories):
             raise UserError("memories", f"that of the term {term.name!r} is not among them, and would not be saved")
-
-
-def _kept(term: Contrast) -> tuple[Slot, ...]:
-    """What a term's memory takes in: its keys, or its queries where these are each other's keys."""
-    return term.keys or term.queries
-
-
-def _remember(term: Contrast, batch: BatchOutputs) -> None:
-    """Gives a term's memory what it keeps, of the images that have all of it."""
-    slots = _kept(term)
-    kept = [batch.gather(batch.outputs[slot]).detach() for slot in slots]
-    ids, index = batch.gather(batch.ids), batch.gather(batch.index)
-    if batch.present:
-        here = torch.stack([batch.gather(batch.present[slot.view]) for slot in slots]).all(0)
-        kept, ids, index = [each[here] for each in kept], ids[here], index[here]
-    term.memory.update(kept, ids, index)

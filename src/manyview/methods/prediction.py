@@ -12,7 +12,7 @@ from torch import nn
 from manyview.core.errors import UserError, hint
 from manyview.encoders import Encoder, Slot, Towers, decoders
 from manyview.encoders.map_heads import LastHead
-from manyview.encoders.towers import AnyHead
+from manyview.encoders.tower import AnyHead
 from manyview.losses import prediction as distances
 from manyview.methods.method import Method, UnknownView
 from manyview.methods.terms import Prediction

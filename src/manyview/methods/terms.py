@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import permutations, product
 from typing import Any, NamedTuple
@@ -12,79 +11,43 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from manyview.core.distributed import gather, gather_all
 from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives, Triple
-from manyview.encoders.towers import Outputs, Slot
+from manyview.encoders.towers import Slot
 from manyview.losses import Loss, nce_partition
 from manyview.losses.prediction import takes_classes
+from manyview.losses.siamese import squared_distance
 from manyview.losses.traits import bounds_information, is_coupled, is_pooled, needs_partition, option
 from manyview.memories import Memory
-from manyview.methods.embeddings import Embeddings
+from manyview.methods.batch_outputs import BatchOutputs
 from manyview.methods.topologies import Topology
 
 
-@dataclass(frozen=True, eq=False)
-class BatchOutputs:
-    """What the towers answered for a batch, and which images these are: all that terms and memories are given.
+class Watched(NamedTuple):
+    """Vectors that a term without negatives compares: where a collapse shows.
 
-    outputs   by slot, a row for each of the N images of this process; none yet before the towers have seen it
-    ids       (N,) what the images are
-    index     (N,) their rows in the data
-    present   masks (N,) by view: which images have it; of all views, or empty where no image can lack any
-    counts    how many images each process has; empty where the batch is of this process alone
-    step      the number of the training step
-    progress  the share of the run that is done after this epoch, which a loss may depend on
+    query, positive  (N, d) two embeddings of each image, of any length
+    ids              (N,) which images these are
+    assigned         (N, P) the shares of P prototypes that each image is given, where there are prototypes
+    present          (N,) which images have both embeddings; None: all
     """
 
-    outputs: Outputs
+    query: Tensor
+    positive: Tensor
     ids: Tensor
-    index: Tensor
-    present: Mapping[str, Tensor] = field(default_factory=dict)
-    counts: Sequence[int] = ()
-    step: int = 0
-    progress: float = 1.0
-    everywhere: dict[int, Tensor] = field(default_factory=dict)
+    assigned: Tensor | None = None
+    present: Tensor | None = None
 
-    @property
-    def processes(self) -> int:
-        """How many processes the batch is spread over."""
-        return max(1, len(self.counts))
-
-    def gathered(self, slots: Iterable[Slot]) -> BatchOutputs:
-        """Joins the named outputs, ids, index and presence of all processes, in one collective."""
-        if self.processes == 1:
+    def rows(self) -> Watched:
+        """The images that have both embeddings. A GPU is waited for where one can lack any."""
+        if self.present is None:
             return self
-        here = [self.ids, self.index, *self.present.values(), *(self.outputs[slot] for slot in slots)]
-        everywhere = gather_all(here, self.counts)
-        self.everywhere.update((id(rows), far) for rows, far in zip(here, everywhere, strict=True))
-        return self
-
-    def gather(self, rows: Tensor) -> Tensor:
-        """The rows of all processes: those of `gathered` are known, others, of any number, cost a collective."""
-        if self.processes == 1:
-            return rows
-        known = self.everywhere.get(id(rows))
-        return gather(rows) if known is None else known
-
-    def embeddings(self, queries: Sequence[Slot], keys: Sequence[Slot] = ()) -> Embeddings:
-        return Embeddings(
-            [self.outputs[slot] for slot in queries],
-            self.ids,
-            [self.outputs[slot] for slot in keys],
-            self.index,
-            self._present(queries),
-            self._present(keys),
-            self.gather,
-            self.step,
-        )
-
-    def _present(self, slots: Sequence[Slot]) -> list[Tensor] | None:
-        return [self.present[slot.view] for slot in slots] if self.present else None
+        query, positive, ids = (each[self.present] for each in (self.query, self.positive, self.ids))
+        return Watched(query, positive, ids, None if self.assigned is None else self.assigned[self.present])
 
 
 class TermOutput(NamedTuple):
-    """A term's loss, and what it contrasted, for the health figures: nothing for a prediction.
+    """A term's loss, and for the health figures what it contrasted or else compared: nothing for a prediction.
 
     skipped  no image of the batch had what the term compares, so that the loss, 0, says nothing
     """
@@ -92,6 +55,7 @@ class TermOutput(NamedTuple):
     loss: Tensor
     triples: list[Triple]
     skipped: bool = False
+    watched: Watched | None = None
 
 
 class Term(ABC):
@@ -100,7 +64,13 @@ class Term(ABC):
     name     under which its loss is logged
     asks     the outputs that it needs
     gathers  those of them that it needs of all processes
+
+    What it is asked about itself has an answer here for terms to which it does not apply.
     """
+
+    coupled = False  # whether its gradient is scaled by q_B, the positive in its denominator (DCL, Eq. 3)
+    bounds_information = False  # whether log k - L bounds the mutual information of query and key (CMC Eq. 6)
+    takes_labels = False  # whether it goes by the images' classes
 
     def __init__(self, name: str, asks: Iterable[Slot], gathers: Iterable[Slot] = (), *, weight: float = 1.0) -> None:
         self.name, self.weight = name, weight
@@ -114,6 +84,23 @@ class Term(ABC):
     @abstractmethod
     def __call__(self, batch: BatchOutputs) -> TermOutput: ...
 
+    @property
+    def memories(self) -> tuple[Memory, ...]:
+        """What it keeps between steps."""
+        return ()
+
+    @property
+    def kept(self) -> tuple[Slot, ...]:
+        """What its memories take in of each image."""
+        return ()
+
+    def remember(self, batch: BatchOutputs) -> None:  # noqa: B027  most terms keep nothing
+        """Gives its memories what they keep of a batch, after the optimiser's step."""
+
+    def option(self, name: str) -> Any:
+        """The value that its loss will use for an argument; None if it has no such argument."""
+        return None
+
 
 class Contrast(Term):
     """A contrastive loss of queries, keys and what a memory keeps, as a topology pairs them.
@@ -121,6 +108,7 @@ class Contrast(Term):
     keys    none: the queries are each other's keys
     memory  what is contrasted with besides; the batch alone if not given. It takes in the keys after each step
     ramp    arguments of the loss that grow in proportion to the epochs, from a little to their full value in the last
+    takes_labels  the topology goes by the images' classes
     """
 
     def __init__(
@@ -134,19 +122,22 @@ class Contrast(Term):
         name: str = "contrast",
         weight: float = 1.0,
         ramp: tuple[str, ...] = (),
+        takes_labels: bool = False,
     ) -> None:
         slots = dict.fromkeys([*queries, *keys])
         super().__init__(name, slots, slots, weight=weight)
         self.topology, self.loss, self.ramp = topology, loss, ramp
         self.queries, self.keys = tuple(queries), tuple(keys)
         self.memory = Memory() if memory is None else memory
+        self.takes_labels = takes_labels
+        self.coupled, self.bounds_information = is_coupled(loss), bounds_information(loss)
         if needs_partition(loss) and not self.memory.per_image:
             raise UserError("memory", "nce contrasts with images drawn from a memory bank; give --memory bank")
 
     def __call__(self, batch: BatchOutputs) -> TermOutput:
         triples = self.topology(batch.embeddings(self.queries, self.keys), self.memory)
         if not triples:
-            return TermOutput(_nothing(batch, self.queries), triples, skipped=True)
+            return TermOutput(nothing(batch, self.queries), triples, skipped=True)
         parts = [triple.weight * self._share(batch, triple) for triple in triples]
         return TermOutput(torch.stack(parts).sum(), triples)
 
@@ -156,17 +147,24 @@ class Contrast(Term):
         return list(product(self.queries, self.keys or self.queries))
 
     @property
-    def coupled(self) -> bool:
-        """Whether the loss's gradient is scaled by q_B, the positive in its denominator (DCL, Eq. 3)."""
-        return is_coupled(self.loss)
+    def memories(self) -> tuple[Memory, ...]:
+        return (self.memory,)
 
     @property
-    def bounds_information(self) -> bool:
-        """Whether log k - L bounds the mutual information of query and key from below (CMC Eq. 6)."""
-        return bounds_information(self.loss)
+    def kept(self) -> tuple[Slot, ...]:
+        """The keys, or the queries where these are each other's keys."""
+        return self.keys or self.queries
+
+    def remember(self, batch: BatchOutputs) -> None:
+        """Gives the memory what it keeps, of the images that have all of it."""
+        kept = [batch.gather(batch.outputs[slot]).detach() for slot in self.kept]
+        ids, index = batch.gather(batch.ids), batch.gather(batch.index)
+        if batch.present:
+            here = torch.stack([batch.gather(batch.present[slot.view]) for slot in self.kept]).all(0)
+            kept, ids, index = [each[here] for each in kept], ids[here], index[here]
+        self.memory.update(kept, ids, index)
 
     def option(self, name: str) -> Any:
-        """The value that the loss will use for an argument; None if it has no such argument."""
         return option(self.loss, name)
 
     def loss_at(self, progress: float) -> Loss:
@@ -242,17 +240,26 @@ class Prediction(Term):
 
 
 class Alignment(Term):
-    """How far queries are from their keys, without negatives (BYOL): the mean of |q - k|^2 = 2 - 2 q.k.
+    """How far queries are from their keys, without negatives (BYOL, SimSiam): the mean over images and pairs.
 
-    Each query is compared with the key of the same place; both have unit length. Gradient reaches the keys only where
-    their tower has one.
+    Each query is compared with the key of the same place; both have unit length.
+
+    distance       a value for each image, of two vectors
+    stop_gradient  keys are taken as they are; else gradient reaches them where their tower has one
     """
 
     def __init__(
-        self, queries: Sequence[Slot], keys: Sequence[Slot], *, name: str = "alignment", weight: float = 1.0
+        self,
+        queries: Sequence[Slot],
+        keys: Sequence[Slot],
+        distance: Callable[[Tensor, Tensor], Tensor] = squared_distance,
+        *,
+        stop_gradient: bool = False,
+        name: str = "alignment",
+        weight: float = 1.0,
     ) -> None:
         super().__init__(name, dict.fromkeys([*queries, *keys]), weight=weight)
-        self.pairs = list(zip(queries, keys, strict=True))
+        self.pairs, self.distance, self.stop_gradient = list(zip(queries, keys, strict=True)), distance, stop_gradient
 
     @property
     def positives(self) -> list[tuple[Slot, Slot]]:
@@ -260,12 +267,23 @@ class Alignment(Term):
         return self.pairs
 
     def __call__(self, batch: BatchOutputs) -> TermOutput:
-        values = [(batch.outputs[q] - batch.outputs[k]).square().sum(1) for q, k in self.pairs]
-        parts = [mean_of_present(batch, each, pair) for each, pair in zip(values, self.pairs, strict=True)]
-        return TermOutput(torch.stack(parts).mean(), [])
+        parts = [mean_of_present(batch, self._values(batch, *pair), pair) for pair in self.pairs]
+        (query, key), (_, other) = self.pairs[0], self.pairs[-1]
+        seen = watched(batch, key, query if other == key else other)  # two keys, which one network has made
+        return TermOutput(torch.stack(parts).mean(), [], watched=seen)
+
+    def _values(self, batch: BatchOutputs, query: Slot, key: Slot) -> Tensor:
+        keys = batch.outputs[key].detach() if self.stop_gradient else batch.outputs[key]
+        return self.distance(batch.outputs[query], keys)
 
 
-def _nothing(batch: BatchOutputs, slots: Iterable[Slot]) -> Tensor:
+def watched(batch: BatchOutputs, query: Slot, positive: Slot, assigned: Tensor | None = None) -> Watched:
+    """Two embeddings of each image, to be watched."""
+    here = batch.present[query.view] & batch.present[positive.view] if batch.present else None
+    return Watched(batch.outputs[query].detach(), batch.outputs[positive].detach(), batch.ids, assigned, here)
+
+
+def nothing(batch: BatchOutputs, slots: Iterable[Slot]) -> Tensor:
     """Zero, with a gradient of zero for all that was embedded, so that every process has one to average."""
     return torch.stack([batch.outputs[slot][:0].sum() for slot in slots]).sum()
 

@@ -39,6 +39,30 @@ def every_copy(embedded: Embeddings, memory: Memory) -> list[Triple]:
     return [Triple(query, positives, negatives, total=len(key_ids))]
 
 
+def every_copy_of_a_class(embedded: Embeddings, memory: Memory) -> list[Triple]:
+    """Every copy of every image is a query; its positive is the mean of all others of its class, and it meets all
+    others at all, those of its class among them. SupCon's P(i) and A(i).
+
+    Labels of -1 are none: such an image is a class of its own. One triple of V N queries; since the positive is a mean,
+    it is not of unit length.
+    """
+    embedded.needs_all(2)
+    _check_batch_alone(memory)
+    if embedded.labels is None:
+        raise UserError("labels", "expected those of the images, which decide who is whose positive")
+    copies, count = list(embedded.queries), len(embedded.queries)
+    classes = torch.where(embedded.labels < 0, -2 - embedded.ids, embedded.labels)
+    labels, ids = (embedded.gather(each) for each in (embedded.labels, embedded.ids))
+    query, keys = _stacked(copies, [embedded.gather(copy) for copy in copies])
+    query_ids, key_ids = _stacked([embedded.ids] * count, [ids] * count)
+    key_classes = torch.where(labels < 0, -2 - ids, labels).repeat(count)
+    total, members = _class_sums(keys, key_classes, classes.repeat(count))
+    positives = (total - query) / (members - 1)
+    own = torch.stack([torch.cat(copies[k:] + copies[:k]) for k in range(1, count)], 1)
+    negatives = Negatives(keys, key_ids, query_ids) + Negatives(own)
+    return [Triple(query, positives[:, None], negatives, total=len(key_ids))]
+
+
 def each_copy(embedded: Embeddings, memory: Memory) -> list[Triple]:
     """Each copy in turn is the query; positives are the other copies, negatives the same copy of other images.
 
@@ -270,6 +294,15 @@ def _both(embedded: Embeddings, i: int, j: int) -> tuple[Tensor | None, Tensor |
         return None, None
     first, second = embedded.present[i], embedded.present[j]
     return first & second, embedded.gather(first) & embedded.gather(second)
+
+
+def _class_sums(rows: Tensor, classes: Tensor, asked: Tensor) -> tuple[Tensor, Tensor]:
+    """The sum (M, d) of the rows of each asked class, and how many there are (M, 1). Nobody waits for a device."""
+    ordered, order = classes.sort()
+    ends = torch.searchsorted(ordered, asked, right=True)
+    starts = torch.searchsorted(ordered, asked)
+    before = torch.cat([rows.new_zeros(1, rows.shape[1]), rows[order].cumsum(0)])
+    return before[ends] - before[starts], (ends - starts)[:, None]
 
 
 def _all_rows(embedded: Embeddings, mask: Tensor | None, *rows: Tensor) -> list[Tensor]:

@@ -155,7 +155,7 @@ class RunEmbeddings:
 
     def loss_option(self, name: str, default: float) -> float:
         """Asks the run's terms for an argument of their loss, such as the temperature; the default if none has it."""
-        values = (term.option(name) for term in self.method.terms if isinstance(term, Contrast))
+        values = (term.option(name) for term in self.method.terms)
         return float(next((value for value in values if value is not None), default))
 
     def _features(self, source: ModelSource) -> Tensor:

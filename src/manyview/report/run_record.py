@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from manyview.comparison.outcome import steps_per_epoch
 from manyview.config.config import Config, components, differences
-from manyview.diagnose.health import Health, Verdict
+from manyview.diagnose.health import Health
+from manyview.diagnose.verdict import Verdict
 from manyview.losses import is_coupled
 from manyview.report.charts import Point
 from manyview.report.frame import colour_class

@@ -286,6 +286,13 @@ def unstarted(config: Config, channels: Mapping[str, int], *, begun: bool = Fals
     return declared
 
 
+def check_labels(method: Method, train: Dataset) -> None:
+    """Refuses data without classes for a method that goes by them."""
+    if any(term.takes_labels for term in method.terms) and not has_classes(train):
+        needed = "the method learns from labels, and the data has none, or one class only"
+        raise UserError("data", f"{needed}; give images in a folder a class, or a method without labels such as simclr")
+
+
 def drops_last(config: Config, images: int) -> bool:
     """Whether an epoch leaves out its last batch: also where that is a single image, which contrasts with nothing."""
     return config.drop_last or images % config.batch_size == 1

@@ -91,8 +91,12 @@ class Trainer:
             return micro_batches(self._engine, views, batch, size=size)
         return whole_batch(self._engine, views, batch)
 
-    def step(self, lr: float, *, measure: bool) -> Tensor | None:
-        """Clips the gradient and moves the parameters; returns the gradient's length where somebody wants to know."""
+    def step(self, lr: float, number: int, *, measure: bool) -> Tensor | None:
+        """Clips the gradient and moves the parameters; returns the gradient's length where somebody wants to know.
+
+        number  of the step, in which some of them may be frozen
+        """
+        self.method.towers.hold(number)
         set_lr(self.optimizer, lr)
         norm = None
         if self.config.grad_clip is not None or measure:

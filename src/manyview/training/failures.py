@@ -19,7 +19,7 @@ from manyview.core.sample import Batch
 from manyview.core.text import reason
 from manyview.data.workers import lost_worker, usual_workers
 from manyview.diagnose.health import AGAIN
-from manyview.methods import Contrast, Method
+from manyview.methods import Method
 
 NO_PEER = re.compile("gloo|nccl|by peer|socketPoll|TCPStore|waiting for clients", re.IGNORECASE)
 LOW = 0.02  # a temperature that makes logits of 50 and more
@@ -63,7 +63,7 @@ def diverged(why: str, config: Config, step: int, batch: Batch, method: Method, 
 
 def _likely(config: Config, step: int, method: Method) -> str:
     """What most often makes a loss no number, the likeliest first."""
-    asked = [term.option("temperature") for term in method.terms if isinstance(term, Contrast)]
+    asked = [term.option("temperature") for term in method.terms]
     temperature = min((float(each) for each in asked if each is not None), default=None)
     if config.precision == "fp16":
         return f"likely the precision: {AGAIN} with --precision bf16 or fp32"

@@ -12,7 +12,7 @@ from torch import Tensor
 from manyview.config.config import Config
 from manyview.core.distributed import exchange
 from manyview.diagnose.health import Health
-from manyview.methods import Contrast, Method
+from manyview.methods import Method
 from manyview.training.optimizers import Schedule
 
 SAVED: dict[str, Any] = {
@@ -42,7 +42,7 @@ class RunState:
     @classmethod
     def begun(cls, config: Config, method: Method, per_epoch: int) -> RunState:
         planned = max(1, round(config.epochs * per_epoch))
-        coupled = any(isinstance(term, Contrast) and term.coupled for term in method.terms)
+        coupled = any(term.coupled for term in method.terms)
         return cls(config, planned, min(planned, config.max_steps or planned), per_epoch, Health(coupled=coupled))
 
     @property

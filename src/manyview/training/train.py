@@ -109,7 +109,7 @@ class Session:
             output = self.trainer.gradient(partial(_views, batch), self._unembedded(batch, agreed))
         except NotFinite as error:
             raise self._diverged(str(error), batch) from None
-        norm = self.trainer.step(lr, measure=report)
+        norm = self.trainer.step(lr, state.step, measure=report)
         measured = measure_step(method, output.objective) if monitor is not None and report else None
         method.update(output.batch, state.step, state.planned)  # from here on keys are no more the step's
         state.stepped(_losses(method, output.objective))
@@ -163,7 +163,8 @@ class Session:
     def _unembedded(self, batch: Batch, agreed: Agreed) -> BatchOutputs:
         """All that terms and memories are told of a batch but the outputs."""
         counts = agreed.counts if distributed.world_size() > 1 else ()
-        return BatchOutputs({}, batch.ids, batch.index, batch.present, counts, self.state.step, self.state.progress)
+        state = self.state
+        return BatchOutputs({}, batch.ids, batch.index, batch.present, counts, state.step, state.progress, batch.labels)
 
     def _check(self, batch: Batch, *, weights: bool = False) -> None:
         """Ends the run where a loss is no number, or one of the weights that are about to be scored or saved."""
@@ -202,6 +203,7 @@ def _session(fabric: Any, config: Config, data: build.RunData, folder: RunFolder
         present = {name: there[view.modality] for name, view in data.views.items()}
         method = build.method(config, data.channels, len(data.train), begun=saved is not None, present=present)
         build.check_groups(method, config, world, len(data.train))
+        build.check_labels(method, data.train)
         if config.grad_checkpoint:
             build.checkpoint_blocks(method)
         loader = Loader(

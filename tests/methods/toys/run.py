@@ -20,7 +20,8 @@ from tests.methods.toys.two_banks import two_banks
 
 TOYS = {each.__name__: each for each in (two_banks, no_negatives)}
 SMALL_CROPS = ("moco_v3", "cacr_moco_v3_code")
-TRAINED = (*TOYS, "prediction", "cmc_patch", *SMALL_CROPS)  # and methods of papers, of the kinds that no toy is
+OF_PAPERS = ("prediction", "cmc_patch", "barlow_twins", "swav", "dino", *SMALL_CROPS)  # of kinds that no toy is
+TRAINED = (*TOYS, *OF_PAPERS)
 COUNT, SIDE, KILLED_AFTER = 36, 32, 3
 SETTINGS: dict[str, Any] = {
     "encoder": "timm/test_vit",  # layer norm: two processes and micro-batches are one to the last digits
@@ -29,6 +30,10 @@ SETTINGS: dict[str, Any] = {
     "optimizer": {"name": "sgd", "lr": 0.05}, "workers": 0, "loggers": (), "quiet": True, "report": False,
     "device": "cpu", "precision": "fp64", "seed": 3,
 }  # fmt: skip
+SMALL: dict[str, Any] = {  # crops of one size: of others timm resamples positions, in float32
+    "encoder": {"name": "timm/test_vit", "options": {"dynamic_img_size": True}},
+    "augmentation": {"name": "custom", "size": 32, "small_size": 32},
+}
 MLP = {"name": "mlp", "dim_out": 8}
 OPTIONS: dict[str, dict[str, Any]] = {
     "prediction": {"decoder": {"side": 6, "width": 4}, "distance": {"name": "bins", "classes": 4}},
@@ -37,6 +42,20 @@ OPTIONS: dict[str, dict[str, Any]] = {
         name: {"method": {"name": name, "small": 2}, "head": MLP, "predictor": MLP}  # batch norm would see its own part
         for name in SMALL_CROPS
     },
+    "barlow_twins": {"head": MLP},
+    "swav": {
+        "method.small": 1, "method.queue": 12, "method.queue_start": 1, "method.frozen": 2,
+        "head": MLP, "prototypes": {"count": 6}, **SMALL,
+    },
+    "dino": {
+        "method.small": 1, "method.frozen": 2,
+        "head": MLP, "prototypes": {"count": 6}, **SMALL,
+    },
+    # with heads without batch norm, which sees a process's rows alone
+    "simsiam": {"head": MLP, "predictor": MLP},
+    "byol": {"head": MLP, "predictor": MLP},
+    "vicreg": {"head": MLP},
+    "supcon": {"head": {"dim_out": 8}},
     # each way in which CMC can have its negatives
     "cmc": {},
     "cmc_bank": {"method": "cmc", "memory": {"name": "bank", "m": 6}},
@@ -46,6 +65,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     },
     "cmc_moco": {"memory": {"size": 24}},
 }  # fmt: skip
+ONE_VIEW = ("no_negatives", "simsiam", "byol", "barlow_twins", "vicreg", "supcon", "swav", "dino")  # of whole images
+WITHOUT_NEGATIVES = ("simsiam", "byol", "vicreg", "supcon")  # and those of them that `TRAINED` has
 CMC = ("cmc", "cmc_bank", "cmc_bank_nce", "cmc_bank_nce_follows", "cmc_moco")
 
 
@@ -53,8 +74,8 @@ class Pairs:
     """Pictures with a depth, made of noise; every fifth lacks its depth, and every seventh its picture."""
 
     modalities: tuple[str, ...] = ("image", "depth")
-    classes: tuple[str, ...] = ()
-    labels: Tensor | None = None
+    classes: tuple[str, ...] = ("even", "odd")
+    labels: Tensor | None = torch.arange(COUNT) % 2
     ids = torch.arange(COUNT) * 3 + 1
 
     def __init__(self, *, whole: bool) -> None:
@@ -80,7 +101,7 @@ class Pairs:
 def train(toy: str, folder: str, **settings: Any) -> None:
     with patch.dict(METHODS, TOYS):
         given = {"method": toy, **SETTINGS, **OPTIONS.get(toy, {}), **settings}
-        pretrain(Pairs(whole=toy in ("no_negatives", *SMALL_CROPS)), out=folder, **given)
+        pretrain(Pairs(whole=toy in (*ONE_VIEW, *SMALL_CROPS)), out=folder, **given)
 
 
 def train_in_two(rank: int, folder: str, toys: Sequence[str]) -> dict[str, Any]:

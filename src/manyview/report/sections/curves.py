@@ -43,6 +43,11 @@ COUPLING = (
     "The factor q_B that InfoNCE multiplies its gradient by. Near 1 all of it arrives; below 0.1 little is left to "
     "learn from. DCL removes the factor, so for it a low one does no harm."
 )
+IN_USE = "How many prototypes the images of a batch are given to. At 1 all go to the same, which is a collapse."
+ASSIGNED = (
+    "How many prototypes a single image is given to, as an entropy. At the dashed maximum every image is given to all "
+    "alike, which is a collapse too."
+)
 GRADIENT = "The norm of the gradient. Spikes are harmless while the loss goes on; growth without end is not."
 RATE = "The learning rate as the schedule has it."
 NO_NUMBER = "it is not what training writes: damaged, or no finite number"
@@ -69,6 +74,8 @@ def curves(runs: Sequence[RunRecord]) -> Html:
         chart("Entropy of the negatives", "entropy", NATS, ENTROPY + view, "entropy_limit", source="CACR, Eq. 8"),
         chart("Dimensions in use", "rank", DIMENSIONS, RANK + view, "rank_limit", source="RankMe, Eq. 1"),
         chart("Coupling", "coupling", Axis("q_B", low=0.0, high=1.02), COUPLING + view, source="DCL, appendix"),
+        chart("Prototypes in use", "prototypes_in_use", Axis("prototypes", low=0.0), IN_USE + view, source="DINO, 5.3"),
+        chart("Entropy of assignments", "assignment_entropy", NATS, ASSIGNED + view, "assignment_entropy_limit"),
         _gradient(runs),
         chart("Learning rate", "lr", Axis("learning rate", low=0.0), RATE),
     ]
