@@ -107,9 +107,8 @@ def embed_run(
     view = next(iter(method.views))
     loader = _run_loader(run.config, data, method, {view: copies}, images, seed, device, workers)
     queries = method.towers.queries
-    read = lambda _, views: [queries(copy, view) for copy in views[view][:copies]]  # noqa: E731
-    vectors, index, present = _embed(loader, method, read)
-    return _view_embeddings(loader, *_having(view, vectors, index, present), data.test is not None)
+    vectors, index, _ = _embed(loader, method, lambda _, views: [queries(copy, view) for copy in views[view][:copies]])
+    return _view_embeddings(loader, vectors, index, data.test is not None)
 
 
 def embed_model(
@@ -264,16 +263,6 @@ def _embed(loader: Loader, network: nn.Module, read: Read) -> tuple[list[Tensor]
     return vectors, rows[first].cpu(), present
 
 
-def _having(
-    view: str, vectors: list[Tensor], index: Tensor, present: Mapping[str, Tensor]
-) -> tuple[list[Tensor], Tensor]:
-    """The vectors and rows of the images that have a view; of others there is nothing to show."""
-    there = present.get(view)
-    if there is None or bool(there.all()):
-        return vectors, index
-    return [each[there.to(each.device)] for each in vectors], index[there.to(index.device)]
-
-
 def _view_embeddings(loader: Loader, vectors: list[Tensor], index: Tensor, held_out: bool) -> ViewEmbeddings:
     data, pipeline = loader.dataset, loader.pipeline
     assert isinstance(pipeline, ViewPipeline)
@@ -302,8 +291,7 @@ def _snapshot(epoch: int, method: Method, loader: Loader, copies: int, batch: in
             given = BatchOutputs(part, batch_ids, batch_index, masks, labels=labels)
             measures.append(batch_measures(method, given))
     means = {name: sum(each[name] for each in measures) / len(measures) for name in measures[0]}
-    shown = _having(view, vectors[-copies:], index, present)
-    return Snapshot(epoch, means, _view_embeddings(loader, *shown, held_out))
+    return Snapshot(epoch, means, _view_embeddings(loader, vectors[-copies:], index, held_out))
 
 
 def _check(images: int, copies: int) -> None:
