@@ -26,6 +26,14 @@ def test_or_where_one_says(run: Run, tmp_path: Path) -> None:
     assert (tmp_path / "report.html").is_file()
 
 
+def test_as_many_images_as_one_says_are_compared_over_their_copies(run: Run, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    run_command("report", [str(run.folder), "--out", str(page), "--images", "16", "--spread-images", "12"])
+    assert "augmented views of an image, for 12 images" in page.read_text()
+    with pytest.raises(ValueError, match=r"spread_images: expected 2 to 1,000,000, got 1"):
+        run_command("report", [str(run.folder), "--out", str(page), "--spread-images", "1"])
+
+
 def test_a_folder_named_twice_is_one_run(run: Run, tmp_path: Path) -> None:
     begun = copy(run, tmp_path / "begun")
     run_command("report", [str(begun.folder), str(begun.folder)])

@@ -13,16 +13,19 @@ from manyview.core.errors import UserError
 from manyview.core.sample import Sample
 from manyview.data import Dataset, Loader, TorchDataset
 from manyview.data.selection import subset
+from manyview.embeddings.model_source import open_model
 from manyview.encoders import Encoder, Towers, create
-from manyview.evaluate import knn
+from manyview.evaluate import Task, knn
+from manyview.evaluate.linear_fast import linear_fast
 from manyview.features.embedding_pass import embed, features
 from manyview.methods import cmc, simclr
 from manyview.training import build
 from manyview.training.build import RunData
-from manyview.training.evaluators import KnnEvaluator, evaluators
+from manyview.training.evaluators import KnnEvaluator, LinearEvaluator, evaluators, make_probe
 from manyview.training.retrieval import RetrievalEvaluator
 from manyview.views import View, ViewPipeline
 from tests.config.small import flags
+from tests.evaluate.pictures import scenes
 
 CPU = torch.device("cpu")
 IMAGE = {"image": View("image")}
@@ -221,3 +224,39 @@ def test_neighbours_of_an_imbalanced_run_are_all_training_images() -> None:
     assert len(data.train) < 100
     assert len(bank.dataset) == 600
     assert len(bank.dataset.labels.unique()) == len(bank.dataset.classes)  # type: ignore[union-attr]
+
+
+def test_the_linear_probe_is_linear_fast_on_the_same_images() -> None:
+    train, test, network = scenes(120, "train"), scenes(60, "test"), encoder()
+    found = LinearEvaluator(data(train, test), settings(), CPU)(towers(network))
+    expected = dict(linear_fast(Task(open_model(network), train, test, "scenes")))
+    assert found == {"linear": pytest.approx(expected["top1"])}
+    assert 0 < found["linear"] < 1
+
+
+def test_with_an_encoder_a_view_each_has_a_probe_and_all_side_by_side() -> None:
+    both = data(
+        WithHeight(colours(60, 0)), WithHeight(colours(30, 1)), {name: View(name) for name in WithHeight.modalities}
+    )
+    found = LinearEvaluator(both, settings(), CPU)(towers({"image": encoder(), "height": encoder(1)}))
+    assert list(found) == ["linear", "linear/image", "linear/height"]
+    assert found["linear/image"] > 0.9
+
+
+@pytest.mark.parametrize(
+    ("more", "labelled", "why"),
+    [
+        ("--probe-every 3 --evaluate-every 2", True, "probe_every: 3 epochs are no multiple of evaluate_every, 2"),
+        ("--probe-every 3 --evaluate-every 0", True, "probe_every: 3 epochs are no multiple of evaluate_every, 0"),
+        ("--probe-every 2 --evaluators retrieval", True, "probe_every: is for a run that kNN scores"),
+        ("--probe-every 2", False, "probe_every: a linear probe needs labels"),
+    ],
+)
+def test_a_probe_that_cannot_be_is_refused(more: str, labelled: bool, why: str) -> None:
+    images = data(colours(60, 0), colours(30, 1) if labelled else None)
+    with pytest.raises(UserError, match=why):
+        make_probe(images, settings(more=more), CPU)
+
+
+def test_nobody_probes_unless_asked() -> None:
+    assert make_probe(data(colours(60, 0), colours(30, 1)), settings(), CPU) is None

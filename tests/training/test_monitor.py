@@ -18,7 +18,7 @@ from manyview.training import build, monitor
 from manyview.training.checkpoint import Checkpoints
 from manyview.training.run import Run
 from tests.config.small import flags
-from tests.tiny import pictures, pretrain
+from tests.tiny import noise, pictures, pretrain
 from tests.training.kills import metrics
 from tests.training.whole_runs import at_step, stop_with
 
@@ -182,3 +182,18 @@ def test_of_fewer_images_on_request() -> None:
 def test_nothing_is_said_where_a_bank_knows_the_training_images_alone() -> None:
     config = flags(f"--method npid {SCENES}")
     assert asked(config)[0] == {}
+
+
+def test_a_linear_probe_comes_every_so_many_epochs_and_stays_in_the_line_of_progress(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings: dict[str, object] = {"data": noise(), "epochs": 5, "batch_size": 24, "probe_every": 2, "quiet": False}
+    assert pretrain(tmp_path / "run", **settings) == 0
+    lines = [line for line in metrics(tmp_path / "run") if "knn" in line]
+    assert [line["epoch"] for line in lines] == [0, 1, 2, 3, 4, 5]
+    assert [line["epoch"] for line in lines if "linear" in line] == [0, 2, 4, 5]
+    said = capsys.readouterr().out
+    assert "linear of the untrained encoder " in said
+    assert f"linear {lines[-1]['linear']:.1%}, untrained {lines[0]['linear']:.1%} (" in said
+    (third,) = (line for line in said.splitlines() if "epoch 3 " in line)
+    assert f"linear {lines[2]['linear']:.1%}" in third

@@ -16,6 +16,7 @@ def report(
     *,
     out: Annotated[str | None, f"the file; by default {REPORT} in the first run's folder"] = None,
     images: Annotated[int, "that the map shows, at most"] = IMAGES,
+    spread_images: Annotated[int | None, "compared over 32 augmented copies each; JCL's Fig. 3 has 32768"] = None,
 ) -> int:
     """One HTML page about a run, or about several side by side."""
     folders = list(dict.fromkeys(Path(run) for run in runs))
@@ -24,6 +25,6 @@ def report(
         path = path / REPORT
     compared = read(folders[0]) if len(folders) == 1 and (folders[0] / OUTCOME).is_file() else None
     shown = [Run(folder) for folder in folders] if compared is None else compared.runs()
-    written = write(shown, path, images=images, seconds=PATIENCE, compared=compared)
+    written = write(shown, path, images=images, seconds=PATIENCE, compared=compared, spread_images=spread_images)
     print(f"wrote {written} ({written.stat().st_size / 1e6:.1f} MB); open it in a browser")
     return 0

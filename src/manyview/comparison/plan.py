@@ -193,8 +193,8 @@ def equal_time(runs: Sequence[PlannedRun], minutes: float, train: Callable[[Conf
     for number in range(ROUNDS):
         for run in runs:
             folder = run.folder.parent / "speed" / f"{run.method}-{number}"
-            short: dict[str, Any] = {"max_steps": STEPS, "health_every": EVERY, "evaluate_every": 0, "loggers": ()}
-            train(replace(run.config, out=str(folder), quiet=True, **short))
+            short: dict[str, Any] = {"max_steps": STEPS, "health_every": EVERY, "evaluate_every": 0, "probe_every": 0}
+            train(replace(run.config, out=str(folder), quiet=True, loggers=(), **short))
             first, *_, last = (line for line in Run(folder).metrics if "loss" in line)
             seconds = float((last["seconds"] - first["seconds"]) / (last["step"] - first["step"]))
             fastest[run.method] = min(seconds, fastest.get(run.method, seconds))

@@ -57,7 +57,8 @@ class Config:
     evaluators          what scores during training: knn where labels exist, retrieval where a method contrasts several
                         views; [] for nothing
     evaluate_every      epochs between two scores; 0 for none
-    knn_bank            at most so many training images are the neighbours of kNN,
+    probe_every         epochs between two linear probes on frozen features, a multiple of evaluate_every; 0 for none
+    knn_bank            at most so many training images are the neighbours of kNN, and train the probe,
     knn_queries         and so many held-out images are scored, by retrieval too
     validation_images   held-out images that the loss is asked about beside each score, in batches; None for all
     wait_minutes        how long processes wait for one another, while one of them downloads, scores or writes the page
@@ -93,6 +94,7 @@ class Config:
     health_every: Count = 20
     evaluators: tuple[str, ...] = ("knn", "retrieval")
     evaluate_every: Annotated[int, AtLeast(0), AtMost(MOST)] = 1
+    probe_every: Annotated[int, AtLeast(0), AtMost(MOST)] = 0
     knn_bank: Count = 5000
     knn_queries: Count = 1000
     validation_images: Annotated[int | None, AtLeast(2), AtMost(MOST)] = None

@@ -127,6 +127,21 @@ def embed_model(
     They are augmented as the model's run did it, or else as a run of that size usually does. Of a model with several
     encoders the first is taken, with the view that it is for.
     """
+    loader, read = model_copies(model, data, images, copies, seed, device, workers)
+    vectors, index, _ = _embed(loader, model.encoder.to(device), read)
+    return _view_embeddings(loader, vectors, index, held_out)
+
+
+def model_copies(
+    model: ModelSource,
+    data: Dataset,
+    images: int,
+    copies: int,
+    seed: int,
+    device: str | torch.device,
+    workers: int | None,
+) -> tuple[Loader, Read]:
+    """A loader of the copies that `embed_model` embeds, and what is read of the encoder for them."""
     _check(images, copies)
     first, encoder = data.modalities[0], next(iter(model.encoders))
     view = encoder or first
@@ -143,9 +158,7 @@ def embed_model(
     def read(encoder: Encoder, views: Views) -> list[Tensor]:
         return [F.normalize(embedding(encoder, copy), dim=1) for copy in views[view]]
 
-    loader = _loader(only_modalities(data, (modality,)), pipeline, images, seed, device, workers)
-    vectors, index, _ = _embed(loader, model.encoder.to(device), read)
-    return _view_embeddings(loader, vectors, index, held_out)
+    return _loader(only_modalities(data, (modality,)), pipeline, images, seed, device, workers), read
 
 
 def snapshots(

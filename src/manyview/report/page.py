@@ -36,6 +36,7 @@ from manyview.training.failures import Interrupted
 from manyview.training.run import CONFIG, REPORT, Run
 
 IMAGES, MIN_IMAGES = 400, 16  # of a map
+MAX_SPREAD = 1_000_000  # images whose augmented copies are compared: a figure needs no more
 SECONDS = 8.0
 WRITER = "manyview"  # by which a page of ours is known, that may be written over
 LINKS = {
@@ -53,13 +54,16 @@ def write(
     seconds: float = SECONDS,
     own: Dataset | None = None,
     compared: Outcome | None = None,
+    spread_images: int | None = None,
 ) -> Path:
     """Writes the page about these runs to a file, whole or not at all, and gives the file's path.
 
-    images    that the map shows, at most
-    seconds   that embedding the images of one run may take, about: with a slow encoder the page shows fewer
-    own       the data set of runs on one's own
-    compared  the outcome of a comparison of which these are runs
+    images         that the map shows, at most
+    seconds        that embedding the images of one run may take, about: with a slow encoder the page shows fewer
+    own            the data set of runs on one's own
+    compared       the outcome of a comparison of which these are runs
+    spread_images  training images of which 32 augmented copies each are compared (JCL's Fig. 3 has 32,768), however
+                   long that takes; None: as many as the time allows
 
     A file that is there already is written over only where it is such a page, and a link is not followed. What cannot
     be shown (no labels, no checkpoint, data that has moved) is left out, and the page says why.
@@ -69,7 +73,7 @@ def write(
     path = Path(path)
     check_writable("out", path.parent, path)
     check_own("out", path, _is_page)
-    text = page(runs, images=images, seconds=seconds, own=own, compared=compared)
+    text = page(runs, images=images, seconds=seconds, own=own, compared=compared, spread_images=spread_images)
     with naming_setting("out", path):
         path.parent.mkdir(parents=True, exist_ok=True)
         check_own("out", path, _is_page)  # once more: a page takes a minute
@@ -117,6 +121,7 @@ def page(
     seconds: float = SECONDS,
     own: Dataset | None = None,
     compared: Outcome | None = None,
+    spread_images: int | None = None,
 ) -> str:
     """Makes the text of the page."""
     if not runs:
@@ -126,9 +131,11 @@ def page(
             raise UserError("run", f"{run.folder} is no run's folder, it has no {CONFIG}")
     if not MIN_IMAGES <= images <= MAX_IMAGES:
         raise UserError("images", f"expected {MIN_IMAGES} to {MAX_IMAGES}, got {images}")
+    if spread_images is not None and not 2 <= spread_images <= MAX_SPREAD:
+        raise UserError("spread_images", f"expected 2 to {MAX_SPREAD:,}, got {spread_images}")
     records = read_records(runs)
     with torch.random.fork_rng():  # an encoder is drawn before it is loaded; the caller's random numbers stay
-        embedded = embed_runs(records, images, seconds, own)
+        embedded = embed_runs(records, images, seconds, own, spread_images)
         main = tag("main", _sections(records, embedded, compared))
     links = [tag("a", text, href=f"#{name}") for name, text in LINKS.items() if f'id="{name}"' in main]
     nav = tag("nav", links, aria_label="Sections")

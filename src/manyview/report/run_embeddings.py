@@ -18,6 +18,7 @@ from manyview.data import Dataset
 from manyview.diagnose import Nearest, Spread, flat_map, nearest, spread
 from manyview.embeddings import view_embeddings
 from manyview.embeddings.model_source import ModelSource, open_model
+from manyview.embeddings.model_spread import model_spread
 from manyview.embeddings.view_embeddings import Snapshot
 from manyview.features.embedding_pass import embedding, features, forward
 from manyview.methods import Contrast, Method
@@ -65,10 +66,11 @@ class RunEmbeddings:
 
     Of a run with several views the images are shown in the first that has an encoder; `samples` has all of them.
 
-    source  the trained encoders
-    data    of the run
-    sheet   the number of the thumbnails' sheet on the page
-    own     the data set of a run on one's own
+    source         the trained encoders
+    data           of the run
+    sheet          the number of the thumbnails' sheet on the page
+    own            the data set of a run on one's own
+    spread_images  training images whose augmented copies are compared; None: as many of those shown as time allows
     """
 
     record: RunRecord
@@ -78,6 +80,7 @@ class RunEmbeddings:
     data: RunData
     sheet: int = 0
     own: Dataset | None = None
+    spread_images: int | None = None
 
     @cached_property
     def features(self) -> Tensor:
@@ -164,6 +167,9 @@ class RunEmbeddings:
         return features(encoder, data, pipeline, device=resolve_device(), workers=0)[0]
 
     def _spread(self, source: ModelSource) -> Spread:
+        if self.spread_images is not None:
+            train, device = self.data.train, resolve_device()
+            return model_spread(source, train, images=self.spread_images, copies=AUGMENTED, device=device)
         count = self.budget.images(0.3, 2 * AUGMENTED, least=8, most=128)
         copies = view_embeddings.embed_model(source, self.images.dataset, images=count, copies=AUGMENTED, workers=0)
         return spread(copies.vectors)
@@ -193,7 +199,9 @@ class EmbeddedRuns:
         return {each.sheet: each.images for each in self.shown}
 
 
-def embed_runs(records: Sequence[RunRecord], images: int, seconds: float, own: Dataset | None) -> EmbeddedRuns:
+def embed_runs(
+    records: Sequence[RunRecord], images: int, seconds: float, own: Dataset | None, spread_images: int | None = None
+) -> EmbeddedRuns:
     """Embeds images of the first few runs, one a colour; runs on the same data share theirs, and their thumbnails."""
     found = EmbeddedRuns()
     sources: dict[RunRecord, ModelSource] = {}
@@ -219,7 +227,7 @@ def embed_runs(records: Sequence[RunRecord], images: int, seconds: float, own: D
                     data, count, scored=scored, modality=modality, seconds=0.3 * seconds, max_bytes=most
                 )
                 sheets.append((data, modality, chosen))
-            embedded = RunEmbeddings(record, source, sheets[sheet][2], budget, data, sheet, own)
+            embedded = RunEmbeddings(record, source, sheets[sheet][2], budget, data, sheet, own, spread_images)
             embedded.neighbours  # noqa: B018  here, so that what cannot be embedded is known before anything is drawn
             found.shown.append(embedded)
         except Exception as error:

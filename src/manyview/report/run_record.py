@@ -21,11 +21,12 @@ from manyview.training.run import CONFIG, METRICS, Run, read_metrics
 
 TERM, BOUND = "loss/", "bound/"  # before the name of a term, where a method has several
 VIEW_KNN = "knn/"  # before the name of a view, where a method has an encoder a view
+LINEAR = "linear"  # a linear probe during training; "linear/VIEW" of a view
 RECALL, PAIRS = "recall@", "pairs/"  # recall@1/rgb to thermal: from the query's view to the one that is searched
 VIEW_HEALTH = "health/"  # before the name of a view
 KS = (1, 5, 10)
-NO_MEASURES = ("gradient_norm", "lr", "loss", "health", "knn", "not_finite", "step", "epoch", "seconds")
-NO_MEASURE_PREFIXES = ("validation_", TERM, BOUND, VIEW_KNN, RECALL, PAIRS, VIEW_HEALTH)
+NO_MEASURES = ("gradient_norm", "lr", "loss", "health", "knn", LINEAR, "not_finite", "step", "epoch", "seconds")
+NO_MEASURE_PREFIXES = ("validation_", TERM, BOUND, VIEW_KNN, f"{LINEAR}/", RECALL, PAIRS, VIEW_HEALTH)
 NAMED_SETTINGS = 2  # that differ, in a run's name
 LEVELS = {"diverging": "bad", "collapsing": "bad", "healthy": "healthy", "starting": "healthy"}  # else a warning
 Metrics = dict[str, Any]

@@ -16,6 +16,7 @@ from manyview.encoders import Encoder, Towers
 from manyview.encoders.towers import SHARED
 from manyview.features.embedding_pass import embedding, forward
 from manyview.features.knn import knn
+from manyview.features.logistic import Scaling, fit_chosen, logits
 from manyview.methods import Method
 from manyview.training import build
 from manyview.training.retrieval import Scores, make_retrieval
@@ -34,6 +35,8 @@ class KnnEvaluator:
     that have it, and "knn" is that of all views' embeddings side by side, of the images that have them all.
     """
 
+    name = "knn"
+
     def __init__(self, data: build.RunData, config: Config, device: torch.device) -> None:
         assert data.test is not None
         self.views, pipeline = tuple(data.views), build.test_pipeline(config, data.views)
@@ -49,13 +52,33 @@ class KnnEvaluator:
         encoders, shared = towers.encoders, towers.encoders.get(SHARED)
         found = {view: each for view in self.views if (each := encoders.get(view, shared)) is not None}
         bank, queries = (_embedded(found, loader) for loader in self.loaders)
-        scored = {"knn": tuple(found), **({f"knn/{view}": (view,) for view in found} if len(found) > 1 else {})}
+        scored = {self.name: tuple(found)}
+        scored |= {f"{self.name}/{view}": (view,) for view in found} if len(found) > 1 else {}
         given = {name: (*bank.beside(views), *queries.beside(views)) for name, views in scored.items()}
         return {
-            name: knn(vectors, labels, asked, right, k=min(NEIGHBOURS, len(vectors)))
+            name: self.share(vectors, labels, asked, right)
             for name, (vectors, labels, asked, right) in given.items()
             if len(vectors) and len(asked)
         }
+
+    def share(self, vectors: Tensor, labels: Tensor, asked: Tensor, right: Tensor) -> float:
+        """The share of the images asked about, (n, d), whose class the bank's vectors (m, d) and labels tell."""
+        return knn(vectors, labels, asked, right, k=min(NEIGHBOURS, len(vectors)))
+
+
+class LinearEvaluator(KnnEvaluator):
+    """Accuracy of a linear classifier on the frozen embeddings of the same images: "linear", and "linear/VIEW".
+
+    The logistic regression of `manyview evaluate --protocols linear-fast`: on standardised features, with the penalty
+    that a fifth of the training images chooses.
+    """
+
+    name = "linear"
+
+    def share(self, vectors: Tensor, labels: Tensor, asked: Tensor, right: Tensor) -> float:
+        scaling, classes = Scaling.of(vectors), int(labels.max()) + 1
+        weights, _ = fit_chosen(scaling(vectors), labels, classes)
+        return float((logits(weights, scaling(asked)).argmax(1) == right).double().mean())
 
 
 class _Embedded(NamedTuple):
@@ -88,6 +111,23 @@ def _embedded(encoders: Mapping[str, Encoder], loader: Loader) -> _Embedded:
 def make_knn(method: Method, data: build.RunData, config: Config, device: torch.device) -> KnnEvaluator | None:
     """The evaluator of data with classes; None for other data."""
     return KnnEvaluator(data, config, device) if data.labelled else None
+
+
+def make_probe(data: build.RunData, config: Config, device: torch.device) -> LinearEvaluator | None:
+    """The linear probe of a run that asks for one, every `probe_every` epochs."""
+    if not config.probe_every:
+        return None
+    if not config.evaluate_every or config.probe_every % config.evaluate_every:
+        raise UserError(
+            "probe_every",
+            f"{config.probe_every} epochs are no multiple of evaluate_every, {config.evaluate_every}; the probe is one "
+            "of the scores",
+        )
+    if KnnEvaluator.name not in config.evaluators:
+        raise UserError("probe_every", "is for a run that kNN scores, and --evaluators does not name it; leave it out")
+    if not data.labelled:
+        raise UserError("probe_every", "a linear probe needs labels, and held-out images that have some; leave it out")
+    return LinearEvaluator(data, config, device)
 
 
 EVALUATORS: dict[str, Callable[[Method, build.RunData, Config, torch.device], Evaluator | None]] = {

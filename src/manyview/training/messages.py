@@ -25,7 +25,7 @@ from manyview.training.run import encoder_files
 from manyview.training.state import RunState
 
 Say = Callable[[str], object]
-KNN = "knn"  # what the names of its scores begin with
+KNN, LINEAR = "knn", "linear"  # what the names of their scores begin with
 FEW_IMAGES = 8  # in a batch; reasoned
 MANY_LEFT_OUT = 0.1  # of the samples of an epoch; reasoned
 
@@ -194,10 +194,10 @@ def _nowhere(names: Sequence[str], value: float) -> str:
 def conclusion(config: Config, data: RunData, state: RunState, folder: Path) -> list[str]:
     """What has come of it."""
     found = []
-    gained = [name for name in state.untrained_scores if name.startswith(KNN) and name in state.scores]
+    gained = [name for name in state.untrained_scores if name.startswith((KNN, LINEAR)) and name in state.scores]
     asked = having(some(data.test, config.knn_queries)) if gained and data.test is not None else {}
     for name in gained if asked else ():
-        views = [view for view in data.views if name in (KNN, f"{KNN}/{view}")]
+        views = [view for view in data.views if name in (KNN, LINEAR, f"{KNN}/{view}", f"{LINEAR}/{view}")]
         count = int(torch.stack([asked[data.views[view].modality] for view in views]).all(0).sum())
         found += _gain(name, state.scores[name], state.untrained_scores[name], count)
     found += recall_table(state.scores, state.untrained_scores)
@@ -208,13 +208,15 @@ def conclusion(config: Config, data: RunData, state: RunState, folder: Path) -> 
 
 def untrained(scores: Scores) -> list[str]:
     """What the evaluators say before the first step."""
-    neighbours = [(name.replace("knn", "kNN", 1), value) for name, value in scores.items() if name.startswith(KNN)]
+    named = {name: value for name, value in scores.items() if name.startswith((KNN, LINEAR))}
+    neighbours = [(name.replace("knn", "kNN", 1), value) for name, value in named.items()]
     return [*(f"{name} of the untrained encoder {value:.1%}" for name, value in neighbours), *untrained_recall(scores)]
 
 
 def scores(found: Scores, before: Scores) -> list[str]:
     """The scores in the line of progress."""
     said = [f"kNN {found[KNN]:.1%}"] if KNN in found else []
+    said += [f"linear {found[LINEAR]:.1%}"] if LINEAR in found else []
     if recall := live_recall(found, before):
         said.append(recall)
     return said
@@ -241,7 +243,7 @@ def _gain(name: str, after: float, before: float, count: int) -> list[str]:
         f"{name.replace('knn', 'kNN', 1)} {after:.1%}, untrained {before:.1%} "
         f"({100 * gained:+.1f} points, give or take {100 * doubt:.1f} on {count:,} images)"
     ]
-    if gained <= 0:
+    if gained <= 0 and name.startswith(KNN):
         said.append("its neighbours are no better than before training: train longer, or with milder augmentation")
     return said
 

@@ -20,7 +20,7 @@ from manyview.diagnose.measures import flat_share, validation
 from manyview.features.preprocess import EncoderInput
 from manyview.methods import Method
 from manyview.training import build, messages
-from manyview.training.evaluators import evaluators
+from manyview.training.evaluators import evaluators, make_probe
 from manyview.training.run import FORMAT, RunFolder, encoder_file
 from manyview.training.run_log import RunLog
 from manyview.training.state import RunState
@@ -39,6 +39,7 @@ class Monitor:
         self.folder, self.config, self.data, self.log = folder, folder.config, data, log
         self.method, self.loader, self.state = method, loader, state
         self.evaluators = evaluators(method, data, self.config, loader.device)
+        self.probe = make_probe(data, self.config, loader.device)
         self._validate = _validation(data, self.config, method, loader) if self.evaluators else None
         self._lap = self._saved = time.monotonic()
         self._shown = -math.inf
@@ -95,8 +96,11 @@ class Monitor:
         """Scores the encoders as they stand, and asks the loss about held-out images. For who has evaluators."""
         assert self._validate is not None
         towers = self.method.towers
-        self.state.scored({name: value for each in self.evaluators for name, value in each(towers).items()})
-        self._write({**self.state.scores, **self._validate(progress=self.state.progress)})
+        scores = {name: value for each in self.evaluators for name, value in each(towers).items()}
+        if self.probe is not None and self.state.probe_due:
+            scores |= self.probe(towers)
+        self.state.scored(scores)
+        self._write({**scores, **self._validate(progress=self.state.progress)})
 
     def show(self) -> None:
         """Shows where the run is, now and then, for who watches it."""

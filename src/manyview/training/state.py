@@ -87,6 +87,11 @@ class RunState:
         return self.done or (self.epoch_over and round(self.epochs) % self.config.evaluate_every == 0)
 
     @property
+    def probe_due(self) -> bool:
+        """Whether a score that is due has a linear probe: the first, the last, and one every so many epochs."""
+        return self.done or (self.epoch_over and round(self.epochs) % self.config.probe_every == 0)
+
+    @property
     def save_due(self) -> bool:
         every = self.config.checkpoint_steps
         return self.epoch_over or self.done or (every is not None and self.step % every == 0)
@@ -133,7 +138,8 @@ class RunState:
         return next((loss for loss in known if not math.isfinite(loss)), None)
 
     def scored(self, scores: dict[str, float]) -> None:
-        self.scores = self.fresh_scores = scores
+        """Takes new scores; one that is not measured every time stays until it is measured again."""
+        self.scores, self.fresh_scores = {**self.scores, **scores}, scores
         if self.step == 0:
             self.untrained_scores = scores
 

@@ -39,6 +39,12 @@ def test_what_was_not_measured_is_not_drawn(run: Run, tmp_path: Path) -> None:
     assert titles(curves([found])) == ["Loss"]
 
 
+def test_a_linear_probe_during_training_has_its_chart(run: Run, tmp_path: Path) -> None:
+    lines = [{"step": step, "epoch": step, "knn": 0.5, "linear": 0.6} for step in (0, 1, 2)]
+    found = titles(curves([measured(copy(run, tmp_path / "a"), *lines)]))
+    assert found == ["kNN by epoch", "kNN by time", "Linear probe by epoch"]
+
+
 def test_without_measurements_the_section_says_so(run: Run, tmp_path: Path) -> None:
     assert "is left out: metrics.jsonl holds no measurement yet" in curves(read_records([copy(run, tmp_path / "a")]))
 

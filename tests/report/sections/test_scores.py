@@ -83,6 +83,15 @@ def test_the_best_epoch_is_told_beside_the_last_never_alone(run: Run, tmp_path: 
     assert ">40.0<" in text
 
 
+def test_the_linear_probe_of_training_has_its_row(run: Run, tmp_path: Path) -> None:
+    first, last = ({**line, "linear": value} for line, value in zip(KNN, (0.125, 0.75), strict=True))
+    text = scores([measured(copy(run, tmp_path / "a"), first, last)])
+    assert "linear probe, last epoch" in text
+    assert ">75.0<" in text
+    assert "+62.5" in text
+    assert "linear probe" not in scores([measured(copy(run, tmp_path / "b"), *KNN)])
+
+
 def test_without_any_score_the_section_says_why(run: Run, tmp_path: Path) -> None:
     assert "is left out: the data has no labels" in scores(read_records([copy(run, tmp_path / "a")]))
 

@@ -9,7 +9,7 @@ from manyview.diagnose.measures import PREFIX
 from manyview.report.charts import Line, line_chart, trail_chart
 from manyview.report.frame import Axis
 from manyview.report.html import Html, figure, left_out, section, tag
-from manyview.report.run_record import BOUND, PAIRS, RECALL, TERM, VIEW_HEALTH, VIEW_KNN, RunRecord
+from manyview.report.run_record import BOUND, LINEAR, PAIRS, RECALL, TERM, VIEW_HEALTH, VIEW_KNN, RunRecord
 
 EPOCH, MINUTES = Axis("epoch", low=0.0), Axis("minutes", low=0.0)
 NATS = Axis("nats")
@@ -27,6 +27,7 @@ BOUNDS = (
 RECALLS = "How often a held-out sample in one view finds itself first in the other, by the vectors behind the heads."
 BY_VIEW = "The same for each view's encoder alone, and for all views side by side."
 KNN = "Share of images whose class their neighbours name. It should rise above the untrained encoder and stay."
+PROBE = "Share of held-out images that a linear classifier on the frozen features puts into the right class."
 BY_TIME = "The same by training time, without the time that scoring takes: what a minute buys."
 TRAIL = (
     "From the ring, the first measurement, to the dot, the last. Down: views of one image agree. Left: images "
@@ -68,6 +69,7 @@ def curves(runs: Sequence[RunRecord]) -> Html:
         _loss(runs),
         _chart("kNN by epoch", _lines(runs, "knn", alone="trained"), ACCURACY, KNN, more=_untrained(runs)),
         _chart("kNN by time", by_time, ACCURACY, BY_TIME, x=MINUTES),
+        chart("Linear probe by epoch", LINEAR, Axis("accuracy", percent=True), PROBE, source="CACR, Fig. 10"),
         *(_of_views(runs[0]) if len(runs) == 1 else [_recall_of_runs(runs)]),
         _alignment_and_uniformity(runs, view),
         _similarities(runs, view),

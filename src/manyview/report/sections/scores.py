@@ -15,7 +15,7 @@ from manyview.evaluate.results import Result, read
 from manyview.report.charts import Line, line_chart
 from manyview.report.frame import Axis
 from manyview.report.html import DASH, Child, Html, figure, left_out, section, signed_points, table, tag
-from manyview.report.run_record import VIEW_KNN, RunRecord
+from manyview.report.run_record import LINEAR, VIEW_KNN, RunRecord
 from manyview.training.build import RunData
 from manyview.training.evaluators import NEIGHBOURS
 
@@ -165,7 +165,17 @@ def _during_training(run: RunRecord, data: RunData | None) -> list[Row]:
         for view in views
         if (points := run.curve(metric := VIEW_KNN + view))
     ]
-    return [Row(run, name, protocol, run.knn[-1][1], run.untrained), *by_view]
+    return [Row(run, name, protocol, run.knn[-1][1], run.untrained), *by_view, *_probed(run)]
+
+
+def _probed(run: RunRecord) -> list[Row]:
+    """Gives the last linear probe of training, where it was asked for."""
+    protocol = (
+        f"during training: logistic regression on the frozen features of at most {run.config.knn_bank:,} training "
+        "images, its penalty chosen by a fifth of them; the same queries"
+    )
+    points = run.curve(LINEAR)
+    return [Row(run, "linear probe, last epoch", protocol, points[-1][1], run.before(LINEAR))] if points else []
 
 
 def _counts(config: Config, data: RunData | None) -> tuple[str, str]:

@@ -1,0 +1,52 @@
+"""How the augmented copies of any number of images agree, embedded batch by batch: JCL's Fig. 3 as the paper has it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from manyview.data import Dataset
+from manyview.diagnose import Spread, spread
+from manyview.embeddings.view_embeddings import model_copies
+from manyview.features.embedding_pass import forward
+
+if TYPE_CHECKING:
+    from manyview.embeddings.model_source import ModelSource
+
+
+def model_spread(
+    model: ModelSource,
+    data: Dataset,
+    *,
+    images: int = 32768,
+    copies: int = 32,
+    seed: int = 0,
+    device: str | torch.device = "cpu",
+    workers: int | None = None,
+) -> Spread:
+    """`spread` of what `embed_model` embeds, without holding all of it: JCL's Fig. 3 has 32,768 images x 32 copies.
+
+    A picture that cannot be read is left out, and so is its stand-in.
+    """
+    loader, read = model_copies(model, data, images, copies, seed, device, workers)
+    encoder, met = model.encoder.to(device), set[int]()
+    similarities, variances = [], []
+    for batch in loader.epoch(0):
+        together = torch.stack(forward(encoder, batch.views(), read=read), 1).cpu()  # (b, copies, d)
+        if not (new := _unmet(batch.index.tolist(), met)):
+            continue
+        found = spread(together[new])
+        similarities.append(found.similarity)
+        variances.append(found.variance)
+    return Spread(torch.cat(similarities), torch.cat(variances))
+
+
+def _unmet(images: list[int], met: set[int]) -> list[int]:
+    """The places of images that were not met before, which are added: who stands in for another comes twice."""
+    places = []
+    for place, image in enumerate(images):
+        if image not in met:
+            met.add(image)
+            places.append(place)
+    return places
