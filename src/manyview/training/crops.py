@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from manyview.config.config import Config, component
 from manyview.core.errors import UserError
@@ -11,7 +10,7 @@ from manyview.encoders import Encoder
 from manyview.methods import Method
 from manyview.views import Augmentation, ViewPipeline
 from manyview.views.jigsaw import jigsaw_of
-from manyview.views.multicrop import usual_small_size, with_small
+from manyview.views.multicrop import SMALL_SCALE, usual_small_size, with_small
 
 VIT = (
     "the encoder must take crops of two sizes (a ViT of timm does so with --encoder.options '{dynamic_img_size: true}')"
@@ -23,16 +22,16 @@ def augmentations(config: Config, method: Method, size: int) -> ViewPipeline:
     made: ViewPipeline = component(config, "augmentation")(size, max(method.views.values()) - method.small)
     if not method.small:
         return made
-    about = config.augmentation
+    scale, blur = config.augmentation.get("small_scale", SMALL_SCALE), config.augmentation.get("small_blur")
     try:
-        return with_small(made, method.small, _small_size(config, size), about["small_scale"], about["small_blur"])
+        return with_small(made, method.small, small_size(config, size), scale, blur)
     except UserError as error:
         raise UserError(f"augmentation.small_{error.setting}", error.message) from None
 
 
 def settled(config: Config, size: int) -> dict[str, int]:
     """The setting that depends on the large crops' size: that of small ones, of a method that takes some."""
-    return {"small_size": _small_size(config, size)} if config.method.get("small") else {}
+    return {"small_size": small_size(config, size)} if config.method.get("small") else {}
 
 
 def check_sizes(config: Config, method: Method, encoders: Iterable[Encoder]) -> None:
@@ -42,7 +41,7 @@ def check_sizes(config: Config, method: Method, encoders: Iterable[Encoder]) -> 
         if method.jigsaw:
             _check(each, jigsaw_of(Augmentation(size)).patch or 1, "encoder", "a jigsaw has patches")
         if method.small:
-            _check(each, _small_size(config, size), "method.small", VIT)
+            _check(each, small_size(config, size), "method.small", VIT)
 
 
 def _check(encoder: Encoder, size: int, setting: str, why: str) -> None:
@@ -56,6 +55,6 @@ def _check(encoder: Encoder, size: int, setting: str, why: str) -> None:
         )
 
 
-def _small_size(config: Config, size: int) -> int:
-    given: Any = config.augmentation["small_size"]
-    return int(given or usual_small_size(size))
+def small_size(config: Config, size: int) -> int:
+    """The size of small crops beside large ones of `size` pixels; they are a setting where their number is one."""
+    return int(config.augmentation.get("small_size") or usual_small_size(size))

@@ -20,6 +20,7 @@ from manyview.data.statistics import NoData, Statistics, no_data_of, suspect_zer
 from manyview.memories import Memory
 from manyview.methods import Contrast, Method, Prediction
 from manyview.training.build import RunData
+from manyview.training.crops import small_size
 from manyview.training.retrieval import Scores, live_recall, recall_table, untrained_recall
 from manyview.training.run import encoder_files
 from manyview.training.state import RunState
@@ -49,7 +50,7 @@ def introduction(config: Config, data: RunData, method: Method, state: RunState)
 
 def _small(config: Config, method: Method) -> str:
     """The small crops of a method that takes some."""
-    return f" and {method.small} small of {config.augmentation['small_size']} px" if method.small else ""
+    return f" and {method.small} small of {small_size(config, config.augmentation['size'])} px" if method.small else ""
 
 
 def _weights(config: Config, method: Method) -> list[str]:
