@@ -124,6 +124,13 @@ def test_what_all_parts_of_a_section_have_stays_when_the_part_is_replaced() -> N
     assert config.schedule == {"name": "steps", "milestones": [3, 5], "factor": 0.1, "warmup": 0.0, "per": "epoch"}
 
 
+def test_the_sizes_of_small_crops_go_with_a_method_that_takes_some() -> None:
+    recipe = {"data.name": "x", "method.name": "dcl", "method.small": 2, "augmentation.small_size": 16}
+    assert resolve(recipe, {"loss.name": "jcl"}).augmentation["small_size"] == 16
+    assert resolve(recipe, {"method.name": "simclr"}).augmentation["small_size"] == 16
+    assert "small_size" not in resolve(recipe, {"method.name": "jcl"}).augmentation
+
+
 def test_other_data_or_another_encoder_leave_their_options_behind() -> None:
     config = flags("--data scenes --encoder patchnet", RECIPE)
     assert "labels" not in config.data

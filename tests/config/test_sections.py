@@ -25,7 +25,7 @@ def test_a_section_alone_chooses_its_part(section: str) -> None:
 
 
 def test_an_augmentation_is_named_like_any_other_part() -> None:
-    config = flags("--augmentation moco-v3 --augmentation.smallest 0.08")
+    config = flags("--method jcl --augmentation moco-v3 --augmentation.smallest 0.08")
     assert config.augmentation == {"name": "moco-v3", "smallest": 0.08, "size": None}
     with pytest.raises(ValueError, match="augmentation: there is none named 'mocov9'"):
         flags("--augmentation mocov9")

@@ -33,7 +33,7 @@ from manyview.methods.topologies import (
     core_view,
     each_copy,
     each_copy_against_keys,
-    each_query_against_other_keys,
+    each_key_against_other_queries,
     every_copy,
     full_graph,
     query_against_keys,
@@ -92,7 +92,7 @@ TOPOLOGIES: dict[str, Arranged] = {
     "keys and queries": lambda b, z, k, g: query_against_keys_and_queries(
         b.embedded(g, z[:1], k[1:]), b.in_queue(within_batch=0.5)
     ),
-    "each query against other keys": lambda b, z, k, g: each_query_against_other_keys(b.embedded(g, z, k), ALONE),
+    "each key against other queries": lambda b, z, k, g: each_key_against_other_queries(b.embedded(g, z, k), ALONE),
     "queue": lambda b, z, k, g: each_copy_against_keys(b.embedded(g, z, k), b.in_queue()),
     "queue and batch": lambda b, z, k, g: each_copy_against_keys(b.embedded(g, z, k), b.in_queue(within_batch=0.5)),
     "core_view": lambda b, z, k, g: view_pairs(b.embedded(g, z), ALONE, edges=core_view(VIEWS)),

@@ -37,7 +37,7 @@ from manyview.methods.terms import TermOutput
 from manyview.methods.topologies import every_copy, view_pairs
 from manyview.views import AUGMENTATIONS
 from tests.golden import DOUBLE, assert_value, entries, golden, parameter, unit
-from tests.methods.small import DIM, INSTANCES, ONE_VIEW, Given, images, of_queue, plain, queue_of, term_of
+from tests.methods.small import DIM, INSTANCES, ONE_VIEW, SMALL_PARTS, Given, images, of_queue, plain, queue_of, term_of
 from tests.methods.small import batch as given_outputs
 
 
@@ -187,7 +187,7 @@ def made(name: str, **options: Any) -> Method:
     if name in QUEUED:
         options["memory"] = of_queue("last" if name == "cacr_moco" else "each", within_batch=1.0)
     head = options.pop("head", partial(heads.mlp, dim_out=DIM))
-    method: Method = METHODS[name](plain(norm=True, dropout=0.5), head=head, **options)
+    method: Method = METHODS[name](plain(norm=True, dropout=0.5), head=head, **SMALL_PARTS.get(name, {}), **options)
     return method.start(INSTANCES).train()
 
 

@@ -30,6 +30,14 @@ def frozen_backbone(task: Task, part: str) -> ViewBackbone:
     return trainable_backbone(task, part).eval().requires_grad_(False)
 
 
+def test_what_pre_training_had_frozen_is_trained_with_labels_and_stays_frozen_in_the_model() -> None:
+    given = task(create("vit", size=16, patch=8, width=8, depth=1, heads=2))
+    (part,) = given.parts
+    assert all(each.requires_grad for each in trainable_backbone(given, part).parameters())
+    (model,) = given.model.encoders.values()
+    assert not all(each.requires_grad for each in model.parameters())
+
+
 def test_several_encoders_see_side_by_side_and_each_by_itself() -> None:
     both = pair()
     seen = {}

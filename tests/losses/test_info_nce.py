@@ -10,7 +10,7 @@ from manyview.losses import info_nce
 from manyview.memories import Memory
 from manyview.methods.contrast import total
 from manyview.methods.embeddings import Embeddings
-from manyview.methods.topologies import core_view, each_query_against_other_keys, every_copy, full_graph, view_pairs
+from manyview.methods.topologies import core_view, each_key_against_other_queries, every_copy, full_graph, view_pairs
 from tests.golden import (
     DOUBLE,
     Precision,
@@ -118,8 +118,8 @@ def test_it_is_moco_v3_times_two_tau_in_both_directions(precision: Precision) ->
     tau = parameter(entry, "T")
     views = precision.given("views_raw")[:2].clone().requires_grad_()
     embedded = Embeddings(list(unit(views)), keys=list(unit(precision.given("kviews_raw")[:2])))
-    triples = each_query_against_other_keys(embedded, Memory())
-    for triple, name in zip(triples, ("loss_12", "loss_21"), strict=True):
+    triples = each_key_against_other_queries(embedded, Memory())
+    for triple, name in zip(triples, ("loss_21", "loss_12"), strict=True):
         assert_value(entry, 2 * tau * info_nce(*triple[:3], temperature=tau), precision, name)
     assert_golden(entry, 2 * tau * total(triples, info_nce, temperature=tau), {"views_raw": views}, precision)
 

@@ -26,6 +26,12 @@ IDS = torch.arange(6)  # of the golden inputs' images
 TESTED_APART = ("cmc", "cmc_moco", "cmc_patch", "deep_infomax", "prediction", "split_brain", "pirl")
 """Methods of several views, of feature maps or of jigsaws, with tests of their own."""
 ONE_VIEW = [name for name in METHODS if name not in TESTED_APART]
+PREDICTED = {"predictor": partial(heads.mlp, dim_out=DIM)}
+SMALL_PARTS: dict[str, dict[str, Any]] = {  # besides the head, where the usual ones are large or have batch norm
+    "moco_v3": PREDICTED,
+    "cacr_moco_v3": PREDICTED,
+    "cacr_moco_v3_code": {**PREDICTED, "small": 2},
+}
 
 
 class Given(NamedTuple):
@@ -61,6 +67,7 @@ def images(copies: int, count: int = 6, seed: int = 1, channels: int = 3) -> lis
 
 def doubled(make: Any, encoder: Encoder | None = None, **options: Any) -> Method:
     """A method of `manyview.methods` in float64, with a head of `DIM` and no batch norm unless it is given."""
+    options = SMALL_PARTS.get(getattr(make, "__name__", ""), {}) | options
     options.setdefault("head", partial(heads.mlp, dim_out=DIM))
     made: Method = make(plain() if encoder is None else encoder, **options)
     return made.start(INSTANCES).double()

@@ -28,15 +28,17 @@ from manyview.methods.topologies import (
     Topology,
     each_copy,
     each_copy_against_keys,
+    each_key_against_other_queries,
     each_query_against_other_keys,
     every_copy,
     query_against_keys,
     query_against_keys_and_queries,
     view_pairs,
 )
-from tests.methods.small import ONE_VIEW
+from tests.methods.small import ONE_VIEW, SMALL_PARTS
 
 N, DIM, SIDE = 6, 8, 16
+QUEUED = ("moco_v1", "moco_v2", "multikey", "cacr_moco", "align_uniform_moco")
 Made = TypeVar("Made", bound=nn.Module)
 
 
@@ -162,7 +164,8 @@ TOPOLOGIES: dict[str, tuple[Topology, int, int]] = {
     "each_copy": (each_copy, 3, 0),
     "query_against_keys": (query_against_keys, 1, 2),
     "query_against_keys_and_queries": (query_against_keys_and_queries, 1, 2),
-    "each_query_against_other_keys": (each_query_against_other_keys, 2, 2),
+    "each_key_against_other_queries": (each_key_against_other_queries, 2, 2),
+    "each_query_against_other_keys": (each_query_against_other_keys, 3, 2),
     "each_copy_against_keys": (each_copy_against_keys, 3, 3),
 }
 BATCH_ALONE: dict[str, tuple[Topology, int, int]] = {
@@ -192,10 +195,8 @@ def test_topologies(topology: Topology, count: int, key_count: int, memory: str)
 @pytest.mark.parametrize("name", ONE_VIEW)
 def test_methods(name: str) -> None:
     small = partial(heads.mlp, dim_out=DIM)
-    options = (
-        {"memory": partial(queue, size=20, enqueue="each", within_batch=1.0)} if "moco" in name or "key" in name else {}
-    )
-    method = built(lambda: METHODS[name](encoder(), head=small, **options).start(50))
+    options = {"memory": partial(queue, size=20, enqueue="each", within_batch=1.0)} if name in QUEUED else {}
+    method = built(lambda: METHODS[name](encoder(), head=small, **options, **SMALL_PARTS.get(name, {})).start(50))
     outputs = method({VIEW: images(method.views[VIEW])}, 1)
     batch = BatchOutputs(outputs, ids(), ids() + 20, step=1)
     on_cuda(method.objective(batch).loss)

@@ -39,9 +39,9 @@ from tests.methods.small import (
 
 def small(name: str, **options: Any) -> Method:
     """A method by name, with a queue of 18 where it has one."""
-    default = signature(METHODS[name]).parameters["memory"].default
-    if "size" in default.keywords:
-        options.setdefault("memory", partial(default, size=18))
+    memory = signature(METHODS[name]).parameters.get("memory")
+    if memory is not None and "size" in memory.default.keywords:
+        options.setdefault("memory", partial(memory.default, size=18))
     return doubled(METHODS[name], **options)
 
 
@@ -65,11 +65,12 @@ def test_every_method_trains_a_step_and_its_loss_falls(name: str) -> None:
 
 @pytest.mark.parametrize("name", ONE_VIEW)
 def test_every_method_works_on_a_network_with_batch_norm_and_its_own_head(name: str) -> None:
-    default = signature(METHODS[name]).parameters["memory"].default
-    options = {"memory": partial(default, size=16)} if "size" in default.keywords else {}
+    memory = signature(METHODS[name]).parameters.get("memory")
+    queued = memory is not None and "size" in memory.default.keywords
+    options = {"memory": partial(memory.default, size=16)} if memory is not None and queued else {}
     method = METHODS[name](create("patchnet", size=16, widths=(8, 16), blocks=(1, 1)), **options).start(50)
     given = embed(method, [torch.randn(4, 3, 16, 16) for _ in range(method.views[VIEW])], ids=torch.arange(4))
-    assert {each.shape for each in (*given.queries, *given.keys)} == {(4, 128)}
+    assert {each.shape for each in (*given.queries, *given.keys)} == {(4, method.towers.dim)}
     loss = objective(method, given)
     loss.backward()
     update(method, given)

@@ -22,6 +22,7 @@ from manyview.methods.topologies import (
     core_view,
     each_copy,
     each_copy_against_keys,
+    each_key_against_other_queries,
     each_query_against_other_keys,
     every_copy,
     full_graph,
@@ -217,20 +218,36 @@ def test_one_query_meets_the_other_queries() -> None:
     same_gradients(found, torch.stack(expected).mean(), [query, *keys])
 
 
-@pytest.mark.parametrize("count", [2, 3])
-def test_each_query_meets_the_keys_of_the_other_copies(count: int) -> None:
-    z, keys = leaves(count), [key.clone().requires_grad_() for key in views(4)[:count]]
+@pytest.mark.parametrize(("queries", "count"), [(2, 2), (3, 3), (5, 2)])  # the last: two large and three small crops
+def test_each_key_meets_the_queries_of_the_other_copies(queries: int, count: int) -> None:
+    z, keys = leaves(queries), [key.clone().requires_grad_() for key in views(4)[:count]]
     expected = []
-    for v in range(count):
-        own = [keys[u] for u in range(count) if u != v]
+    for u, key in enumerate(keys):
         each = [
-            softmax_loss(z[v][i], key[i], [other[j] for other in own for j in range(N) if j != i], 0.2)
+            softmax_loss(z[v][i], key[i], [key[j] for j in range(N) if j != i], 0.2)
+            for v in range(queries)
+            for i in range(N)
+            if v != u
+        ]
+        expected.append(torch.stack(each).mean())
+    found = total(arranged(each_key_against_other_queries, z, None, keys), losses.info_nce, temperature=0.2)
+    same_gradients(found, torch.stack(expected).sum(), [*z, *keys])
+
+
+@pytest.mark.parametrize(("queries", "count"), [(2, 2), (3, 3), (5, 2)])
+def test_each_query_meets_the_keys_of_the_other_copies(queries: int, count: int) -> None:
+    z, keys = leaves(queries), [key.clone().requires_grad_() for key in views(4)[:count]]
+    expected = []
+    for v, query in enumerate(z):
+        own = [key for u, key in enumerate(keys) if u != v]
+        each = [
+            softmax_loss(query[i], key[i], [other[j] for other in own for j in range(N) if j != i], 0.2)
             for i in range(N)
             for key in own
         ]
         expected.append(torch.stack(each).mean())
     found = total(arranged(each_query_against_other_keys, z, None, keys), losses.info_nce, temperature=0.2)
-    same_gradients(found, torch.stack(expected).sum(), [*z, *keys])
+    same_gradients(found, torch.stack(expected).mean(), [*z, *keys])
 
 
 @pytest.mark.parametrize("within_batch", [0.0, 1.0, 0.5])
@@ -315,7 +332,7 @@ def test_queries_meet_another_towers_keys() -> None:
     for i, j in ((0, 1), (1, 0)):
         each = [softmax_loss(z[i][n], keys[j][n], [keys[j][m] for m in range(N) if m != n], 0.2) for n in range(N)]
         expected.append(torch.stack(each).mean())
-    found = arranged(each_query_against_other_keys, z, None, keys)
+    found = arranged(each_key_against_other_queries, z, None, keys)
     same_gradients(total(found, losses.info_nce, temperature=0.2), torch.stack(expected).sum(), z)
 
 
@@ -455,11 +472,20 @@ def test_entries_of_a_query_against_keys_and_queries() -> None:
     assert positives(triple, 0) == [(KEY, 0, 10)]
 
 
-def test_entries_of_each_query_against_other_keys() -> None:
-    triples = each_query_against_other_keys(labelled(3, 3), BATCH)
-    assert [triple.weight for triple in triples] == [1.0] * 3
+def test_entries_of_each_key_against_other_queries() -> None:
+    triples = each_key_against_other_queries(labelled(3, 2), BATCH)
+    assert [(triple.weight, triple.total) for triple in triples] == [(1.0, 2 * len(IDS))] * 2
     for copy, triple in enumerate(triples):
-        others = [v for v in range(3) if v != copy]
+        for row in (1, 1 + len(IDS)):  # the same image in the first and the second of the other copies
+            assert positives(triple, row) == [(KEY, copy, 11)]
+            assert met(triple, row) == expected((KEY, copy, 1.0), image=11)
+
+
+def test_entries_of_each_query_against_other_keys() -> None:
+    triples = each_query_against_other_keys(labelled(3, 2), BATCH)
+    assert [(triple.weight, triple.total) for triple in triples] == [(1 / 3, len(IDS))] * 3
+    for copy, triple in enumerate(triples):
+        others = [v for v in range(2) if v != copy]
         assert positives(triple, 1) == [(KEY, v, 11) for v in others]
         assert met(triple, 1) == expected(*((KEY, v, 1.0) for v in others), image=11)
 
@@ -475,6 +501,7 @@ EVERY: dict[str, tuple[Topology, Embeddings]] = {
     "each_copy": (each_copy, labelled(2, 0)),
     "query_against_keys": (query_against_keys, labelled(1, 2)),
     "query_against_keys_and_queries": (query_against_keys_and_queries, labelled(1, 2)),
+    "each_key_against_other_queries": (each_key_against_other_queries, labelled(2, 2)),
     "each_query_against_other_keys": (each_query_against_other_keys, labelled(2, 2)),
     "each_copy_against_keys": (each_copy_against_keys, labelled(2, 2)),
 }

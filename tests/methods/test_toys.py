@@ -1,7 +1,7 @@
 """The floor under the methods carries what no paper has, in one process, two, micro-batches, and killed.
 
 A toy is one file of under 60 lines in tests/methods/toys, and nothing else in the repository knows of it. Cross-view
-prediction and patch-based contrast are tried in the same way.
+prediction, patch-based contrast and small crops are tried in the same way.
 """
 
 from __future__ import annotations

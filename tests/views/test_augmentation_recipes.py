@@ -61,30 +61,12 @@ def test_statistics_that_are_not_there_are_named_and_without_any_a_recipe_has_it
 
 def test_named_recipes_have_the_copies_and_sizes_asked_for() -> None:
     assert len(AUGMENTATIONS["moco-v2"](224, 6)) == 6
-    assert [augmentation.size for augmentation in AUGMENTATIONS["multicrop"](64, 5, small_size=32).augmentations] == [
-        64,
-        64,
-        32,
-        32,
-        32,
-    ]
     assert [augmentation.size for augmentation in AUGMENTATIONS["custom"](32, 3).augmentations] == [32, 32, 32]
-    assert [augmentation.size for augmentation in AUGMENTATIONS["custom"](32, 3, small_size=16).augmentations] == [
-        32,
-        16,
-        16,
-    ]
-    assert [
-        augmentation.size for augmentation in AUGMENTATIONS["custom"](32, 3, small_size=16, large=2).augmentations
-    ] == [32, 32, 16]
     assert [augmentation.blur for augmentation in AUGMENTATIONS["moco-v3"](32).augmentations] == [1.0, 0.1]
     assert AUGMENTATIONS["simclr-cifar"]().picture.mean == CIFAR[0]
     assert AUGMENTATIONS["probe-test"](224).augmentations[0].resize == 256
     assert AUGMENTATIONS["probe-test"](32).augmentations[0].resize == 32
-    with pytest.raises(ValueError, match="copies: expected at least the two"):
-        AUGMENTATIONS["multicrop"](copies=1)
-    with pytest.raises(ValueError, match="large: expected at least one"):
-        AUGMENTATIONS["custom"](small_size=16, large=0)
+    assert [each.scale for each in AUGMENTATIONS["swav"](32).augmentations] == [(0.14, 1.0)] * 2
 
 
 def test_views_are_as_large_as_pictures_within_bounds_and_a_multiple_of_32() -> None:

@@ -166,7 +166,9 @@ def _replaced(key: str, recipe: Flat, given: Flat) -> bool:
     section, _, name = key.partition(".")
     method = chosen_method(recipe)
     parts = parts_of(method)
-    if section not in (*ALWAYS, *parts) or (section in SECTIONS and name in SECTIONS[section].more):
+    if section in SECTIONS and name in SECTIONS[section].more:
+        return name not in SECTIONS[section].more_for(chosen_method({**recipe, **given}))
+    if section not in (*ALWAYS, *parts):
         return False
     above = ("method", section) if section in parts else (section,)
     choosers = {f"{each}.name": each for each in above}

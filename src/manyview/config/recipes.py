@@ -19,6 +19,7 @@ SMOKE: Flat = {  # all that `--smoke` changes: data, image size, steps, batch an
     "data.name": "scenes",
     "data.count": 256,
     "augmentation.size": 32,
+    "augmentation.small_size": 16,
     "max_steps": 2,
     "batch_size": 16,
     "micro_batch": None,

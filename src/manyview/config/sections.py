@@ -26,6 +26,8 @@ from manyview.memories import MEMORIES
 from manyview.methods import METHODS
 from manyview.training.optimizers import OPTIMIZERS, SCHEDULES
 from manyview.views import AUGMENTATIONS
+from manyview.views.augmentation_recipes import Chance
+from manyview.views.multicrop import SMALL_SCALE
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,13 @@ class Section:
     default: str | None = None  # its name; None: the method's own choice
     hidden: tuple[str, ...] = ()  # arguments that are not settings, because the run gives them
     more: dict[str, Key] = field(default_factory=dict)  # keys that every part of the section has
+    needs: dict[str, str] = field(default_factory=dict)  # of these keys: the argument that a method must have for them
     refused: dict[str, str] = field(default_factory=dict)  # parts that are in the table and no run can have, and why
+
+    def more_for(self, method: Callable[..., Any]) -> dict[str, Key]:
+        """The keys that every part of the section has in a run of this method."""
+        takes = inspect.signature(method).parameters
+        return {key: each for key, each in self.more.items() if key not in self.needs or self.needs[key] in takes}
 
 
 SECTIONS = {  # that every run has, besides data and encoder
@@ -45,7 +53,13 @@ SECTIONS = {  # that every run has, besides data and encoder
         AUGMENTATIONS,
         "auto",
         ("copies",),
-        {"size": key_of(Count)._replace(type=int | None, default=None)},
+        {
+            "size": key_of(Count)._replace(type=int | None, default=None),
+            "small_size": key_of(Count)._replace(type=int | None, default=None),
+            "small_scale": Key(tuple[float, float], SMALL_SCALE),
+            "small_blur": key_of(Chance)._replace(type=float | None, default=None),
+        },
+        needs=dict.fromkeys(("small_size", "small_scale", "small_blur"), "small"),
         refused={"probe-test": "shows a picture as it is: all augmented views of it would be the same"},
     ),
     "optimizer": Section(OPTIMIZERS, "adamw"),
@@ -120,7 +134,8 @@ def usual_part(section: str, method: Callable[..., Any]) -> str | None:
 def section_keys(section: str, chosen: Flat, method: Callable[..., Any]) -> dict[str, Key]:
     """All keys of a section with the part that is chosen; only the name of a part that is to be left out."""
     about, parts, usual = section_of(section, method), parts_of(method), usual_part(section, method)
-    named, more = chosen.get(f"{section}.name", usual), {f"{section}.{key}": each for key, each in about.more.items()}
+    named = chosen.get(f"{section}.name", usual)
+    more = {f"{section}.{key}": each for key, each in about.more_for(method).items()}
     may_be_none = section in parts and type(None) in typing.get_args(typing.get_type_hints(method)[section])
     kind = str | None if may_be_none else str
     if named == usual == "auto" or (may_be_none and named in (None, "null")):

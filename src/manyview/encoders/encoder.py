@@ -26,7 +26,7 @@ FAMILIES = {  # imported when asked for: timm and torchvision take seconds
 LOADING = ("checkpoint", "pretrained", "weights", "cache_dir", "file", "url", "hf_hub", "scriptable", "exportable")
 REPEATED = {"in_chans": "channels", "img_size": "size", "image_size": "size"}  # what libraries call our arguments
 LIMITS = {"channels": 1024, "size": 4096}
-OWN = ("patchnet", "small_alexnet", "alexnet", "caffenet", "nyu", "resnet")
+OWN = ("patchnet", "small_alexnet", "alexnet", "caffenet", "nyu", "resnet", "vit")
 NETWORKS = {name: f"manyview.encoders.{name}" for name in OWN}
 
 

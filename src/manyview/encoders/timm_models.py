@@ -42,7 +42,7 @@ def build(
     classifier = network.pretrained_cfg.get("classifier") or ()
     removed = (classifier,) if isinstance(classifier, str) else tuple(classifier)
     if hasattr(network, "forward_intermediates"):
-        return Backbone(network, _intermediates, removed)
+        return Backbone(network, intermediates, removed)
     return Backbone(network, module_outputs(_stages(network)), removed)
 
 
@@ -68,7 +68,8 @@ def _stages(network: Any) -> list[str]:
     return [str(each["module"]) for each in (info if isinstance(info, list) else info.info)]
 
 
-def _intermediates(network: Any, x: Tensor, names: Collection[str] | None) -> tuple[Tensor, Maps]:
+def intermediates(network: Any, x: Tensor, names: Collection[str] | None) -> tuple[Tensor, Maps]:
+    """Reads the stages of a network that gives them itself."""
     last, maps = network.forward_intermediates(x)
     stages = _stages(network)
     if len(stages) != len(maps):

@@ -81,7 +81,7 @@ def layer_features(task: Task, split: Split, part: str, layer: str | None) -> tu
 
 def trainable_backbone(task: Task, part: str, layer: str | None = None) -> ViewBackbone:
     """A copy of the encoders of a part of the task, so that no training can change the model's own."""
-    copied = ViewBackbone(deepcopy(_encoders(task, part)), layer)
+    copied = ViewBackbone(deepcopy(_encoders(task, part)), layer).requires_grad_()  # also what training had frozen
     dense_convolutions(copied)
     return copied.to(task.device)
 

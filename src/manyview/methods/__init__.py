@@ -8,11 +8,13 @@ from collections.abc import Callable
 
 from manyview.methods.align_uniform import align_uniform, align_uniform_moco
 from manyview.methods.cacr import cacr, cacr_moco, uaur
+from manyview.methods.cacr_moco_v3 import cacr_moco_v3, cacr_moco_v3_code
 from manyview.methods.cmc import cmc, cmc_moco, npid
 from manyview.methods.cmc_patch import cmc_patch, deep_infomax
 from manyview.methods.jcl import jcl, multikey
 from manyview.methods.method import Method
 from manyview.methods.moco import moco_v1, moco_v2
+from manyview.methods.moco_v3 import moco_v3
 from manyview.methods.pirl import pirl
 from manyview.methods.prediction import prediction, split_brain
 from manyview.methods.simclr import dcl, dclw, hard_negative, simclr
@@ -24,10 +26,13 @@ METHODS: dict[str, Callable[..., Method]] = {
     "dclw": dclw,
     "moco_v1": moco_v1,
     "moco_v2": moco_v2,
+    "moco_v3": moco_v3,
     "multikey": multikey,
     "jcl": jcl,
     "cacr": cacr,
     "cacr_moco": cacr_moco,
+    "cacr_moco_v3": cacr_moco_v3,
+    "cacr_moco_v3_code": cacr_moco_v3_code,
     "uaur": uaur,
     "cmc": cmc,
     "cmc_moco": cmc_moco,
@@ -54,6 +59,8 @@ __all__ = [
     "align_uniform_moco",
     "cacr",
     "cacr_moco",
+    "cacr_moco_v3",
+    "cacr_moco_v3_code",
     "cmc",
     "cmc_moco",
     "cmc_patch",
@@ -64,6 +71,7 @@ __all__ = [
     "jcl",
     "moco_v1",
     "moco_v2",
+    "moco_v3",
     "multikey",
     "npid",
     "pirl",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from manyview.core.bounds import MOST, AtLeast, AtMost
 from manyview.core.errors import UserError
 from manyview.core.sample import Views
 from manyview.encoders.momentum import Schedule as Momentum
@@ -18,8 +19,9 @@ from manyview.methods.terms import BatchOutputs, Contrast, Term, TermOutput
 
 MakeMemory = Callable[[int], Memory]
 VIEW = "image"  # the view of a method that has only one
+Small = Annotated[int, AtLeast(0), AtMost(MOST), "small crops of each image besides the large ones"]
 
-__all__ = ["VIEW", "Head", "Loss", "MakeMemory", "Method", "Momentum", "Objective", "UnknownView"]
+__all__ = ["VIEW", "Head", "Loss", "MakeMemory", "Method", "Momentum", "Objective", "Small", "UnknownView"]
 
 
 class UnknownView(UserError):
@@ -41,6 +43,7 @@ class Method(nn.Module):
     terms     the objective, a weighted sum
     memories  what keeps keys between steps, by name, so that it is saved and moved with the rest
     geometry  "shared": all views of a copy have one crop and flip; "own": each view draws its own
+    small     how many of the copies, the last ones, are small crops (multi-crop)
 
     The order of a step: forward, objective, backward, the optimiser's step, then `update`.
     """
@@ -53,11 +56,15 @@ class Method(nn.Module):
         terms: Sequence[Term],
         memories: Mapping[str, Memory] | None = None,
         geometry: Literal["shared", "own"] = "shared",
+        small: int = 0,
     ) -> None:
         super().__init__()
         self.views, self.towers, self.terms, self.geometry = dict(views), towers, tuple(terms), geometry
         self.memories = nn.ModuleDict(dict(memories or {}))
+        self.small = small
         _check(self.terms, self.memories, self.views)
+        if not 0 <= small < max(self.views.values()):
+            raise UserError("small", f"expected 0 or more small crops besides at least one large, got {small}")
         self.slots = tuple(dict.fromkeys(slot for term in self.terms for slot in term.asks))
         self.gathers = tuple(dict.fromkeys(slot for term in self.terms for slot in term.gathers))
 

@@ -7,7 +7,7 @@ from functools import partial
 from manyview import losses, memories
 from manyview.core.errors import UserError
 from manyview.encoders import Encoder, Towers, heads
-from manyview.methods.method import VIEW, Head, Loss, MakeMemory, Method
+from manyview.methods.method import VIEW, Head, Loss, MakeMemory, Method, Small
 from manyview.methods.terms import Contrast, queries
 from manyview.methods.topologies import every_copy
 
@@ -16,49 +16,53 @@ def simclr(
     encoder: Encoder,
     *,
     copies: int = 2,
+    small: Small = 0,
     head: Head = partial(heads.simclr, dim_out=128, layers=3),
     loss: Loss = partial(losses.info_nce, temperature=0.1),
     memory: MakeMemory = partial(memories.batch),
 ) -> Method:
     """SimCLR (Chen et al., ICML 2020) as google-research/simclr has it: NT-Xent over two copies, in-batch negatives.
 
-    The mean over the 2N anchors, half of what that code minimises. With more copies each has all others as positives.
-    All copies go through the encoder together.
+    The mean over the 2N anchors, half of what that code minimises. With more copies each has all others as positives,
+    and so have `small` small crops besides. All copies of one size go through the encoder together.
     """
-    towers = Towers(encoder, head)
+    towers, count = Towers(encoder, head), at_least_two(copies, small)
     kept = memory(towers.dim)
-    term = Contrast(every_copy, loss, queries(VIEW, range(at_least_two(copies))), memory=kept)
-    return Method(views={VIEW: copies}, towers=towers, terms=[term], memories={VIEW: kept})
+    term = Contrast(every_copy, loss, queries(VIEW, range(count)), memory=kept)
+    return Method(views={VIEW: count}, towers=towers, terms=[term], memories={VIEW: kept}, small=small)
 
 
 def dcl(
     encoder: Encoder,
     *,
     copies: int = 2,
+    small: Small = 0,
     head: Head = partial(heads.simclr, dim_out=128, layers=3),
     loss: Loss = partial(losses.dcl, temperature=0.1),
     memory: MakeMemory = partial(memories.batch),
 ) -> Method:
     """DCL (Yeh et al., ECCV 2022), Proposition 2: SimCLR without the positive in the denominator. For small batches."""
-    return simclr(encoder, copies=copies, head=head, loss=loss, memory=memory)
+    return simclr(encoder, copies=copies, small=small, head=head, loss=loss, memory=memory)
 
 
 def dclw(
     encoder: Encoder,
     *,
     copies: int = 2,
+    small: Small = 0,
     head: Head = partial(heads.simclr, dim_out=128, layers=3),
     loss: Loss = partial(losses.dcl, temperature=0.1, sigma=0.5),
     memory: MakeMemory = partial(memories.batch),
 ) -> Method:
     """DCLW: DCL whose positives weigh more the less alike they are already."""
-    return simclr(encoder, copies=copies, head=head, loss=loss, memory=memory)
+    return simclr(encoder, copies=copies, small=small, head=head, loss=loss, memory=memory)
 
 
 def hard_negative(
     encoder: Encoder,
     *,
     copies: int = 2,
+    small: Small = 0,
     head: Head = partial(heads.simclr, dim_out=128, layers=2),
     loss: Loss = partial(losses.hard_negative, temperature=0.5, beta=1.0, tau_plus=0.1),
     memory: MakeMemory = partial(memories.batch),
@@ -67,10 +71,11 @@ def hard_negative(
 
     Numbers are those of the authors' code; its head ends without batch norm, this one is SimCLR's.
     """
-    return simclr(encoder, copies=copies, head=head, loss=loss, memory=memory)
+    return simclr(encoder, copies=copies, small=small, head=head, loss=loss, memory=memory)
 
 
-def at_least_two(copies: int) -> int:
-    if copies < 2:
-        raise UserError("copies", f"expected 2 or more, since a query needs a positive, got {copies}")
-    return copies
+def at_least_two(copies: int, small: int = 0) -> int:
+    """How many there are, large and small ones together; refuses fewer than two."""
+    if copies + small < 2:
+        raise UserError("copies", f"expected 2 or more, since a query needs a positive, got {copies + small}")
+    return copies + small

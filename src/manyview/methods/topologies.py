@@ -116,19 +116,33 @@ def query_against_keys_and_queries(embedded: Embeddings, memory: Memory) -> list
     return [Triple(query, torch.stack(list(embedded.keys), 1), negatives, total=len(key_ids))]
 
 
-def each_query_against_other_keys(embedded: Embeddings, memory: Memory) -> list[Triple]:
-    """Each copy's query against the keys of the other copies; in the batch against the other images' keys of them.
+def each_key_against_other_queries(embedded: Embeddings, memory: Memory) -> list[Triple]:
+    """Each copy's key is the positive of all other copies' queries; in the batch they meet other images' keys of it.
 
-    MoCo with a symmetric loss, and MoCo v3: the sum over the copies.
+    MoCo v3, and MoCo with a symmetric loss: the sum over the keys of the mean over the queries. Queries after as many
+    as there are keys are of copies that have none, such as small crops. A triple a key.
     """
-    embedded.needs_all()
-    triples = []
+    embedded.needs_all(2)
+    queries = embedded.queries
+    return [
+        _queries_against_key(embedded, memory, [*queries[:number], *queries[number + 1 :]], key)
+        for number, key in enumerate(embedded.keys)
+    ]
+
+
+def each_query_against_other_keys(embedded: Embeddings, memory: Memory) -> list[Triple]:
+    """Each copy's query against the keys of all other copies, and in the batch against other images' keys of these.
+
+    CACR with MoCo v3. Queries after as many as there are keys are of copies that have none, such as small crops. V
+    triples of weight 1/V.
+    """
+    embedded.needs_all(2)
+    ids, triples = embedded.gather(embedded.ids), []
     for number, query in enumerate(embedded.queries):
         others = [*embedded.keys[:number], *embedded.keys[number + 1 :]]
-        key_ids = torch.cat([embedded.gather(embedded.ids)] * len(others))
-        keys = partial(lambda others: torch.cat([embedded.gather(key) for key in others]), others)
-        negatives = _against(embedded, memory, keys, key_ids)
-        triples.append(Triple(query, torch.stack(others, 1), negatives, total=len(key_ids) // len(others)))
+        far = torch.cat([embedded.gather(key) for key in others])
+        negatives = _against(embedded, memory, far, ids.repeat(len(others)))
+        triples.append(Triple(query, torch.stack(others, 1), negatives, None, 1 / len(embedded.queries), len(ids)))
     return triples
 
 
@@ -209,6 +223,18 @@ def _against(embedded: Embeddings, memory: Memory, keys: Tensor | Callable[[], T
         return Negatives(keys if isinstance(keys, Tensor) else keys(), key_ids, embedded.ids, weight=weight)
 
     return _negatives(memory, embedded.ids, embedded.index, embedded.step, batch)
+
+
+def _queries_against_key(embedded: Embeddings, memory: Memory, queries: Sequence[Tensor], key: Tensor) -> Triple:
+    """Several queries an image, one below the other, against one key of it."""
+    key_ids, count = embedded.gather(embedded.ids), len(queries)
+    ids, index = embedded.ids.repeat(count), embedded.index.repeat(count)
+
+    def batch(weight: float) -> Negatives:
+        return Negatives(embedded.gather(key), key_ids, ids, weight=weight)
+
+    negatives = _negatives(memory, ids, index, embedded.step, batch)
+    return Triple(torch.cat(list(queries)), key.repeat(count, 1)[:, None], negatives, total=count * len(key_ids))
 
 
 def _too_few(negatives: Negatives, memory: Memory) -> bool:

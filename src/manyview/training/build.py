@@ -30,10 +30,9 @@ from manyview.features.preprocess import EncoderInput
 from manyview.methods import METHODS, Method
 from manyview.methods.method import VIEW, UnknownView
 from manyview.methods.terms import try_loss
-from manyview.training import normalisation
-from manyview.views import AUGMENTATIONS, VIEWS, Augmentation, Modality, ViewPipeline
+from manyview.training import crops, normalisation
+from manyview.views import AUGMENTATIONS, VIEWS, Modality, ViewPipeline
 from manyview.views.augmentation_recipes import usual_augmentation, usual_size
-from manyview.views.jigsaw import jigsaw_of
 from manyview.views.view import View, view_named
 
 MANY = "encoders"  # the first parameter of a method that has an encoder a view
@@ -130,6 +129,7 @@ def settled(config: Config, found: RunData) -> Config:
     name = config.augmentation["name"]
     name = usual_augmentation(size, len(found.views)) if name == "auto" else name
     augmentation, source = {**config.augmentation, "name": name, "size": size}, _absolute(config.data)
+    augmentation |= crops.settled(config, size)
     if "statistics" in source:
         source |= normalisation.as_settings(found.statistics, source["nodata"])
     if found.opened_anew and not config.own_data:
@@ -172,7 +172,7 @@ def check_method(config: Config, views: tuple[str, ...]) -> None:
     if (loss := components(config).get("loss")) is not None:
         try_loss(loss)
     if config.augmentation["name"] != "auto":
-        component(config, "augmentation")(config.augmentation["size"] or 32, max(declared.views.values()))
+        crops.augmentations(config, declared, config.augmentation["size"] or 32)
 
 
 def small_method(config: Config, views: Sequence[str]) -> Method:
@@ -203,8 +203,7 @@ def device(config: Config) -> str:
 
 def pipeline(config: Config, views: Mapping[str, View], method: Method) -> ViewPipeline:
     """What a method's towers see in training: so many augmented copies of each view."""
-    most = max(method.views.values())
-    made: ViewPipeline = component(config, "augmentation")(config.augmentation["size"], most)
+    made = crops.augmentations(config, method, config.augmentation["size"])
     made = replace(made, modalities=normalisation.modalities(config, views), holes=method.predicts)
     return made.of(method.views, views=views, geometry=method.geometry, jigsaw=method.jigsaw)
 
@@ -275,19 +274,8 @@ def unstarted(config: Config, channels: Mapping[str, int], *, begun: bool = Fals
     networks = made if takes_many(config) else next(iter(made.values()))
     declared: Method = component(config, "method")(networks, **components(config))
     normalisation.check_classes(channels, declared)
-    if declared.jigsaw:
-        _check_patches(config, made)
+    crops.check_sizes(config, declared, made.values())
     return declared
-
-
-def _check_patches(config: Config, encoders: Mapping[str, Encoder]) -> None:
-    """Refuses networks that take images of one size alone: a jigsaw's patches are smaller."""
-    patch = jigsaw_of(Augmentation(config.augmentation["size"])).patch
-    try:
-        for each in encoders.values():
-            each.dim_for(patch or 1)
-    except UserError as error:
-        raise UserError("encoder", f"a jigsaw has patches: {error.message}") from None
 
 
 def check_groups(method: Method, config: Config, world: int = 1) -> None:

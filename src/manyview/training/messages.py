@@ -37,12 +37,17 @@ def introduction(config: Config, data: RunData, method: Method, state: RunState)
     return [
         f"{config.method['name']} on {len(data.train):,} images of {source}{views}, {_scored_on(data, config, method)}",
         f"encoder {config.encoder['name']} ({_parameters(method)} parameters), augmentation "
-        f"{config.augmentation['name']} of {config.augmentation['size']} px, batch {config.batch_size}, "
-        f"{state.total:,} steps",
+        f"{config.augmentation['name']} of {config.augmentation['size']} px{_small(config, method)}, "
+        f"batch {config.batch_size}, {state.total:,} steps",
         *roles(method),
         *_epoch(len(data.train), state.per_epoch, config.batch_size),
         *_modalities(config, data),
     ]
+
+
+def _small(config: Config, method: Method) -> str:
+    """The small crops of a method that takes some."""
+    return f" and {method.small} small of {config.augmentation['small_size']} px" if method.small else ""
 
 
 def _epoch(samples: int, steps: int, batch: int) -> list[str]:

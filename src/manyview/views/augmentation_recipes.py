@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Annotated, Literal, get_args
 
-from manyview.core.bounds import MOST, AtLeast, AtMost, Between, Count
+from manyview.core.bounds import MOST, AtLeast, AtMost, Between
 from manyview.core.errors import UserError
 from manyview.views.augmentation import MOST_OPERATIONS, Augmentation
 from manyview.views.pipeline import ViewPipeline
@@ -141,26 +140,13 @@ def patches(size: int = 64, copies: int = 2, *, distance: Distance = 64, flip: C
     return ViewPipeline([Augmentation(size, flip=flip, offset=(distance * copy, largest)) for copy in range(copies)])
 
 
-def multicrop(
-    size: int = 224,
-    copies: int = 8,
-    *,
-    small_size: Count = 96,
-    large_scale: tuple[float, float] = (0.14, 1.0),
-    small_scale: tuple[float, float] = (0.05, 0.14),
-) -> ViewPipeline:
-    """SwAV's multi-crop (Caron et al., NeurIPS 2020): two large crops, the others small; SimCLR's colours.
+def swav(size: int = 224, copies: int = 2) -> ViewPipeline:
+    """SwAV's large crops (Caron et al., NeurIPS 2020), of 14 to 100%, with SimCLR's colours; `multicrop.py` adds small.
 
-    CACR's code takes eight small ones with `small_scale=(0.05, 0.4)`.
+    Its six small ones are of 96 px and cover 5 to 14%.
     """
-    if copies < 2:
-        raise UserError("copies", f"expected at least the two large crops, then small ones, got {copies}")
-    shapes = [(size, large_scale)] * 2 + [(small_size, small_scale)] * (copies - 2)
-    crops = [
-        Augmentation(side, scale, jitter=(0.8, 0.8, 0.8, 0.2), jitter_p=0.8, grey=0.2, blur=0.5)
-        for side, scale in shapes
-    ]
-    return ViewPipeline(crops)
+    one = Augmentation(size, (0.14, 1.0), jitter=(0.8, 0.8, 0.8, 0.2), jitter_p=0.8, grey=0.2, blur=0.5)
+    return ViewPipeline([one] * copies)
 
 
 def custom(
@@ -176,21 +162,13 @@ def custom(
     solarise: Chance = 0.0,
     operations: Operations = 0,
     magnitude: Magnitude = 10.0,
-    small_size: int | None = None,
-    large: Count = 1,
 ) -> ViewPipeline:
-    """One augmentation of your own: every number of an `Augmentation` is a setting.
-
-    With `small_size` only the first `large` copies are of the full size, the others of this one, and so cheaper.
-    """
-    if large < 1:
-        raise UserError("large", f"expected at least one copy of the full size, got {large}")
+    """One augmentation of your own: every number of an `Augmentation` is a setting."""
     one = Augmentation(
         size, scale, flip=flip, jitter=jitter, jitter_p=jitter_p, grey=grey, blur=blur, solarise=solarise,
         operations=operations, magnitude=magnitude,
     )  # fmt: skip
-    large = copies if small_size is None else min(large, copies)
-    return ViewPipeline([one] * large + [replace(one, size=small_size or size)] * (copies - large))
+    return ViewPipeline([one] * copies)
 
 
 def probe_train(size: int = 224, copies: int = 1) -> ViewPipeline:
@@ -218,7 +196,7 @@ AUGMENTATIONS: dict[str, Callable[..., ViewPipeline]] = {
     "cmc": cmc,
     "cmc-ra": cmc_ra,
     "patches": patches,
-    "multicrop": multicrop,
+    "swav": swav,
     "custom": custom,
     "probe-train": probe_train,
     "probe-test": probe_test,

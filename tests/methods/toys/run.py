@@ -19,7 +19,8 @@ from tests.methods.toys.no_negatives import no_negatives
 from tests.methods.toys.two_banks import two_banks
 
 TOYS = {each.__name__: each for each in (two_banks, no_negatives)}
-TRAINED = (*TOYS, "prediction", "cmc_patch")  # and methods of papers, of the kinds that no toy is
+SMALL_CROPS = ("moco_v3", "cacr_moco_v3_code")
+TRAINED = (*TOYS, "prediction", "cmc_patch", *SMALL_CROPS)  # and methods of papers, of the kinds that no toy is
 COUNT, SIDE, KILLED_AFTER = 36, 32, 3
 SETTINGS: dict[str, Any] = {
     "encoder": "timm/test_vit",  # layer norm: two processes and micro-batches are one to the last digits
@@ -28,9 +29,14 @@ SETTINGS: dict[str, Any] = {
     "optimizer": {"name": "sgd", "lr": 0.05}, "workers": 0, "loggers": (), "quiet": True, "report": False,
     "device": "cpu", "precision": "fp64", "seed": 3,
 }  # fmt: skip
+MLP = {"name": "mlp", "dim_out": 8}
 OPTIONS: dict[str, dict[str, Any]] = {
     "prediction": {"decoder": {"side": 6, "width": 4}, "distance": {"name": "bins", "classes": 4}},
     "cmc_patch": {"head": {"dim_out": 8}},
+    **{
+        name: {"method": {"name": name, "small": 2}, "head": MLP, "predictor": MLP}  # batch norm would see its own part
+        for name in SMALL_CROPS
+    },
     # each way in which CMC can have its negatives
     "cmc": {},
     "cmc_bank": {"method": "cmc", "memory": {"name": "bank", "m": 6}},
@@ -74,7 +80,7 @@ class Pairs:
 def train(toy: str, folder: str, **settings: Any) -> None:
     with patch.dict(METHODS, TOYS):
         given = {"method": toy, **SETTINGS, **OPTIONS.get(toy, {}), **settings}
-        pretrain(Pairs(whole=toy == "no_negatives"), out=folder, **given)
+        pretrain(Pairs(whole=toy in ("no_negatives", *SMALL_CROPS)), out=folder, **given)
 
 
 def train_in_two(rank: int, folder: str, toys: Sequence[str]) -> dict[str, Any]:
