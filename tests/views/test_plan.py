@@ -118,7 +118,7 @@ def test_views_of_a_picture_that_was_decoded_smaller_are_torchvisions_of_the_who
         wanted = tv.resized_crop(full.float(), *box.tolist(), [48, 48], antialias=True)
         off.append(plan.prepare(row, {"image": smaller}, size)["image"][0] - wanted)
     assert torch.stack(off).abs().mean() <= 2
-    assert abs(torch.stack(off).mean()) <= 0.1
+    assert abs(torch.stack(off).mean()) <= 0.5
 
 
 def test_large_and_small_crops_come_of_one_picture() -> None:
