@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import time
-from collections.abc import Sequence
 from multiprocessing.synchronize import Event
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -15,18 +13,9 @@ from manyview.core.errors import UserError
 from manyview.core.parallel import available
 from manyview.core.sample import Sample
 from manyview.data.loader import Loader
-from manyview.data.workers import (
-    Collate,
-    Collated,
-    Prepared,
-    Reader,
-    counter,
-    end_when,
-    fitting_workers,
-    lost_worker,
-    patiently,
-    usual_workers,
-)
+from manyview.data.reader import Batches, Collated, counter
+from manyview.data.slots import Job
+from manyview.data.workers import fitting_workers, lost_worker, patiently, usual_workers
 from manyview.views import Augmentation, ViewPipeline
 from tests.data.random_pictures import Paired, Pictures
 from tests.patience import PATIENCE
@@ -54,7 +43,7 @@ def test_workers_outlive_a_signal_and_end_with_their_loader(monkeypatch: pytest.
     before = multiprocessing.active_children()
     assert loader._stream is not None
     loader._rows[:] = [[(0, 0)]]
-    iter(loader._stream)  # its first task is given out
+    iter(loader._stream.loader)  # its first task is given out
     (worker,) = set(multiprocessing.active_children()) - set(before)
     assert data.begun.wait(PATIENCE)
     worker.terminate()
@@ -65,55 +54,12 @@ def test_workers_outlive_a_signal_and_end_with_their_loader(monkeypatch: pytest.
     assert worker.exitcode == 0
 
 
-def read_two(over: Any, then: Event) -> None:
-    end_when(over)
-    reader = Reader(Pictures(sizes=(20, 22)), PIPELINE, 0, colour=True)
-    reader[0, 0]
-    then.set()
-    over.value = 1
-    reader[0, 1]
-    os._exit(3)
-
-
-def test_a_worker_whose_loader_goes_ends_between_two_samples() -> None:
-    fork = multiprocessing.get_context("fork")
-    over, then = fork.RawValue("b", 0), fork.Event()
-    worker = fork.Process(target=read_two, args=(over, then))
-    worker.start()
-    worker.join()
-    assert then.is_set()
-    assert worker.exitcode == 0
-
-
 def test_workers_hand_on_only_what_a_view_is_made_of() -> None:
     loader = Loader(Paired(), PIPELINE.of({"L": 1, "ab": 1}), 10, workers=0, memory=0)
     loader._rows[:] = [[(0, row) for row in range(10)]]
     assert loader._stream is not None
-    (collated,) = loader._stream
+    (collated,) = loader._stream.loader
     assert {name: len(copies) for name, copies in collated.views.items()} == {"image": 1}
-
-
-def test_what_a_sample_lacks_is_zero_in_every_batch() -> None:
-    reader = Reader(Paired(), PIPELINE, seed=0, colour=True)
-    collate = Collate(reader)
-    batch = collate([reader[0, row] for row in (0, 1)])
-    assert {name: mask.tolist() for name, mask in batch.present.items()} == {
-        "image": [True, True],
-        "depth": [False, True],
-    }
-    assert (batch.views["depth"][0][0] == 0).all()
-    assert batch.views["depth"][0][1].unique().tolist() == [1]
-    alone = collate([reader[0, 0]])
-    assert alone.views["depth"][1].shape == (1, 1, 16, 16)
-
-
-def test_a_reader_goes_on_with_the_next_sample_and_says_what_it_passed_over() -> None:
-    reader = Reader(Pictures(10, unreadable=(8, 9)), PIPELINE, seed=0, colour=True)
-    found = reader[0, 8]
-    assert (found.row, found.id) == (0, 1000)
-    assert found.unreadable == {8: "cut short", 9: "cut short"}
-    none = Reader(Pictures(3, unreadable=(0, 1, 2)), PIPELINE, seed=0, colour=True)[0, 1]
-    assert (none.row, len(none.unreadable)) == (-1, 3)
 
 
 def test_a_lost_worker_is_told_from_other_errors() -> None:
@@ -191,16 +137,16 @@ class Lost(str):
         raise OSError("lost on the way")
 
 
-class Losing(Collate):
-    def __call__(self, samples: Sequence[Prepared]) -> Collated:
-        return super().__call__(samples)._replace(unreadable={0: Lost()})
+class Losing(Batches):
+    def __getitems__(self, job: Job) -> Collated:
+        return super().__getitems__(job)._replace(unreadable={0: Lost()})
 
 
 @pytest.mark.slow
 def test_a_batch_that_never_comes_is_an_error_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 0.2)  # seconds until torch terminates one
     monkeypatch.setattr("manyview.data.workers.PATIENCE", 2)
-    monkeypatch.setattr("manyview.data.workers.Collate", Losing)
+    monkeypatch.setattr("manyview.data.workers.Batches", Losing)
     loader = Loader(Pictures(20), PIPELINE, 10, workers=1, memory=0)
     with pytest.raises(UserError, match=r"workers: no image came in 2 s: does the disk answer\? --workers 0"):
         list(loader.epoch(0))

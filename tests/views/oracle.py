@@ -12,7 +12,7 @@ from torchvision.transforms import InterpolationMode
 
 from manyview.views import IMAGENET, Augmentation
 from manyview.views.augmentation import AugmentationParams
-from manyview.views.colour import _TURNS
+from manyview.views.colour import TURNS
 from manyview.views.rand_augment import FILL
 
 OPERATIONS = (tv.adjust_brightness, tv.adjust_contrast, tv.adjust_saturation, tv.adjust_hue)
@@ -31,7 +31,7 @@ def oracle(image: Tensor, augmentation: Augmentation, params: AugmentationParams
     view = tv.hflip(view) if params.flip[row] else view
     if augmentation.grey_first and params.grey[row]:
         view = tv.rgb_to_grayscale(view, 3)
-    for operation in _TURNS[params.order[row]].tolist():
+    for operation in TURNS[params.order[row]].tolist():
         if operation >= 0 and augmentation.jitter[operation]:
             view = OPERATIONS[operation](view, params.colour[row, operation].item())
     if not augmentation.grey_first and params.grey[row]:

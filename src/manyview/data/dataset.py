@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import zlib
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
@@ -67,14 +67,31 @@ class Partial(Protocol):
         ...
 
 
+Shrink = Callable[[int, int], int]
+"""Height and width of a picture -> how many times smaller, 1, 2, 4 or 8, it may be decoded."""
+
+
+@runtime_checkable
+class Shrinkable(Protocol):
+    """A data set of one modality whose pictures take less time where they may be decoded smaller than they are."""
+
+    def smaller(self, index: int, shrink: Shrink) -> Sample:
+        """A sample whose picture is at most as many times smaller as `shrink` says; its `size` is the whole one."""
+        ...
+
+
 class Unreadable(Exception):
     """A sample that cannot be read; the message is the reason in one line. The loader goes on with another."""
 
 
-def read(dataset: Any, index: int) -> Sample | str:
-    """A sample of a data set, or of what holds one in memory, or the reason why it cannot be read."""
+def read(dataset: Any, index: int, shrink: Shrink | None = None) -> Sample | str:
+    """A sample of a data set, or of what holds one in memory, or the reason why it cannot be read.
+
+    shrink  how much smaller it may be, where the data set can do that
+    """
     try:
-        sample: Sample = dataset[index]
+        smaller = shrink is not None and isinstance(dataset, Shrinkable)
+        sample: Sample = dataset.smaller(index, shrink) if smaller else dataset[index]
         return sample
     except Unreadable as error:
         return str(error)

@@ -38,6 +38,10 @@ class Decoded:
     def modalities(self) -> tuple[str, ...]:
         return self.dataset.modalities
 
+    @property
+    def ids(self) -> Tensor:
+        return self.dataset.ids
+
     def __len__(self) -> int:
         return len(self.dataset)
 

@@ -10,9 +10,9 @@ from torch import Tensor
 from manyview.core.errors import UserError
 from manyview.core.sample import Sample
 from manyview.core.text import printable
-from manyview.data.dataset import id_of, label_target
+from manyview.data.dataset import Shrink, id_of, label_target
 from manyview.data.files import Found, scan
-from manyview.data.image import EXTENSIONS, MAX_PIXELS, MaxPixels, Source, decode
+from manyview.data.image import EXTENSIONS, MAX_PIXELS, MaxPixels, Source, decode, decode_smaller
 from manyview.data.splits import Labels, check_folder, class_labels, pick_split, sibling_classes
 
 
@@ -60,9 +60,13 @@ class Folder:
         return len(self._files)
 
     def __getitem__(self, index: int) -> Sample:
+        return self.smaller(index, None)
+
+    def smaller(self, index: int, shrink: Shrink | None) -> Sample:
+        """A sample whose picture, if it is a JPEG, is decoded as many times smaller as `shrink` says."""
         index = range(len(self))[index]
-        image = decode(self.path(index), self.max_pixels)
-        return Sample(int(self.ids[index]), index, {"image": image}, label_target(self.labels, index))
+        image, size = decode_smaller(self.path(index), self.max_pixels, shrink)
+        return Sample(int(self.ids[index]), index, {"image": image}, label_target(self.labels, index), size)
 
     def name(self, index: int) -> str:
         """The path relative to the root, safe to print."""

@@ -17,7 +17,8 @@ from torch import Tensor
 from manyview.core.bounds import AtLeast, AtMost
 from manyview.core.errors import UserError
 from manyview.core.text import one_line
-from manyview.data.dataset import Unreadable
+from manyview.data.dataset import Shrink, Unreadable
+from manyview.data.jpeg import ORIENTATION, START, decode_jpeg
 
 MAX_PIXELS = 1 << 26  # of a picture, 8,192 x 8,192; decoding takes up to about 20 bytes for each, in every process
 PILLOWS_MOST = 178_956_970  # pixels that Pillow itself opens at most
@@ -28,7 +29,6 @@ EXTENSIONS = (".png", ".jpg", ".jpeg", ".jfif", ".webp", ".bmp", ".tif", ".tiff"
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "DIB", "TIFF", "GIF", "PPM")
 
 _MODES = {"L": "grey", "P": "palette", "1": "1-bit", "I": "32-bit grey", "F": "float grey"}
-_ORIENTATION = 0x0112
 _PIECE = 1 << 20  # numbers that are scaled at a time
 _DEEP = ("I", "F", "I;16", "I;16L", "I;16B", "I;16N")  # one channel of more than 8 bits
 
@@ -58,7 +58,21 @@ def decode(source: Source, max_pixels: int = MAX_PIXELS) -> Tensor:
     A file that cannot be read raises `Unreadable`, one with more than `max_pixels` included: a few kilobytes can hold
     a picture that no memory holds. Its header says so, and nothing else is read. So does what is no regular file.
     """
-    return to_rgb(_load(source, max_pixels))
+    return decode_smaller(source, max_pixels)[0]
+
+
+def decode_smaller(
+    source: Source, max_pixels: int = MAX_PIXELS, shrink: Shrink | None = None
+) -> tuple[Tensor, tuple[int, int]]:
+    """Decodes as `decode` and gives the size (height, width) as well; a JPEG as much smaller than it as `shrink` says.
+
+    Half of a size is rounded up, as libjpeg has it.
+    """
+    decoded = _decode_jpeg(source, max_pixels, shrink=shrink)
+    if decoded is not None:
+        return decoded
+    picture = to_rgb(_load(source, max_pixels))
+    return picture, (picture.shape[1], picture.shape[2])
 
 
 def decode_own(source: Source, max_pixels: int = MAX_PIXELS) -> Tensor:
@@ -66,7 +80,8 @@ def decode_own(source: Source, max_pixels: int = MAX_PIXELS) -> Tensor:
 
     Palettes and CMYK become RGB, black and white becomes 0 and 255; EXIF and transparency as in `decode`.
     """
-    return own_of(_load(source, max_pixels))
+    decoded = _decode_jpeg(source, max_pixels, grey=True)
+    return own_of(_load(source, max_pixels)) if decoded is None else decoded[0]
 
 
 def decode_array(path: str | os.PathLike[str], max_pixels: int = MAX_PIXELS) -> Tensor:
@@ -92,7 +107,7 @@ def read_header(source: Source, max_pixels: int = MAX_PIXELS) -> Header:
     """Reads format, mode and size from a file's first bytes. The mode is in words: "16-bit grey", "palette+alpha"."""
     with unreadable(), open_image(source, max_pixels) as image:
         width, height = image.size
-        turned = image.format in ("JPEG", "MPO") and image.getexif().get(_ORIENTATION, 1) >= 5
+        turned = image.format in ("JPEG", "MPO") and image.getexif().get(ORIENTATION, 1) >= 5
         width, height = (height, width) if turned else (width, height)
         return Header(str(image.format), _mode(image), width, height)
 
@@ -173,13 +188,39 @@ def check_size(shape: str, pixels: int, most: int) -> None:
         raise Unreadable(f"too large: {shape} pixels, more than max_pixels={most:,} in all")
 
 
+def _decode_jpeg(
+    source: Source, max_pixels: int, *, grey: bool = False, shrink: Shrink | None = None
+) -> tuple[Tensor, tuple[int, int]] | None:
+    """Decodes a JPEG into (C, H, W), channels last in memory, and gives its whole size; None where Pillow has to."""
+    with unreadable():
+        data = _jpeg_bytes(source, 4 * max_pixels)
+        if data is None:
+            return None
+        found = decode_jpeg(
+            data, lambda height, width: check_size(f"{width} x {height}", width * height, max_pixels),
+            grey=grey, shrink=shrink,
+        )  # fmt: skip
+        return None if found is None else (torch.from_numpy(found[0]).permute(2, 0, 1), found[1])
+
+
+def _jpeg_bytes(source: Source, most: int) -> bytes | None:
+    """What a JPEG file holds; None if it is another one, or has more than so many bytes."""
+    if isinstance(source, bytes):
+        return source if source.startswith(START) else None
+    if check_regular(source) > most:
+        return None
+    with open(source, "rb") as file:
+        start = file.read(len(START))
+        return start + file.read() if start == START else None
+
+
 def _load(source: Source, max_pixels: int) -> Image.Image:
     """Opens an image once, decodes it, turns it upright and closes it."""
     with unreadable():
         image = open_image(source, max_pixels)
         with image:
             image.load()
-            if image.getexif().get(_ORIENTATION, 1) != 1:
+            if image.getexif().get(ORIENTATION, 1) != 1:
                 ImageOps.exif_transpose(image, in_place=True)
         return image
 

@@ -17,7 +17,9 @@ from manyview.core.rng import key, order
 from manyview.core.sample import Batch, Views
 from manyview.data.dataset import Dataset
 from manyview.data.decoded import decode
-from manyview.data.workers import Collated, EpochRows, Pipeline, Reader, patiently, start_workers
+from manyview.data.reader import Collated, Pipeline, Reader
+from manyview.data.slots import EpochRows
+from manyview.data.workers import patiently, start_workers
 
 SHUFFLE = 0x5EED  # key of the order of an epoch, so that it is drawn apart from what the views draw
 
@@ -61,7 +63,7 @@ class Loader:
         if not isinstance(dataset, Dataset):
             what = f"{type(dataset).__name__} is none; open_data(name) makes one, TorchDataset wraps one of torch's"
             raise UserError("dataset", what)
-        if not hasattr(pipeline, "prepare"):
+        if not hasattr(pipeline, "plan"):
             what = f"{type(pipeline).__name__} is none; give AUGMENTATIONS[name](size), or TransformPipeline(transform)"
             raise UserError("pipeline", what)
         self.dataset, self.pipeline, self.batch_size = dataset, pipeline, batch_size
@@ -105,9 +107,10 @@ class Loader:
         self._epochs += 1
         this = self._epochs
         self._rows[:] = [[(number, row) for row in rows.tolist()] for rows in self.rows(number, start)]
-        for collated in patiently(self._stream, self._read):
+        for collated in patiently(self._stream.loader, self._read):
             if this != self._epochs:
                 raise RuntimeError(f"epoch {number} cannot go on: another one was begun with the same loader")
+            self._stream.dispatcher.received(collated.slot, collated.views)
             self._note(collated.unreadable)
             if collated.unreadable and not len(collated.ids):
                 (row, reason), *_ = collated.unreadable.items()

@@ -13,7 +13,16 @@ from torch import Tensor
 from manyview.core.errors import UserError
 from manyview.core.rng import key, order
 from manyview.core.sample import Sample
-from manyview.data.dataset import Batched, Dataset, few_samples, label_sets, partial_sample, present
+from manyview.data.dataset import (
+    Batched,
+    Dataset,
+    Shrink,
+    Shrinkable,
+    few_samples,
+    label_sets,
+    partial_sample,
+    present,
+)
 from manyview.data.paired import MODALITIES, REFERENCE
 
 Rule = Literal["linear", "exponential"]
@@ -130,6 +139,12 @@ class Subset:
         sample = partial_sample(self.dataset, row, wanted)
         kept = {name: sample.modalities[name] for name in wanted if name in sample.modalities}
         return replace(sample, index=index, modalities=kept)
+
+    def smaller(self, index: int, shrink: Shrink) -> Sample:
+        """A sample whose picture is as many times smaller as `shrink` says, where the data set can do that."""
+        if not isinstance(self.dataset, Shrinkable):
+            return self[index]
+        return replace(self.dataset.smaller(int(self.rows[index]), shrink), index=range(len(self))[index])
 
     def present(self, index: int) -> set[str]:
         return present(self.dataset, int(self.rows[index])) & set(self.modalities)

@@ -26,9 +26,11 @@ from manyview.data.image import MAX_PIXELS, MaxPixels
 from manyview.data.joined import Joined, open_paired_splits
 from manyview.data.normals import NORMALS, WithNormals, requested
 from manyview.data.paired import open_if_paired
+from manyview.data.reader import counter, end_if_over, end_when
 from manyview.data.selection import Subset, only_modalities
+from manyview.data.slots import shared
 from manyview.data.splits import Labels, find_splits, pick_split
-from manyview.data.workers import PATIENCE, counter, end_if_over, end_when, fitting_workers, patiently, shared
+from manyview.data.workers import PATIENCE, fitting_workers, patiently
 from manyview.features.embedding_pass import ImageBatch, naming_lost_worker
 from manyview.features.preprocess import EncoderInput, as_seen, form_in_words
 from manyview.views import ViewPipeline

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from manyview.core.errors import UserError
 from manyview.core.sample import Views
 from manyview.data import Dataset, Loader
-from manyview.data.workers import Pipeline, lost_worker
+from manyview.data.reader import Pipeline
+from manyview.data.workers import lost_worker
 from manyview.encoders import Encoder
 from manyview.features.feature_cache import Piece, join_pieces
 from manyview.views import AUGMENTATIONS

@@ -135,6 +135,11 @@ def draw(a: Augmentation, g: Array, p: Array, height: int, width: int) -> Augmen
 
     Pictures that show the same thing as different modalities share the geometric numbers.
     """
+    return draw_unplaced(a, g, p)._replace(box=draw_boxes(a, g, height, width))
+
+
+def draw_unplaced(a: Augmentation, g: Array, p: Array) -> AugmentationParams:
+    """Draws all but the boxes, which are of no size: what can be drawn before a picture is known."""
     strength, centre = np.array(a.jitter), np.array([1.0, 1.0, 1.0, 0.0])
     low, high = np.maximum(centre - strength, [0.0, 0.0, 0.0, -1.0]), centre + strength
     active = (p[:, 4] < a.jitter_p) & any(a.jitter)
@@ -144,7 +149,7 @@ def draw(a: Augmentation, g: Array, p: Array, height: int, width: int) -> Augmen
     magnitude = a.magnitude + MAGNITUDE_STD * torch.special.ndtri(torch.from_numpy(noise)).numpy()
     level = np.where(sign < 0.5, -0.1, 0.1) * magnitude.clip(0, 10)
     return AugmentationParams(
-        box=_boxes(a, g, height, width),
+        box=np.zeros((len(g), 4), np.int64),
         flip=g[:, 22] < a.flip,
         colour=(low + (high - low) * p[:, 0:4]).astype(np.float32),
         order=np.where(active, (p[:, 5] * ORDERS).astype(np.int64), -1),
@@ -156,7 +161,8 @@ def draw(a: Augmentation, g: Array, p: Array, height: int, width: int) -> Augmen
     )
 
 
-def _boxes(a: Augmentation, g: Array, height: int, width: int) -> Array:
+def draw_boxes(a: Augmentation, g: Array, height: int, width: int) -> Array:
+    """Boxes (n, 4) of an augmentation: top, left, height, width; without a crop the whole picture."""
     if a.offset is not None:
         return patch_boxes(g, height, width, a.size, a.offset)
     if a.scale is not None:

@@ -72,7 +72,7 @@ def hue_(planes: Tensor, turns: Tensor) -> None:
 
 
 OPERATIONS = (brightness_, contrast_, saturation_, hue_)
-_TURNS = np.array([*permutations(range(4)), (-1,) * 4])  # the last one: no jitter
+TURNS = np.array([*permutations(range(4)), (-1,) * 4])  # the last one: no jitter
 
 
 def coloured(planes: Tensor, augmentation: Augmentation, params: AugmentationParams) -> Tensor:
@@ -88,11 +88,16 @@ def coloured(planes: Tensor, augmentation: Augmentation, params: AugmentationPar
     sigma = params.sigma[rows]
     some_(planes, sigma > 0, partial(blur_, kernel=augmentation.blur_kernel), sigma)
     some_(planes, params.solarise[rows], solarise_)
+    rand_augment_(planes, augmentation, params, rows)
+    return taken(planes, rows.argsort(), "a") if moving else planes
+
+
+def rand_augment_(planes: Tensor, augmentation: Augmentation, params: AugmentationParams, rows: Array) -> None:
+    """Does RandAugment's operations, by the numbers of these rows."""
     for turn in range(augmentation.operations):
         drawn, level = params.operation[rows, turn], params.level[rows, turn]
         for number, operation in enumerate(RANDOM):
             some_(planes, drawn == number, operation, level)
-    return taken(planes, rows.argsort(), "a") if moving else planes
 
 
 def jitter(planes: Tensor, colour: Array, order: Array, strengths: Sequence[float]) -> tuple[Tensor, Array]:
@@ -103,7 +108,7 @@ def jitter(planes: Tensor, colour: Array, order: Array, strengths: Sequence[floa
     there. The given planes may be overwritten; they must not lie in the scratch space "a".
     """
     rows: Array = np.arange(len(order))
-    for place, turn in enumerate(_TURNS[order].T):  # (n,) what happens first, second, ...
+    for place, turn in enumerate(TURNS[order].T):  # (n,) what happens first, second, ...
         if len(rows) > 1:
             wanted = turn.argsort(kind="stable")
             planes, rows = taken(planes, rows.argsort()[wanted], "ab"[place % 2]), wanted

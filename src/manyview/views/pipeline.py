@@ -11,19 +11,28 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal, NamedTuple, get_args
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from manyview.core.errors import UserError
-from manyview.core.parallel import parallel_map
+from manyview.core.memory import new_memory
+from manyview.core.parallel import parallel_map, scratch
 from manyview.core.rng import key, uniform
 from manyview.core.sample import Views
-from manyview.views.augmentation import GEOMETRY, PHOTOMETRY, Augmentation, AugmentationParams, draw
+from manyview.views.augmentation import (
+    GEOMETRY,
+    PHOTOMETRY,
+    Array,
+    Augmentation,
+    AugmentationParams,
+    draw,
+    draw_unplaced,
+)
 from manyview.views.colour import coloured
 from manyview.views.colour_spaces import SPACES
 from manyview.views.jigsaw import cut_patches, jigsaw_of, shape_of
-from manyview.views.resample import PRODUCT_SIDE, crop_each, crops, scaled_boxes, with_holes
+from manyview.views.plan import Drawn, Plan
+from manyview.views.resample import PRODUCT_SIDE, crops
 from manyview.views.view import PICTURE, Modality, View, checked, usual, view_named
 
 PART_PIXELS = 1 << 18  # pixels worked on at a time, by one core: enough that starting the operations costs little
@@ -133,30 +142,22 @@ class ViewPipeline:
         sources = {name: [raw[cut.modality]] * cut.copies for name, cut in cuts.items()}
         return self._develop(sources, cuts, cut, partial(self._geometry, ids=ids, seed=seed, epoch=epoch))
 
+    def plan(
+        self, modalities: Iterable[str], ids: Tensor, *, seed: int = 0, epoch: int = 0, colour: bool = True
+    ) -> Plan:
+        """Draws for the samples of a batch before their pictures are known; a worker then prepares one by one.
+
+        Without `colour` they are only cropped, and `finish` does the rest, on a GPU for instance.
+        """
+        cuts = self._cuts(modalities)
+        drawn = {name: self._drawn(name, cut.copies, ids, seed, epoch) for name, cut in cuts.items()}
+        return Plan(self.modality, {name: cut.modality for name, cut in cuts.items()}, drawn, colour, self.holes)
+
     def prepare(
         self, raw: Mapping[str, Tensor], id: int, *, seed: int = 0, epoch: int = 0, colour: bool = True
     ) -> Views:
-        """Makes of one sample's modalities (C, H, W) what a worker hands on: cropped, coloured, in their own dtype.
-
-        Without `colour` they are only cropped, and `finish` does the rest, on a GPU for instance. A modality comes once
-        for all views that share its geometry; `finish` takes the views.
-        """
-        made: Views = {}
-        for name, (source, _, copies) in self._cuts(raw).items():
-            if source not in raw:
-                continue
-            image, size = raw[source], self._reference(raw).shape[1:]
-            modality, made[name] = self.modality(source, image), []
-            filled = modality.filled(image)
-            params = self.params(name, torch.tensor([id]), torch.arange(copies), seed, epoch, size)
-            for number, augmentation in enumerate(self.augmentations[:copies]):
-                one = AugmentationParams(*(column[number : number + 1] for column in params))
-                box = scaled_boxes(one.box, size, image.shape[1:])
-                crop = crop_each(filled[None], augmentation, box, one.flip, modality)
-                if self.holes:
-                    crop = with_holes(crop, image[None], augmentation, box, one.flip, modality)
-                made[name].append(_rounded(crop[:, 0], augmentation, one) if colour and modality.colour else crop[:, 0])
-        return made
+        """Makes of one sample's modalities (C, H, W) what a worker hands on: see `Plan.prepare`."""
+        return self.plan(raw, torch.tensor([id]), seed=seed, epoch=epoch, colour=colour).prepare(0, raw)
 
     def finish(self, prepared: Views, ids: Tensor, *, seed: int = 0, epoch: int = 0, colour: bool = False) -> Views:
         """Makes what the network sees of batches of what `prepare` gave; `colour` if that is still to be done."""
@@ -164,7 +165,9 @@ class ViewPipeline:
 
         def take(name: str, number: int, rows: slice, modality: Modality) -> tuple[Tensor, AugmentationParams | None]:
             crops = prepared[name][number][rows]
-            planes = crops.transpose(0, 1).to(torch.float32, copy=True).mul_(modality.unit(crops))
+            n, channels, height, width = crops.shape
+            planes = scratch("b", channels, n, height, width, device=crops.device).copy_(crops.transpose(0, 1))
+            planes.mul_(modality.unit(crops))
             late = colour and modality.colour
             return planes, self.params(name, ids[rows], number, seed, epoch, crops.shape[2:]) if late else None
 
@@ -179,27 +182,29 @@ class ViewPipeline:
         return checked(name, self.modalities.get(name) or usual(name, image, self.picture), image)
 
     def params(
-        self, name: str, ids: Tensor, numbers: int | Tensor, seed: int, epoch: int, size: Sequence[int]
+        self, name: str, ids: Tensor, number: int, seed: int, epoch: int, size: Sequence[int]
     ) -> AugmentationParams:
-        """Draws what one augmentation does to many pictures, or several to one; modalities differ in colour only.
+        """Draws what one augmentation does to many pictures; modalities differ in colour only.
 
         `name` is that of the modality, or of the view if views have their own geometry.
         """
-        geometry = self._geometry(name, numbers, ids=ids, seed=seed, epoch=epoch)
-        own = key(geometry, zlib.crc32(name.encode()))
-        g, p = uniform(geometry, GEOMETRY).numpy(), uniform(own, PHOTOMETRY).numpy()
-        if self.augmentations[0].offset is not None:  # all copies lie about one place, that of the first
-            g = uniform(self._geometry(name, 0 * numbers, ids=ids, seed=seed, epoch=epoch), GEOMETRY).numpy()
-        if isinstance(numbers, int):
-            return draw(self.augmentations[numbers], g, p, *size)
-        if len(set(self.augmentations)) == 1:
-            return draw(self.augmentations[0], g, p, *size)
-        each = [draw(self.augmentations[k], g[k : k + 1], p[k : k + 1], *size) for k in range(len(numbers))]
-        return AugmentationParams(*(np.concatenate(column) for column in zip(*each, strict=True)))
+        return draw(self.augmentations[number], *self._numbers(name, ids, number, seed, epoch), *size)
 
-    def _geometry(self, name: str, numbers: int | Tensor, *, ids: Tensor, seed: int, epoch: int) -> Tensor:
+    def _drawn(self, name: str, copies: int, ids: Tensor, seed: int, epoch: int) -> list[Drawn]:
+        numbers = [self._numbers(name, ids, number, seed, epoch) for number in range(copies)]
+        return [Drawn(a, g, draw_unplaced(a, g, p)) for a, (g, p) in zip(self.augmentations, numbers, strict=False)]
+
+    def _numbers(self, name: str, ids: Tensor, number: int, seed: int, epoch: int) -> tuple[Array, Array]:
+        """The numbers in [0, 1) that geometry and colour of a copy are drawn from."""
+        geometry = self._geometry(name, number, ids=ids, seed=seed, epoch=epoch)
+        own = key(geometry, zlib.crc32(name.encode()))
+        if self.augmentations[0].offset is not None:  # all copies lie about one place, that of the first
+            geometry = self._geometry(name, 0, ids=ids, seed=seed, epoch=epoch)
+        return uniform(geometry, GEOMETRY).numpy(), uniform(own, PHOTOMETRY).numpy()
+
+    def _geometry(self, name: str, number: int, *, ids: Tensor, seed: int, epoch: int) -> Tensor:
         """The keys that crops, flips and patches are drawn from."""
-        shared = key(seed, epoch, ids.cpu(), numbers)
+        shared = key(seed, epoch, ids.cpu(), number)
         return shared if self.geometry == "shared" else key(shared, zlib.crc32(name.encode()))
 
     def _views(self, modalities: Iterable[str]) -> Mapping[str, View]:
@@ -236,7 +241,7 @@ class ViewPipeline:
         like = {view: sources[name] for name, cut in cuts.items() for view in cut.views}
         made: Views = {
             name: [
-                torch.empty(shape_of(a, len(x), view.width(x.shape[1])), device=x.device)
+                _result(shape_of(a, len(x), view.width(x.shape[1])), x.device)
                 for x, a in zip(like[name], self.augmentations[: self._count(name)], strict=False)
             ]
             for name, view in self._views(sources).items()
@@ -283,15 +288,12 @@ def _normalised(planes: Tensor, views: Mapping[str, View], modality: Modality) -
         yield name, own.mul_(1 / std), -mean / std
 
 
+def _result(shape: Sequence[int], device: torch.device) -> Tensor:
+    return new_memory(shape) if device.type == "cpu" else torch.empty(*shape, device=device)
+
+
 def _parts(source: Tensor, size: int) -> list[slice]:
     """Runs of rows that are worked on at a time; all at once on a GPU."""
     n, pixels = len(source), max(size**2, source.shape[2] * source.shape[3])
     rows = max(1, PART_PIXELS // pixels) if source.device.type == "cpu" else max(1, n)
     return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
-
-
-def _rounded(crop: Tensor, augmentation: Augmentation, params: AugmentationParams) -> Tensor:
-    """Colours one picture (3, h, w) and rounds it to its dtype."""
-    planes = crop.to(torch.float32, copy=True).mul_(PICTURE.unit(crop))[:, None]
-    picture = coloured(planes, augmentation, params)[:, 0]
-    return picture.mul_(255).round_().to(torch.uint8) if crop.dtype == torch.uint8 else picture

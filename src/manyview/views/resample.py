@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+import cv2
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -120,6 +121,23 @@ def crop_one(image: Tensor, augmentation: Augmentation, box: Array, flip: bool, 
     return view.flip(-1) if flip else view
 
 
+def crop_picture(image: Tensor, augmentation: Augmentation, box: Array, flip: bool) -> Array:
+    """Crops one picture (3, H, W) of 8 bits to (size, size, 3), contiguous, in memory of its own."""
+    crop: Array = crop_one(image, augmentation, box, False).permute(1, 2, 0).numpy()
+    if flip:
+        return np.asarray(cv2.flip(crop, 1))
+    own = np.ascontiguousarray(crop)
+    return own.copy() if np.may_share_memory(own, image.numpy()) else own
+
+
+def finest_step(augmentation: Augmentation, box: Array) -> float:
+    """How many pixels of the picture make one of the view, along the axis where they are fewest; a patch takes 1."""
+    if augmentation.scale is None:
+        resized = _resized(augmentation, int(box[2]), int(box[3]))
+        return float(min(box[2] / resized[0], box[3] / resized[1]))
+    return float(min(box[2], box[3]) / augmentation.size)
+
+
 def turn_vectors_(planes: Tensor, augmentation: Augmentation, box: Array, flip: Array, *, lengths: bool) -> None:
     """Turns the vectors (2 or 3, n, size, size) of crops with the picture, in place; x and y come first.
 
@@ -139,7 +157,10 @@ def _resize(image: Tensor, height: int, width: int, nearest: bool) -> Tensor:
         return image
     if nearest:
         return F.interpolate(image[None], (height, width), mode="nearest-exact")[0]
-    return F.interpolate(image[None], (height, width), mode="bilinear", antialias=True)[0]
+    batch = image.permute(1, 2, 0)[None].permute(
+        0, 3, 1, 2
+    )  # so that torch sees that channels may lie last: a third less
+    return F.interpolate(batch, (height, width), mode="bilinear", antialias=True)[0]
 
 
 def _resized(augmentation: Augmentation, height: int, width: int) -> tuple[int, int]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -47,10 +48,14 @@ class TransformPipeline:
         ]
         return {name: [torch.stack(copy) for copy in zip(*(one[name] for one in made), strict=True)] for name in raw}
 
-    def prepare(
-        self, raw: Mapping[str, Tensor], id: int, *, seed: int = 0, epoch: int = 0, colour: bool = True
-    ) -> Views:
-        """Makes one sample's views. What a transform does cannot be split, so `colour` changes nothing."""
+    def plan(
+        self, modalities: Iterable[str], ids: Tensor, *, seed: int = 0, epoch: int = 0, colour: bool = True
+    ) -> TransformPlan:
+        """What a transform does cannot be split, so `colour` changes nothing."""
+        return TransformPlan(self, ids.tolist(), seed, epoch)
+
+    def prepare(self, raw: Mapping[str, Tensor], id: int, *, seed: int = 0, epoch: int = 0) -> Views:
+        """Makes one sample's views."""
         seeded = int(key(seed, epoch, id))
         made: Views = {}
         for name, image in raw.items():
@@ -75,6 +80,34 @@ class TransformPipeline:
                 None, f"the transform gives {len(copies)} copies at once, not {self.copies}: pass copies={len(copies)}"
             )
         return copies
+
+
+@dataclass(frozen=True)
+class TransformPlan:
+    """A batch of samples whose views a transform makes, of whole pictures."""
+
+    pipeline: TransformPipeline
+    ids: Sequence[int]
+    seed: int
+    epoch: int
+
+    def shrink(self, number: int, height: int, width: int) -> int:
+        return 1
+
+    def prepare(
+        self,
+        number: int,
+        raw: Mapping[str, Tensor],
+        size: Sequence[int] | None = None,
+        out: Mapping[str, Sequence[Tensor]] | None = None,
+    ) -> Views:
+        made = self.pipeline.prepare(raw, self.ids[number], seed=self.seed, epoch=self.epoch)
+        if out is None:
+            return made
+        return {
+            name: [place.copy_(copy) for place, copy in zip(out[name], copies, strict=True)]
+            for name, copies in made.items()
+        }
 
 
 @contextmanager

@@ -1,0 +1,212 @@
+"""How fast views of photos are made, beside other libraries and beside decoding alone; called by `data.py`.
+
+Photos of 500 px are cut out of real ones, and those of 4,000 px are mosaics of them, so that both have as many bytes a
+pixel as photos have; without real ones they are generated. All pipelines run in two workers and take turns.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import cv2
+import torch
+import torch.nn.functional as F
+from measure import interleaved
+from peers import Make, peers
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from manyview.data.folder import Folder
+from manyview.data.loader import Loader
+from manyview.data.reader import Batches, Reader
+from manyview.data.slots import Job
+from manyview.views import Augmentation, ViewPipeline
+
+WORKERS = 2
+PHOTO = Augmentation(224, (0.2, 1.0), jitter=(0.4, 0.4, 0.4, 0.1), jitter_p=0.8, grey=0.2, blur=0.5)
+GPUS = (500, 1000, 2000)  # images a second
+Run = Callable[[], object]
+
+
+class Files(Dataset[list[Tensor]]):
+    """What one makes of each file in a worker."""
+
+    def __init__(self, files: Sequence[Path], make: Make) -> None:
+        self.files, self.make = files, make
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, index: int) -> list[Tensor]:
+        return self.make(self.files[index])
+
+
+def through(files: Sequence[Path], make: Make, batch: int) -> Run:
+    loader = DataLoader(Files(files, make), batch, num_workers=WORKERS, persistent_workers=True, drop_last=True)
+    return lambda: sum(len(each) for each in loader)
+
+
+def only_decode(path: Path) -> list[Tensor]:
+    cv2.imread(str(path))
+    return []
+
+
+def only_decode_smaller(path: Path) -> list[Tensor]:
+    cv2.imread(str(path), cv2.IMREAD_REDUCED_COLOR_4)
+    return []
+
+
+def ours(folder: Path, augmentation: Augmentation, views: int, batch: int) -> Run:
+    loader = Loader(Folder(folder), ViewPipeline([augmentation] * views), batch, workers=WORKERS, memory=0)
+    epochs = iter(range(10**9))
+    return lambda: sum(len(each.views()["image"]) for each in loader.epoch(next(epochs)))
+
+
+def compare(
+    title: str, folder: Path, augmentation: Augmentation, views: int, batch: int, bar: float, rounds: int
+) -> None:
+    """Prints views a second of all pipelines, and which share of the limit manyview reaches."""
+    files = sorted(folder.glob("*.jpg"))
+    files = files[: len(files) // batch * batch]
+    others = {name: through(files, make, batch) for name, make in peers(augmentation, views).items()}
+    limits = {
+        "decoding alone, at full size (OpenCV)": through(files, only_decode, batch),
+        "decoding alone, at a quarter": through(files, only_decode_smaller, batch),
+    }
+    runs = {"manyview": ours(folder, augmentation, views, batch), **others, **limits}
+    for run in runs.values():
+        run()
+    slow = {name: 1 for name in others if name.startswith("kornia")}
+    took = interleaved(runs, budget=1e9, rounds=(rounds, rounds), at_most=slow)
+    best, made = min(took[name] for name in others), views * len(files)
+    met = "met" if best / took["manyview"] >= bar else "NOT met"
+    print(f"\n{title}\n\n| pipeline, {WORKERS} workers | views/s | manyview is faster by |\n| --- | --- | --- |")
+    for name, seconds in took.items():
+        print(f"| {name} | {made / seconds:,.0f} | {seconds / took['manyview']:.2f}x |")
+    full = took["decoding alone, at full size (OpenCV)"]
+    print(f"\n{best / took['manyview']:.2f}x the fastest other one (bar {bar}x: {met}); ", end="")
+    print(f"{full / took['manyview']:.2f} of the views that decoding alone at full size would allow", flush=True)
+
+
+def compare_many(folder: Path, batch: int, rounds: int) -> None:
+    """What a view costs if there are six of a picture instead of two, in turns."""
+    runs = {views: ours(folder, PHOTO, views, batch) for views in (2, 6)}
+    for run in runs.values():
+        run()
+    took = interleaved({str(k): run for k, run in runs.items()}, budget=1e9, rounds=(rounds, rounds), at_most={})
+    share = took["6"] / 6 / (took["2"] / 2)
+    print(
+        f"\nA view of six costs {share:.2f} of a view of two (bar 0.6: {'met' if share <= 0.6 else 'NOT met'})",
+        flush=True,
+    )
+
+
+def seconds_a_view(folder: Path, augmentation: Augmentation, count: int, *, colour: bool = True) -> tuple[float, float]:
+    """CPU seconds of a worker and of the process that normalises its batch, for each of two views."""
+    pipeline, data = ViewPipeline([augmentation] * 2), Folder(folder)
+    batches = Batches(Reader(data, pipeline, 0, colour=colour))
+    job = Job([(0, row % len(data)) for row in range(count)], slot=0)
+    made = batches.__getitems__(job)
+    worker = min(_cpu(lambda: batches.__getitems__(job)) for _ in range(5))
+    return worker / count / 2, min(_cpu(lambda: pipeline.finish(made.views, made.ids)) for _ in range(5)) / count / 2
+
+
+def report_breakdown(folder: Path, count: int) -> None:
+    """Where the time of a core goes, by leaving out one thing after another."""
+    data = Folder(folder)
+    torch.set_num_threads(1)
+    plain = replace(PHOTO, jitter=(0.0,) * 4, grey=0.0, blur=0.0)
+    read = min(_cpu(lambda: [data[row % len(data)] for row in range(count)]) for _ in range(5)) / count / 2
+    crop, cropped = seconds_a_view(folder, plain, count)[0], seconds_a_view(folder, PHOTO, count, colour=False)[0]
+    jitter, _ = seconds_a_view(folder, replace(PHOTO, blur=0.0), count)
+    whole, handed = seconds_a_view(folder, PHOTO, count)
+    parts = {
+        "decoding, half of it a view": read,
+        "draws, crop and resize": crop - read,
+        "jitter and greyscale": jitter - crop,
+        "blur": whole - jitter,
+        "hand-over and normalisation": handed,
+    }
+    print("\n| a view of 224 px, microseconds of a core | |\n| --- | --- |")
+    for name, seconds in parts.items():
+        print(f"| {name} | {1e6 * seconds:.0f} |")
+    rates = {"colours and normalisation on the CPU": 0.5 / (whole + handed), "on the GPU": 0.5 / cropped}
+    print("\nCores that feed a GPU with two views of images of 500 px, computed of the rate of one core:\n")
+    print(
+        f"| | images/s of a core | {' | '.join(f'{rate:,} images/s' for rate in GPUS)} |\n|{' --- |' * (2 + len(GPUS))}"
+    )
+    for name, rate in rates.items():
+        print(f"| {name} | {rate:,.0f} | {' | '.join(f'{gpu / rate:.1f}' for gpu in GPUS)} |")
+
+
+def _cpu(run: Run) -> float:
+    start = time.process_time()
+    run()
+    return time.process_time() - start
+
+
+def cut_photos(real: Sequence[Path], folder: Path, count: int) -> None:
+    """Parts of 500 x 375 of real photos, at their own resolution."""
+    drawn = random.Random(0)
+    for number in range(count):
+        image = Image.open(real[number % len(real)]).convert("RGB")
+        width, height = (500, 375) if image.width >= image.height else (375, 500)
+        if image.width < width or image.height < height:
+            image = image.resize((max(width, image.width), max(height, image.height)))
+        left, top = drawn.randint(0, image.width - width), drawn.randint(0, image.height - height)
+        image.crop((left, top, left + width, top + height)).save(folder / f"{number:05}.jpg", quality=95)
+
+
+def join_photos(folder: Path, into: Path, count: int) -> None:
+    """Mosaics of 4,000 x 3,000 of 64 photos each."""
+    drawn, files = random.Random(0), sorted(folder.glob("*.jpg"))
+    for number in range(count):
+        mosaic = Image.new("RGB", (4000, 3000))
+        for place in range(64):
+            mosaic.paste(Image.open(drawn.choice(files)).resize((500, 375)), (place % 8 * 500, place // 8 * 375))
+        mosaic.save(into / f"{number:05}.jpg", quality=90)
+
+
+def generate_photos(folder: Path, count: int) -> None:
+    """JPEG files of 500 x 375 with structure at all scales, as photos have."""
+    generator = torch.Generator().manual_seed(0)
+    for number in range(count):
+        octaves = (
+            F.interpolate(
+                torch.randn(1, 3, 3 * 2**k, 4 * 2**k, generator=generator) / 1.6**k, (375, 500), mode="bicubic"
+            )
+            for k in range(8)
+        )
+        picture = torch.sigmoid(sum(octaves, torch.zeros(1, 3, 375, 500)))[0]
+        image = Image.fromarray(picture.mul(255).byte().permute(1, 2, 0).numpy())
+        image.save(folder / f"{number:05}.jpg", quality=90)
+
+
+def report_photos(real: Path | None, *, quick: bool, rounds: int) -> None:
+    small, large = (128, 8) if quick else (512, 32)
+    with tempfile.TemporaryDirectory() as made:
+        usual, huge = Path(made, "500"), Path(made, "4000")
+        usual.mkdir()
+        huge.mkdir()
+        if real is None:
+            generate_photos(usual, small)
+        else:
+            cut_photos(sorted(real.rglob("*.jpg")), usual, small)
+        join_photos(usual, huge, large)
+        for folder in (usual, huge):
+            sizes = [file.stat().st_size for file in folder.iterdir()]
+            print(f"\n{len(sizes)} photos of {folder.name} px, {sum(sizes) / len(sizes) / 1e3:,.0f} kB each")
+        compare("Two views of 224 px with blur, of photos of 500 px", usual, PHOTO, 2, 64, 1.5, rounds)
+        compare("The same of photos of 4,000 px", huge, PHOTO, 2, 4, 3.0, max(1, rounds // 2))
+        for size in (96, 128):
+            compare(
+                f"Two views of {size} px, of photos of 500 px", usual, replace(PHOTO, size=size), 2, 64, 1.5, rounds
+            )
+        compare_many(usual, 64, rounds)
+        report_breakdown(usual, 64)
