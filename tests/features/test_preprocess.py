@@ -127,7 +127,11 @@ def test_it_says_what_becomes_of_values_without_data() -> None:
 
 def test_a_file_of_another_form_is_refused_and_grey_is_a_picture(tmp_path: Path) -> None:
     depth = EncoderInput(1, "float32", Modality((1500.0,), (700.0,)), View("depth"))
-    made = {"deep": np.uint16([[1, 2]]), "grey": np.uint8([[1, 2]]), "rgb": np.zeros((2, 2, 3), np.uint8)}
+    made = {
+        "deep": np.array([[1, 2]], np.uint16),
+        "grey": np.array([[1, 2]], np.uint8),
+        "rgb": np.zeros((2, 2, 3), np.uint8),
+    }
     for name, array in made.items():
         Image.fromarray(array).save(tmp_path / f"{name}.png")
     refused = {EncoderInput(): ["deep"], depth: ["grey", "rgb"]}
