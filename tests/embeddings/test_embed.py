@@ -17,8 +17,8 @@ from manyview.core.errors import UserError
 from manyview.core.lock import locked
 from manyview.data import Folder, TorchDataset
 from manyview.embeddings import Embeddings, embed
-from manyview.embeddings.embed import PartialEmbeddings
 from manyview.embeddings.image_source import ImageReader
+from manyview.embeddings.partial_embeddings import PartialEmbeddings
 from manyview.encoders import Encoder
 from manyview.features.embedding_pass import features
 from manyview.features.preprocess import Preprocess

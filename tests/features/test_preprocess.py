@@ -127,7 +127,7 @@ def test_it_says_what_becomes_of_values_without_data() -> None:
 
 def test_a_file_of_another_form_is_refused_and_grey_is_a_picture(tmp_path: Path) -> None:
     depth = EncoderInput(1, "float32", Modality((1500.0,), (700.0,)), View("depth"))
-    made = {
+    made: dict[str, np.ndarray[Any, Any]] = {
         "deep": np.array([[1, 2]], np.uint16),
         "grey": np.array([[1, 2]], np.uint8),
         "rgb": np.zeros((2, 2, 3), np.uint8),

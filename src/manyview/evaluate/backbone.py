@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from manyview.core.errors import UserError
 from manyview.core.sample import Views
-from manyview.data.workers import Pipeline
+from manyview.data.reader import Pipeline
 from manyview.embeddings.model_source import ModelSource
 from manyview.encoders import Encoder, create, dense_convolutions
 from manyview.evaluate.classifier import Batches

@@ -5,7 +5,7 @@ from __future__ import annotations
 from timm.data.transforms_factory import create_transform
 
 from manyview.core.errors import UserError
-from manyview.data.workers import Pipeline
+from manyview.data.reader import Pipeline
 from manyview.evaluate.classifier import ClassifierRecipe
 from manyview.evaluate.task import Task
 from manyview.views.transform import TransformPipeline

@@ -24,9 +24,9 @@ from manyview.data import Dataset, Loader, TorchDataset, Unreadable, subset
 from manyview.data.dataset import few_samples, fingerprint, known_targets, label_sets, targets_of
 from manyview.data.factory import Divided, divided_for
 from manyview.data.normals import NORMALS, WithNormals, requested
+from manyview.data.reader import Pipeline
 from manyview.data.selection import having, only_modalities
 from manyview.data.torch_dataset import as_dataset
-from manyview.data.workers import Pipeline
 from manyview.embeddings.checksums import heads_checksum
 from manyview.embeddings.model_source import ALL, AnyModel, ModelSource, check_named, open_model, run_of
 from manyview.features.embedding_pass import Read, embed_pieces, embedding, loader_batches, on_device, project
