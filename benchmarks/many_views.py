@@ -67,14 +67,17 @@ def pairs(given: argparse.Namespace) -> Runs:
 
 
 def methods(given: argparse.Namespace) -> Runs:
-    return {
+    """Scored with all images."""
+    copies = "--views image --method.copies 4 --augmentation.grey 0.2 --batch-size 32"
+    runs = {
         "cmc {L, ab}": _recipe(given, "cmc"),
         "cmc {Y, DbDr}": _recipe(given, "cmc", "--views Y,DbDr"),
         "cmc_moco {L, ab}": _recipe(given, "cmc_moco"),
-        "CMC (K = 4)": _recipe(given, "cmc", "--views image --method.copies 4 --augmentation.grey 0.2 --batch-size 32"),
+        "CMC (K = 4)": _recipe(given, "cmc", copies),
         "simclr": _recipe(given, "simclr"),
         "cacr (K = 4)": _recipe(given, "cacr"),
     }
+    return {name: f"{flags} --knn-bank 50000 --knn-queries 10000" for name, flags in runs.items()}
 
 
 def negatives(given: argparse.Namespace) -> Runs:
