@@ -16,7 +16,7 @@ from torch.utils.data import TensorDataset
 from manyview.core.errors import UserError
 from manyview.core.sample import Sample
 from manyview.data import Folder, Scenes, TorchDataset, subset
-from manyview.data import reader as data_reader
+from manyview.data import reader as worker
 from manyview.embeddings.image_source import ImageReader, narrowed, open_images, read_images
 from manyview.features.embedding_pass import ImageBatch
 from manyview.features.preprocess import Preprocess
@@ -109,7 +109,7 @@ class Endless(Folder):
     def __getitem__(self, index: int) -> Sample:
         if torch.utils.data.get_worker_info() is not None and index == 1:
             self.begun.set()
-            while not data_reader._over.value:
+            while not worker._over.value:
                 time.sleep(0.01)
         if torch.utils.data.get_worker_info() is not None and index == 2:
             time.sleep(PATIENCE)  # it would be waited for, for 5 seconds, and then be killed
