@@ -137,7 +137,9 @@ def test_a_gpu_without_memory_left_is_one_line(
 
     monkeypatch.setattr("manyview.data.Loader.epoch", full)
     assert pretrain(tmp_path) == 1
-    one_line(capsys, "the GPU's memory is full; start again (another --out) with --micro-batch 64")
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "the GPU's memory is full; start again (another --out) with --micro-batch 64" in said
 
 
 @pytest.mark.parametrize("flag", ["--recipe", "--resume"])
