@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import torch
 from lightning_fabric.strategies.ddp import DDPStrategy
 
 from manyview.config.config import resolve
-from manyview.core.errors import UserError
 from manyview.encoders import layers
 from manyview.methods import BatchOutputs
 from manyview.training import build, engine, step
@@ -64,21 +62,6 @@ def test_nothing_of_a_cluster_is_taken_for_a_wish(tmp_path: Path, monkeypatch: p
     for name, value in {"SLURM_NTASKS": "4", "SLURM_JOB_NAME": "train", "SLURM_JOB_ID": "1"}.items():
         monkeypatch.setenv(name, value)
     assert pretrain(tmp_path, max_steps=1) == 0
-
-
-@pytest.mark.parametrize("micro_batch", [None, 4])
-def test_a_batch_that_does_not_fall_into_the_groups_of_batch_norm_is_refused(micro_batch: int | None) -> None:
-    """In one process the settings say so; only here it is known how many there are."""
-    settings = {"batch_size": 24, "method.name": "moco_v2", "method.bn_splits": 4, "micro_batch": micro_batch}
-    config = resolve({"data.name": "photos", "augmentation.size": 32, **settings}, {})
-    method = build.method(config, {"image": 3}, 40)
-    build.check_groups(method, config, 2)
-    build.check_groups(method, config, 4)  # a group each
-    with pytest.raises(UserError, match=r"^method\.bn_splits: 3 processes cannot share 4 groups; give a multiple of 3"):
-        build.check_groups(method, config, 3)
-    few = replace(config, micro_batch=3)
-    with pytest.raises(UserError, match=r"^method\.bn_splits: micro_batch 3 of 2 processes does not fall into 2 equal"):
-        build.check_groups(method, few, 2)
 
 
 def test_a_trainer_steps_and_its_state_goes_on_in_another() -> None:

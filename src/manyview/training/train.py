@@ -25,6 +25,7 @@ from manyview.features.embedding_pass import channels_last
 from manyview.methods import BatchOutputs, Method
 from manyview.methods.method import Objective
 from manyview.training import build, messages, signals
+from manyview.training.batches import check_groups, check_labels, epoch_of
 from manyview.training.engine import Trainer, start_fabric
 from manyview.training.failures import Interrupted, diverged, naming_misfit
 from manyview.training.load import save
@@ -202,14 +203,14 @@ def _session(fabric: Any, config: Config, data: build.RunData, folder: RunFolder
         there = having(data.train)
         present = {name: there[view.modality] for name, view in data.views.items()}
         method = build.method(config, data.channels, len(data.train), begun=saved is not None, present=present)
-        build.check_groups(method, config, world, len(data.train))
-        build.check_labels(method, data.train)
+        check_groups(method, config, world, len(data.train))
+        check_labels(method, data.train)
         if config.grad_checkpoint:
             build.checkpoint_blocks(method)
         loader = Loader(
             data.train, build.pipeline(config, data.views, method), config.batch_size, seed=config.seed,
             device=fabric.device, rank=rank, world=world, workers=config.workers, max_unreadable=config.max_unreadable,
-            drop_last=build.drops_last(config, len(data.train)),
+            drop_last=epoch_of(config, len(data.train)).drop_last,
         )  # fmt: skip
     trainer = Trainer(fabric, config, method)  # in which processes wait for one another
     state = RunState.begun(config, method, len(loader))
