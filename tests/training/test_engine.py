@@ -14,7 +14,7 @@ from manyview.config.config import resolve
 from manyview.encoders import layers
 from manyview.methods import BatchOutputs
 from manyview.training import build, engine, step
-from manyview.training.engine import Ddp, Trainer
+from manyview.training.engine import Ddp, Trainer, groups_are_processes
 from manyview.training.step import MakeViews
 from tests.tiny import pretrain
 
@@ -99,3 +99,23 @@ def test_only_where_a_method_leaves_parameters_out_they_are_looked_for(monkeypat
     assert Ddp().setup_module(method) == {"find_unused_parameters": False}  # type: ignore[comparison-overlap]
     method.slots = tuple(slot._replace(name="features") for slot in method.slots)  # the head has no part in these
     assert Ddp().setup_module(method) == {"find_unused_parameters": True}  # type: ignore[comparison-overlap]
+
+
+@pytest.mark.parametrize(
+    ("given", "on_cpus", "on_gpus"),
+    [
+        ({"method.name": "simclr"}, True, False),  # on GPUs batch norm is over all processes
+        ({"method.name": "moco_v2"}, True, True),  # keys are shuffled among processes
+        ({"method.name": "moco_v2", "method.bn_splits": 4}, False, False),
+        ({"method.name": "simclr", "encoder.name": "timm/test_vit", "head.name": "mlp"}, False, False),
+    ],
+)
+def test_it_is_known_whether_batch_norm_can_tell_the_number_of_processes(
+    given: dict[str, Any], on_cpus: bool, on_gpus: bool
+) -> None:
+    config = resolve({"data.name": "photos", "augmentation.size": 32, "batch_size": 16, **given}, {})
+    towers = build.small_method(config, ["image"]).towers
+    if "encoder.name" in given:
+        towers = build.method(config, {"image": 3}, 40).towers
+    for device, expected in (("cpu", on_cpus), ("cuda", on_gpus)):
+        assert groups_are_processes(towers, torch.device(device)) == expected

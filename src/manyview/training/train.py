@@ -21,12 +21,13 @@ from manyview.core.sample import Batch, Views
 from manyview.data import Dataset, Loader
 from manyview.data.selection import having
 from manyview.diagnose.measures import log_negatives, measure_step
+from manyview.encoders import Towers
 from manyview.features.embedding_pass import channels_last
 from manyview.methods import BatchOutputs, Method
 from manyview.methods.method import Objective
 from manyview.training import build, messages, signals
 from manyview.training.batches import check_groups, check_labels, epoch_of
-from manyview.training.engine import Trainer, start_fabric
+from manyview.training.engine import Trainer, groups_are_processes, start_fabric
 from manyview.training.failures import Interrupted, diverged, naming_misfit
 from manyview.training.load import save
 from manyview.training.monitor import Monitor
@@ -221,7 +222,7 @@ def _session(fabric: Any, config: Config, data: build.RunData, folder: RunFolder
             trainer.load_state_dict(saved)
             loader.unreadable |= saved["unreadable"] if rank == 0 else {}
         again = [f"{name} was damaged, and is written again" for name in folder.damaged_encoders]
-        changed = [*again, *_changed(saved, config, data, loader)]
+        changed = [*again, *_changed(saved, config, data, loader, method.towers)]
     monitor = None
     with fail_together():
         if rank == 0:
@@ -244,12 +245,12 @@ def _data(config: Config, own: Dataset | None) -> build.RunData:
         return found or build.data(config, own)
 
 
-def _changed(saved: dict[str, Any], config: Config, data: build.RunData, loader: Loader) -> list[str]:
+def _changed(saved: dict[str, Any], config: Config, data: build.RunData, loader: Loader, towers: Towers) -> list[str]:
     """What is no longer as it was when the run was left."""
     changed, world = [], distributed.world_size()
     if (then := saved["world"]) != world:
-        before = f"as before: {resume_command(config, then)}"
-        changed.append(f"processes: {then} so far, {world} now, which batch norm can tell; {before}")
+        told = f", which batch norm can tell; as before: {resume_command(config, then)}"
+        changed.append(f"processes: {then} so far, {world} now{told * groups_are_processes(towers, loader.device)}")
     if saved["at_once"] != loader.at_once:
         where = "in memory" if loader.at_once else "too large for the memory"
         changed.append(f"the images are {where}, unlike before: their views are rounded otherwise from here on")
