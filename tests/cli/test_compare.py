@@ -18,7 +18,7 @@ NEEDED = ["--data", "scenes", "--methods", "simclr,dcl"]
 def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What `compare` was called with."""
     found: dict[str, Any] = {}
-    row = MethodOutcome("simclr", (0,), 32, 2, 40, [[Point(0, 0.0, 0.1)]], {"kNN": [0.5]}, [9.0], None)
+    row = MethodOutcome("simclr", (0,), 32, 2, 40, 1280, [[Point(0, 0.0, 0.1)]], {"kNN": [0.5]}, [9.0], None)
 
     def compare(data: str, methods: tuple[str, ...], **given: Any) -> Outcome:
         found.update(given, data=data, methods=methods)

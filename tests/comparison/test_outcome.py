@@ -27,7 +27,7 @@ from manyview.training.run import CONFIG, METRICS, Run
 
 def outcome_of(method: str, scores: list[float], *, seeds: tuple[int, ...] = (0, 1, 2)) -> MethodOutcome:
     curves = [[Point(0, 0.0, 0.1), Point(2, 9.0, score)] for score in scores]
-    return MethodOutcome(method, seeds, 32, 2, 40, curves, {"kNN": scores}, [9.0] * len(scores), 3 << 20)
+    return MethodOutcome(method, seeds, 32, 2, 40, 1280, curves, {"kNN": scores}, [9.0] * len(scores), 3 << 20)
 
 
 FIRST, SECOND = outcome_of("simclr", [0.40, 0.50, 0.60]), outcome_of("dcl", [0.42, 0.53, 0.61])
@@ -140,13 +140,13 @@ def test_what_methods_differ_in_besides_stands_under_the_table_and_in_the_file(t
 
 
 def test_steps_and_images_seen_are_in_the_table() -> None:
-    fewer = MethodOutcome("cacr", (0, 1, 2), 12, 5, 100, SECOND.curves, SECOND.scores, [9.0] * 3, None)
+    fewer = MethodOutcome("cacr", (0, 1, 2), 12, 5, 100, 1200, SECOND.curves, SECOND.scores, [9.0] * 3, None)
     found = Outcome(Path(), "scenes", [FIRST, fewer], 400)
     assert found.titles[:3] == ["batch x copies", "steps", "images seen"]
     assert found.table().splitlines()[2].startswith("| simclr | 32 x 2 | 40 | 1,280 | 50.0")
     assert found.table().splitlines()[3].startswith("| cacr | 12 x 5 | 100 | 1,200 | 52.0")
     assert not found.equal_images
-    for same in (SECOND, replace(fewer, steps=106)):  # 1,272 of 1,280: a last batch that was not full
+    for same in (SECOND, replace(fewer, images_seen=1272)):  # 1,272 of 1,280: a last batch that was not full
         assert Outcome(Path(), "scenes", [FIRST, same], 400).equal_images
 
 
@@ -187,6 +187,17 @@ def test_a_score_that_one_run_lacks_is_no_score_of_its_method(tmp_path: Path) ->
     (tmp_path / "1").mkdir()
     runs = [ended(folder, "dcl", [0, 20], epochs=2) for folder in (tmp_path, tmp_path / "1")]
     more = {runs[0].folder: {"linear": 0.5, "mlp": 0.6}, runs[1].folder: {"mlp": 0.7}}
-    found = collect(tmp_path, "scenes", runs, more, queries=10)
+    found = collect(tmp_path, "scenes", runs, more, images=320, queries=10)
     assert found.methods[0].scores == {"kNN": [0.5, 0.5], "mlp": [0.6, 0.7]}
-    assert list(collect(tmp_path, "scenes", runs[::-1], more, queries=10).methods[0].scores) == ["kNN", "mlp"]
+    assert list(collect(tmp_path, "scenes", runs[::-1], more, images=320, queries=10).methods[0].scores) == [
+        "kNN",
+        "mlp",
+    ]
+
+
+@pytest.mark.parametrize(("drop_last", "seen"), [(True, 32 * 20), (False, 2 * 310)])
+def test_images_are_counted_once_in_a_last_batch_that_is_not_full(tmp_path: Path, drop_last: bool, seen: int) -> None:
+    run = ended(tmp_path, "dcl", [0, 20], epochs=2, batch_size=32, drop_last=drop_last)
+    images = 330 if drop_last else 310  # ten batches an epoch
+    (found,) = collect(tmp_path, "scenes", [run], {}, images=images, queries=10).methods
+    assert (found.steps, found.images_seen) == (20, seen)

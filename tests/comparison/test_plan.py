@@ -107,10 +107,12 @@ def test_small_crops_are_compared_among_methods_that_take_some(tmp_path: Path) -
         differing_settings(runs)
 
 
-def test_an_epoch_has_full_batches_alone(tmp_path: Path) -> None:
+def test_an_epoch_has_full_batches_alone_unless_the_last_is_kept(tmp_path: Path) -> None:
     recipe = recipes(tmp_path, simclr="batch_size: 300", cacr="batch_size: 120")
     runs = plan_runs(["simclr", "cacr"], [0], tmp_path, GIVEN, recipe=recipe)
     assert images_an_epoch(runs, 1000) == {"simclr": 900, "cacr": 960}
+    runs = plan_runs(["simclr", "cacr"], [0], tmp_path, {**GIVEN, "drop_last": False}, recipe=recipe)
+    assert images_an_epoch(runs, 1000) == {"simclr": 1000, "cacr": 1000}
 
 
 @pytest.mark.parametrize(

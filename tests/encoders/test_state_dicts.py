@@ -42,6 +42,14 @@ WRAPPINGS: dict[str, Callable[[dict[str, Tensor]], Any]] = {
         "student": renamed({key: value + 1 for key, value in state.items()}, "module.backbone."),
         "teacher": renamed(state, "backbone."),
     },
+    "a momentum encoder": lambda state: {
+        "state_dict": renamed(state, "module.base_encoder.")
+        | renamed({key: value + 1 for key, value in state.items()}, "module.momentum_encoder.")
+    },
+    "an average": lambda state: {
+        "state_dict": {key: value + 1 for key, value in state.items()},
+        "state_dict_ema": state,
+    },
     "with its optimiser": lambda state: {"net": state, "optimizer": {"state": {0: {"exp_avg": torch.ones(3)}}}},
 }
 

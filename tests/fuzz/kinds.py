@@ -268,7 +268,7 @@ def comparisons(home: Path) -> list[Kind]:
     points = [outcome.Point(0.0, 0.0, 0.2), outcome.Point(1.0, 2.0, 0.5)]
     scores = {outcome.KNN: [0.5, 0.6], "linear top1": [0.7, 0.8]}
     each = [
-        outcome.MethodOutcome(name, (0, 1), 8, 2, 4, [points, points], scores, [1.0, 2.0], 1000)
+        outcome.MethodOutcome(name, (0, 1), 8, 2, 4, 32, [points, points], scores, [1.0, 2.0], 1000)
         for name in ("simclr", "dcl")
     ]
     tree = json.loads(json.dumps(outcome.Outcome(folder, "scenes", each, 10, ("cacr",)).to_json()))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,12 +12,12 @@ from manyview.encoders import Slot
 from manyview.encoders.prototypes import Prototypes
 from manyview.losses.assignment import sinkhorn
 from manyview.memories import Centre, Queue, QueueMemory
-from manyview.methods import Assignment, BatchOutputs
+from manyview.methods import Assignment, BatchOutputs, Method, dino, swav
 from manyview.methods.assignment import CentredCodes, Codes, SinkhornCodes
 from manyview.methods.terms import keys, queries
 from tests.golden import unit
 from tests.losses.oracle import mean, total
-from tests.methods.small import IDS, same_gradient
+from tests.methods.small import IDS, doubled, same_gradient
 
 SCORES, FIRST_TWO = queries("image", range(4), "scores"), queries("image", range(2), "projection")
 TEACHER = keys("image", range(2), "scores")
@@ -107,3 +109,10 @@ def test_the_centre_is_read_before_it_follows_the_mean_of_both_copies() -> None:
     torch.testing.assert_close(centre.vector, 0.25 * torch.cat(scores).mean(0))
     torch.testing.assert_close(codes(given)[1], ((scores[1] - centre.vector) / 0.5).softmax(1))
     assert codes.memories == (centre,)
+
+
+@pytest.mark.parametrize("make", [swav, dino])
+def test_a_small_crop_predicts_two_others_and_a_large_one_one(make: Callable[..., Method]) -> None:
+    few = partial(Prototypes, count=4)
+    assert doubled(make, small=3, prototypes=few).positives == 2
+    assert doubled(make, small=0, prototypes=few).positives == 1

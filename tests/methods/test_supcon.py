@@ -60,3 +60,14 @@ def test_it_says_that_it_takes_labels_and_refuses_to_go_without() -> None:
     assert [term.takes_labels for term in doubled(simclr).terms] == [False]
     with pytest.raises(ValueError, match="labels: expected those of the images"):
         every_copy_of_a_class(Embeddings(golden_views(2)[1]), Memory())
+
+
+def test_many_alike_lose_no_digits() -> None:
+    """Positives in float32 are those of float64, however many other images stand before them in the batch."""
+    rows = torch.nn.functional.normalize(torch.ones(2048, 4) + 0.01 * torch.randn(2048, 4), dim=1)
+    labels = torch.arange(2048) // 2
+    single, double = (
+        every_copy_of_a_class(Embeddings([each, each], torch.arange(2048), labels=labels), Memory())[0].positives
+        for each in (rows, rows.double())
+    )
+    torch.testing.assert_close(single.double(), double, rtol=0, atol=1e-6)

@@ -311,14 +311,3 @@ def test_a_network_of_one_size_cannot_see_the_patches_of_a_jigsaw() -> None:
     with pytest.raises(ValueError, match=r"^encoder: a jigsaw has patches: small_alexnet cannot take 9 x 9 images"):
         build.method(flags("--method pirl --augmentation.size 32 --encoder small_alexnet"), {"image": 3}, 100)
     assert build.method(flags("--method pirl --augmentation.size 32"), {"image": 3}, 100).jigsaw
-
-
-def test_a_method_that_goes_by_labels_refuses_data_without_classes() -> None:
-    data, method = Pairs(whole=True), build.small_method(flags("--method supcon"), ["image"])
-    build.check_labels(method, data)
-    data.labels = None
-    build.check_labels(build.small_method(flags("--method simclr"), ["image"]), data)
-    with pytest.raises(
-        UserError, match="data: the method learns from labels, and the data has none, or one class only"
-    ):
-        build.check_labels(method, data)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,10 @@ import torch
 from lightning_fabric.strategies.ddp import DDPStrategy
 
 from manyview.config.config import resolve
-from manyview.core.errors import UserError
 from manyview.encoders import layers
 from manyview.methods import BatchOutputs
 from manyview.training import build, engine, step
-from manyview.training.engine import Ddp, Trainer
+from manyview.training.engine import Ddp, Trainer, groups_are_processes
 from manyview.training.step import MakeViews
 from tests.tiny import pretrain
 
@@ -66,21 +64,6 @@ def test_nothing_of_a_cluster_is_taken_for_a_wish(tmp_path: Path, monkeypatch: p
     assert pretrain(tmp_path, max_steps=1) == 0
 
 
-@pytest.mark.parametrize("micro_batch", [None, 4])
-def test_a_batch_that_does_not_fall_into_the_groups_of_batch_norm_is_refused(micro_batch: int | None) -> None:
-    """In one process the settings say so; only here it is known how many there are."""
-    settings = {"batch_size": 24, "method.name": "moco_v2", "method.bn_splits": 4, "micro_batch": micro_batch}
-    config = resolve({"data.name": "photos", "augmentation.size": 32, **settings}, {})
-    method = build.method(config, {"image": 3}, 40)
-    build.check_groups(method, config, 2)
-    build.check_groups(method, config, 4)  # a group each
-    with pytest.raises(UserError, match=r"^method\.bn_splits: 3 processes cannot share 4 groups; give a multiple of 3"):
-        build.check_groups(method, config, 3)
-    few = replace(config, micro_batch=3)
-    with pytest.raises(UserError, match=r"^method\.bn_splits: micro_batch 3 of 2 processes does not fall into 2 equal"):
-        build.check_groups(method, few, 2)
-
-
 def test_a_trainer_steps_and_its_state_goes_on_in_another() -> None:
     one, other = trainer(), trainer()
     for number in range(2):
@@ -116,3 +99,23 @@ def test_only_where_a_method_leaves_parameters_out_they_are_looked_for(monkeypat
     assert Ddp().setup_module(method) == {"find_unused_parameters": False}  # type: ignore[comparison-overlap]
     method.slots = tuple(slot._replace(name="features") for slot in method.slots)  # the head has no part in these
     assert Ddp().setup_module(method) == {"find_unused_parameters": True}  # type: ignore[comparison-overlap]
+
+
+@pytest.mark.parametrize(
+    ("given", "on_cpus", "on_gpus"),
+    [
+        ({"method.name": "simclr"}, True, False),  # on GPUs batch norm is over all processes
+        ({"method.name": "moco_v2"}, True, True),  # keys are shuffled among processes
+        ({"method.name": "moco_v2", "method.bn_splits": 4}, False, False),
+        ({"method.name": "simclr", "encoder.name": "timm/test_vit", "head.name": "mlp"}, False, False),
+    ],
+)
+def test_it_is_known_whether_batch_norm_can_tell_the_number_of_processes(
+    given: dict[str, Any], on_cpus: bool, on_gpus: bool
+) -> None:
+    config = resolve({"data.name": "photos", "augmentation.size": 32, "batch_size": 16, **given}, {})
+    towers = build.small_method(config, ["image"]).towers
+    if "encoder.name" in given:
+        towers = build.method(config, {"image": 3}, 40).towers
+    for device, expected in (("cpu", on_cpus), ("cuda", on_gpus)):
+        assert groups_are_processes(towers, torch.device(device)) == expected

@@ -304,3 +304,15 @@ def test_it_asks_about_zeros_and_says_that_a_value_of_no_data_is_nowhere(
         line for line in (found.out + found.err).splitlines() if "give --data.nodata" in line or "data.nodata:" in line
     ]
     assert [line.removeprefix("warning: ") for line in about] == ([said] if said else [])
+
+
+def test_it_says_nothing_of_negatives_or_of_a_memory_where_there_are_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = pictures(tmp_path / "photos", 12)
+    assert pretrain(tmp_path / "one", data=data, method="simsiam", head__hidden=8, epochs=1, batch_size=4) == 0
+    assert "is small" not in capsys.readouterr().err
+    swav = {"method": "swav", "method__queue": 64, "method__small": 0, "prototypes__count": 8}
+    assert pretrain(tmp_path / "two", data=data, epochs=1, batch_size=4, **swav) == 0
+    said = capsys.readouterr().err
+    assert "the queue of 64 keys is larger than the data; a smaller one would learn sooner" in said

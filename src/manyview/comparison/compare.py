@@ -127,7 +127,8 @@ def _compared(
         raise UserError(None, f"{folder}: every run has failed, as it says above")
     scores = {run.folder: _evaluate(run, protocols, say) for run in done}
     queries = min(len(images.test or ()), done[0].config.knn_queries)
-    return collect(folder, data, done, scores, queries=queries, failed=[run.name for run in failed])
+    failures = [run.name for run in failed]
+    return collect(folder, data, done, scores, images=len(images.train), queries=queries, failed=failures)
 
 
 def _written(outcome: Outcome, say: Say) -> Outcome:
@@ -175,8 +176,8 @@ def _check_runs(runs: Sequence[PlannedRun], images: build.RunData, minutes: floa
     if minutes is None and not about_equal(list(an_epoch.values())):
         counts = ", ".join(f"{method} {seen:,}" for method, seen in an_epoch.items())
         say(
-            f"warning: of {count:,} images an epoch has {counts}, since a last batch that is not full is left out; a "
-            "smaller --batch-size makes them more alike"
+            f"warning: of {count:,} images an epoch has {counts}, since a last batch that is not full is left out; "
+            "--drop-last false makes them alike"
         )
     return differing
 

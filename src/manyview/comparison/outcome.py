@@ -16,6 +16,7 @@ from manyview.config.config import Config
 from manyview.core.errors import UserError
 from manyview.core.json_file import read_json
 from manyview.methods.method import VIEW
+from manyview.training.batches import epoch_of
 from manyview.training.build import small_method
 from manyview.training.run import Run
 
@@ -43,13 +44,14 @@ class Point:
 class MethodOutcome:
     """The runs of one method, one a seed, in the order of the seeds.
 
-    batch_size  images a step
-    copies      of an image, that a step takes
-    steps       of the optimiser
-    curves      kNN during training, the untrained encoder first
-    scores      by name: the last kNN, and what other protocols gave
-    seconds     of training
-    memory      the largest peak, in bytes; None where it is not known
+    batch_size   images a step
+    copies       of an image, that a step takes
+    steps        of the optimiser
+    images_seen  in all steps, each image as often as it was in one
+    curves       kNN during training, the untrained encoder first
+    scores       by name: the last kNN, and what other protocols gave
+    seconds      of training
+    memory       the largest peak, in bytes; None where it is not known
     """
 
     method: str
@@ -57,14 +59,11 @@ class MethodOutcome:
     batch_size: int
     copies: int
     steps: int
+    images_seen: int
     curves: list[list[Point]]
     scores: dict[str, list[float]]
     seconds: list[float]
     memory: int | None
-
-    @property
-    def images_seen(self) -> int:
-        return self.steps * self.batch_size
 
 
 @dataclass(frozen=True)
@@ -144,13 +143,9 @@ class Outcome:
         return [*seen, *scores, seconds, memory]
 
     def to_json(self) -> dict[str, Any]:
-        """Gives all of it as plain values, with the differences and the images seen, which `read` does not need."""
+        """Gives all of it as plain values, with the differences, which `read` does not need."""
         methods = [
-            {
-                **asdict(each),
-                "images_seen": each.images_seen,
-                "differences": {name: self.differences(each, name) for name in self.scores},
-            }
+            {**asdict(each), "differences": {name: self.differences(each, name) for name in self.scores}}
             for each in self.methods
         ]
         return {
@@ -202,28 +197,32 @@ def collect(
     runs: Sequence[PlannedRun],
     more: Mapping[Path, Mapping[str, float]],
     *,
+    images: int,
     queries: int,
     failed: Sequence[str] = (),
 ) -> Outcome:
-    """Reads the outcome from the runs' folders; `more` has further scores by a run's folder, and may lack some."""
+    """Reads the outcome from the runs' folders; `more` has further scores by a run's folder, and may lack some.
+
+    images  that there are to train on
+    """
     by_method: dict[str, list[PlannedRun]] = {}
     for run in runs:
         by_method.setdefault(run.method, []).append(run)
-    methods = [_collect(each, more) for each in by_method.values()]
+    methods = [_collect(each, more, images) for each in by_method.values()]
     return Outcome(folder, data, methods, queries, tuple(failed))
 
 
-def _collect(planned: list[PlannedRun], more: Mapping[Path, Mapping[str, float]]) -> MethodOutcome:
+def _collect(planned: list[PlannedRun], more: Mapping[Path, Mapping[str, float]], images: int) -> MethodOutcome:
     runs = [Run(each.folder) for each in planned]
     curves = [knn_curve(run) for run in runs]
     found = [more.get(run.folder, {}) for run in runs]
     shared = {name: [each[name] for each in found] for name in found[0] if all(name in each for each in found)}
     last = [run.metrics[-1] for run in runs]
     peaks = [peak for run in runs if (peak := peak_memory(run.folder)) is not None]
-    config = runs[0].config
+    config, steps = runs[0].config, last[0]["step"]
     return MethodOutcome(
-        planned[0].method, tuple(each.seed for each in planned), config.batch_size, copies_of_an_image(config),
-        last[0]["step"], curves, {KNN: [points[-1].score for points in curves], **shared},
+        planned[0].method, tuple(each.seed for each in planned), config.batch_size, copies_of_an_image(config), steps,
+        epoch_of(config, images).seen_in(steps), curves, {KNN: [points[-1].score for points in curves], **shared},
         [each.get("seconds", 0.0) for each in last], max(peaks, default=None),
     )  # fmt: skip
 

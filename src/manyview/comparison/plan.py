@@ -19,6 +19,7 @@ from manyview.config.sections import flat
 from manyview.core.errors import UserError, hint
 from manyview.methods import METHODS
 from manyview.training import build
+from manyview.training.batches import epoch_of
 from manyview.training.launch import configured
 from manyview.training.run import Run
 
@@ -135,8 +136,8 @@ def describe(settings: SettingsByMethod) -> str:
 
 
 def images_an_epoch(runs: Sequence[PlannedRun], images: int) -> dict[str, int]:
-    """Counts, by method, how many of the images an epoch has: a last batch that is not full is left out."""
-    return {run.method: images - images % run.config.batch_size for run in runs}
+    """Counts, by method, how many of the images an epoch has: a last batch that is not full may be left out."""
+    return {run.method: epoch_of(run.config, images).seen for run in runs}
 
 
 def _unfair(key: str, values: Mapping[str, Any]) -> UserError:
@@ -200,7 +201,7 @@ def equal_time(runs: Sequence[PlannedRun], minutes: float, train: Callable[[Conf
             fastest[run.method] = min(seconds, fastest.get(run.method, seconds))
             shutil.rmtree(folder)
     images = build.data(runs[0].config).fingerprint[0]
-    steps = {run.method: images // run.config.batch_size for run in runs}
+    steps = {run.method: epoch_of(run.config, images).batches for run in runs}
     return {method: round(60 * minutes / seconds / steps[method], 3) for method, seconds in fastest.items()}
 
 

@@ -17,6 +17,7 @@ from manyview.core.rng import key, order
 from manyview.core.sample import Batch, Views
 from manyview.data.dataset import Dataset
 from manyview.data.decoded import decode
+from manyview.data.epoch import Epoch
 from manyview.data.reader import Collated, Pipeline, Reader
 from manyview.data.slots import EpochRows
 from manyview.data.workers import patiently, start_workers
@@ -87,12 +88,15 @@ class Loader:
 
     def __len__(self) -> int:
         """The number of batches in an epoch."""
-        return (len(self.dataset) + (0 if self.drop_last else self.batch_size - 1)) // self.batch_size
+        return self._epoch.batches
 
     def seen(self, batches: int) -> int:
         """How many samples so many batches hold, counted from the beginning of an epoch."""
-        epochs, more = divmod(batches, len(self))
-        return epochs * min(len(self) * self.batch_size, len(self.dataset)) + more * self.batch_size
+        return self._epoch.seen_in(batches)
+
+    @property
+    def _epoch(self) -> Epoch:
+        return Epoch(len(self.dataset), self.batch_size, self.drop_last)
 
     def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
         """Gives the batches of an epoch, from the one numbered `start`. One epoch at a time."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -16,7 +17,7 @@ from manyview.core.text import reason
 from manyview.encoders.backbone import State
 
 DEEPEST = 8  # tables inside one another that are looked into
-AVERAGED = ("teacher", "ema", "momentum")  # beginnings of weights that are preferred to others as complete
+AVERAGED = {"teacher", "ema"}  # words of beginnings that are preferred, as DINO and timm do; MoCo v3 and BYOL do not
 
 
 def read_torch_file(path: str | Path) -> State:
@@ -63,7 +64,7 @@ def beginning_of(state: Collection[str], wanted: Collection[str]) -> str:
         )
     most = max(counts.values(), default=0)
     complete = [beginning for beginning, count in counts.items() if count == most]
-    averaged = [each for each in complete if any(word in each for word in AVERAGED)]
+    averaged = [each for each in complete if AVERAGED.intersection(re.split("[._]", each))]
     return next(iter([*averaged, *complete]), "")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from itertools import product
 from typing import Any
 
 import torch
@@ -67,6 +68,11 @@ class Assignment(Term):
         given = F.softmax(batch.outputs[self.scores[0]].detach() / self.temperature, dim=1)
         seen = watched(batch, *self.projections, given)
         return TermOutput(torch.stack(parts).sum() / pairs, [], watched=seen)
+
+    @property
+    def positives(self) -> list[tuple[Slot, Slot]]:
+        """Each copy with those whose codes it predicts."""
+        return list(product(self.scores, self.codes.asks))
 
     @property
     def memories(self) -> tuple[Memory, ...]:

@@ -42,7 +42,8 @@ def dino(
     temperature          tau_s, of the student
     teacher_temperature  tau_t
     warmup_temperature   tau_t at first
-    warmup               the share of the run in which tau_t goes from one to the other, epoch by epoch
+    warmup               the share of the run in which tau_t goes from one to the other, a step each epoch, the first
+                         included (in the authors' code the first epoch still has the first value)
     centre_momentum      of the centre c, the running mean of the teacher's scores over all processes (Eq. 4)
     frozen               steps at first in which the student's prototypes do not learn; an epoch in the authors' code
     """

@@ -298,11 +298,11 @@ def _both(embedded: Embeddings, i: int, j: int) -> tuple[Tensor | None, Tensor |
 
 def _class_sums(rows: Tensor, classes: Tensor, asked: Tensor) -> tuple[Tensor, Tensor]:
     """The sum (M, d) of the rows of each asked class, and how many there are (M, 1). Nobody waits for a device."""
-    ordered, order = classes.sort()
-    ends = torch.searchsorted(ordered, asked, right=True)
-    starts = torch.searchsorted(ordered, asked)
-    before = torch.cat([rows.new_zeros(1, rows.shape[1]), rows[order].cumsum(0)])
-    return before[ends] - before[starts], (ends - starts)[:, None]
+    ordered = classes.sort().values
+    places, wanted = (torch.searchsorted(ordered, each) for each in (classes, asked))  # where a class begins
+    sums = torch.zeros_like(rows).index_add(0, places, rows)
+    counts = torch.zeros_like(places).index_add(0, places, torch.ones_like(places))
+    return sums[wanted], counts[wanted][:, None]
 
 
 def _all_rows(embedded: Embeddings, mask: Tensor | None, *rows: Tensor) -> list[Tensor]:

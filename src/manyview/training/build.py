@@ -25,13 +25,13 @@ from manyview.data.factory import SCENES, divided_for, has_classes
 from manyview.data.selection import left_out, only_modalities, reference
 from manyview.data.statistics import Statistics
 from manyview.encoders import Encoder
-from manyview.encoders.layers import groups_here
 from manyview.encoders.map_heads import UnknownLayer
 from manyview.features.preprocess import EncoderInput
 from manyview.methods import METHODS, Method
 from manyview.methods.method import VIEW, UnknownView
 from manyview.methods.terms import try_loss
 from manyview.training import crops, normalisation
+from manyview.training.batches import check_groups
 from manyview.views import AUGMENTATIONS, VIEWS, Modality, ViewPipeline
 from manyview.views.augmentation_recipes import usual_augmentation, usual_size
 from manyview.views.view import View, view_named
@@ -284,38 +284,6 @@ def unstarted(config: Config, channels: Mapping[str, int], *, begun: bool = Fals
     normalisation.check_classes(channels, declared)
     crops.check_sizes(config, declared, made.values())
     return declared
-
-
-def check_labels(method: Method, train: Dataset) -> None:
-    """Refuses data without classes for a method that goes by them."""
-    if any(term.takes_labels for term in method.terms) and not has_classes(train):
-        needed = "the method learns from labels, and the data has none, or one class only"
-        raise UserError("data", f"{needed}; give images in a folder a class, or a method without labels such as simclr")
-
-
-def drops_last(config: Config, images: int) -> bool:
-    """Whether an epoch leaves out its last batch: also where that is a single image, which contrasts with nothing."""
-    return config.drop_last or images % config.batch_size == 1
-
-
-def check_groups(method: Method, config: Config, world: int = 1, images: int = 0) -> None:
-    """Refuses batches of so many training images that do not fall into the groups of a split batch norm, and groups
-    that processes cannot share.
-    """
-    splits, part = method.towers.bn_splits, config.micro_batch or 0
-    try:
-        here = groups_here(splits, world)
-    except UserError as error:
-        raise error.within("method") from None
-    of_processes = f" of {world} processes" * (world > 1)
-    for name, size, groups in (("batch_size", config.batch_size, splits), ("micro_batch", part, here)):
-        if size % groups:
-            said = f"{name} {size}{of_processes} does not fall into {groups} equal groups"
-            raise UserError("method.bn_splits", f"{said}; give a divisor")
-    last = 0 if drops_last(config, images) else images % config.batch_size
-    if last % splits:
-        said = f"the {last} images{of_processes} of an epoch's last batch do not fall into {splits} equal groups"
-        raise UserError("method.bn_splits", f"{said}; give --drop-last true, or another --batch-size")
 
 
 def checkpoint_blocks(method: Method) -> None:

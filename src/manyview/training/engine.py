@@ -22,6 +22,8 @@ from manyview import encoders
 from manyview.config.config import Config, component
 from manyview.core.distributed import wait_at_most
 from manyview.core.errors import UserError
+from manyview.encoders import Towers
+from manyview.encoders.layers import batch_norms
 from manyview.methods import BatchOutputs, Method
 from manyview.training import build
 from manyview.training.optimizers import set_lr
@@ -69,12 +71,22 @@ def start_fabric(config: Config) -> Fabric:
     return fabric
 
 
+def has_groups(towers: Towers) -> bool:
+    """Whether batch norm is of groups of the batch, between which keys are shuffled, and never of all processes."""
+    return towers.bn_splits > 1 or towers.shuffles
+
+
+def groups_are_processes(towers: Towers, device: torch.device) -> bool:
+    """Whether batch norm sees the images of each process alone, so that their number makes a difference."""
+    over_all = device.type == "cuda" and not has_groups(towers)
+    return towers.bn_splits == 1 and not over_all and bool(batch_norms(towers))
+
+
 class Trainer:
     """A method with its optimiser, ready to step."""
 
     def __init__(self, fabric: Fabric, config: Config, method: Method) -> None:
-        apart = method.towers.bn_splits > 1 or method.towers.shuffles  # groups, between which keys are shuffled
-        if fabric.device.type == "cuda" and fabric.world_size > 1 and not apart:
+        if fabric.world_size > 1 and fabric.device.type == "cuda" and not has_groups(method.towers):
             encoders.sync_batch_norm(method.towers)
         method.to(memory_format=torch.channels_last)
         encoders.dense_convolutions(method)

@@ -156,8 +156,10 @@ def cautions(config: Config, data: RunData, loader: Loader, method: Method, worl
         found.append(f"of the modalities {', '.join(data.modalities)} only {', '.join(sorted(used))} is trained on")
     sizes = [memory.size for memory in method.memories.values() if isinstance(memory, Memory)]
     for size in (each for each in sizes if each is not None and each > len(data.train)):
-        found.append(f"the queue of {size:,} keys is larger than the data; --memory.size 512 would learn sooner")
-    if not any(sizes) and config.batch_size < FEW_IMAGES:
+        smaller = "--memory.size 512" if "memory" in config.parts else "a smaller one"
+        found.append(f"the queue of {size:,} keys is larger than the data; {smaller} would learn sooner")
+    contrasts = any(isinstance(term, Contrast) for term in method.terms)
+    if contrasts and not any(sizes) and config.batch_size < FEW_IMAGES:
         others = f"{config.batch_size - 1} other{'s' if config.batch_size > 2 else ''}"
         found.append(f"a batch of {config.batch_size} is small: each image has {others} to differ from")
     if loader.drop_last and not config.drop_last:

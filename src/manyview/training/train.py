@@ -21,11 +21,13 @@ from manyview.core.sample import Batch, Views
 from manyview.data import Dataset, Loader
 from manyview.data.selection import having
 from manyview.diagnose.measures import log_negatives, measure_step
+from manyview.encoders import Towers
 from manyview.features.embedding_pass import channels_last
 from manyview.methods import BatchOutputs, Method
 from manyview.methods.method import Objective
 from manyview.training import build, messages, signals
-from manyview.training.engine import Trainer, start_fabric
+from manyview.training.batches import check_groups, check_labels, epoch_of
+from manyview.training.engine import Trainer, groups_are_processes, start_fabric
 from manyview.training.failures import Interrupted, diverged, naming_misfit
 from manyview.training.load import save
 from manyview.training.monitor import Monitor
@@ -202,14 +204,14 @@ def _session(fabric: Any, config: Config, data: build.RunData, folder: RunFolder
         there = having(data.train)
         present = {name: there[view.modality] for name, view in data.views.items()}
         method = build.method(config, data.channels, len(data.train), begun=saved is not None, present=present)
-        build.check_groups(method, config, world, len(data.train))
-        build.check_labels(method, data.train)
+        check_groups(method, config, world, len(data.train))
+        check_labels(method, data.train)
         if config.grad_checkpoint:
             build.checkpoint_blocks(method)
         loader = Loader(
             data.train, build.pipeline(config, data.views, method), config.batch_size, seed=config.seed,
             device=fabric.device, rank=rank, world=world, workers=config.workers, max_unreadable=config.max_unreadable,
-            drop_last=build.drops_last(config, len(data.train)),
+            drop_last=epoch_of(config, len(data.train)).drop_last,
         )  # fmt: skip
     trainer = Trainer(fabric, config, method)  # in which processes wait for one another
     state = RunState.begun(config, method, len(loader))
@@ -220,7 +222,7 @@ def _session(fabric: Any, config: Config, data: build.RunData, folder: RunFolder
             trainer.load_state_dict(saved)
             loader.unreadable |= saved["unreadable"] if rank == 0 else {}
         again = [f"{name} was damaged, and is written again" for name in folder.damaged_encoders]
-        changed = [*again, *_changed(saved, config, data, loader)]
+        changed = [*again, *_changed(saved, config, data, loader, method.towers)]
     monitor = None
     with fail_together():
         if rank == 0:
@@ -243,12 +245,12 @@ def _data(config: Config, own: Dataset | None) -> build.RunData:
         return found or build.data(config, own)
 
 
-def _changed(saved: dict[str, Any], config: Config, data: build.RunData, loader: Loader) -> list[str]:
+def _changed(saved: dict[str, Any], config: Config, data: build.RunData, loader: Loader, towers: Towers) -> list[str]:
     """What is no longer as it was when the run was left."""
     changed, world = [], distributed.world_size()
     if (then := saved["world"]) != world:
-        before = f"as before: {resume_command(config, then)}"
-        changed.append(f"processes: {then} so far, {world} now, which batch norm can tell; {before}")
+        told = f", which batch norm can tell; as before: {resume_command(config, then)}"
+        changed.append(f"processes: {then} so far, {world} now{told * groups_are_processes(towers, loader.device)}")
     if saved["at_once"] != loader.at_once:
         where = "in memory" if loader.at_once else "too large for the memory"
         changed.append(f"the images are {where}, unlike before: their views are rounded otherwise from here on")

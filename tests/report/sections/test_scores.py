@@ -17,7 +17,7 @@ from manyview.training.run import Run
 from tests.comparison.test_outcome import DIFFERING, FIRST, SECOND
 from tests.report.test_run_record import copy, measured
 
-FEWER = MethodOutcome("cacr", (0, 1, 2), 12, 5, 100, SECOND.curves, SECOND.scores, [9.0] * 3, None)
+FEWER = MethodOutcome("cacr", (0, 1, 2), 12, 5, 100, 1200, SECOND.curves, SECOND.scores, [9.0] * 3, None)
 
 
 def test_methods_that_differ_by_themselves_alone_have_no_more_to_say() -> None:
