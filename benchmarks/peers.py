@@ -132,7 +132,8 @@ def with_albumentations(augmentation: Augmentation, views: int) -> Make:
     transform = albumentations_transform(augmentation)
 
     def make(path: Path) -> list[Tensor]:
-        picture = cv2.cvtColor(cv2.imread(str(path)), cv2.COLOR_BGR2RGB)
+        read: Any = cv2.imread(str(path))
+        picture = cv2.cvtColor(read, cv2.COLOR_BGR2RGB)
         return [transform(picture) for _ in range(views)]
 
     return make

@@ -8,7 +8,7 @@ goes into; one is free again once nobody there holds any part of what came in it
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -84,9 +84,11 @@ class SharedMemoryFull(RuntimeError):
 
 
 def shared_empty(batch: int, like: Tensor) -> Tensor:
-    """(batch, ...) of any content, in shared memory."""
+    """(batch, ...) of any content, in shared memory, no page of which is touched yet."""
     try:
-        storage = torch.UntypedStorage._new_shared(max(1, batch * like.nbytes))
+        storage: Any = torch.UntypedStorage._new_shared(max(1, batch * like.nbytes))
     except RuntimeError as error:
         raise SharedMemoryFull(str(error)) from None
-    return torch.empty(0, dtype=like.dtype).set_(storage, 0, (batch, *like.shape))
+    empty: Any = torch.empty(0, dtype=like.dtype)
+    placed: Tensor = empty.set_(storage, 0, (batch, *like.shape))
+    return placed

@@ -10,7 +10,7 @@ import warnings
 import weakref
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.multiprocessing as mp
@@ -20,7 +20,7 @@ from manyview.core.bounds import MOST_WORKERS, AtLeast, AtMost, check_bounds
 from manyview.core.errors import UserError
 from manyview.core.parallel import available
 from manyview.data.decoded import local_processes
-from manyview.data.reader import Batches, Collated, Reader, end_when
+from manyview.data.reader import Batches, Reader, end_when
 from manyview.data.slots import Dispatcher, EpochRows, SharedMemoryFull
 
 PATIENCE = 600  # seconds without an image from any worker, after which they hang
@@ -49,7 +49,7 @@ def start_workers(reader: Reader, rows: EpochRows, batch: int, workers: int | No
     over = mp.get_context().RawValue("b", 0)  # whether the loader itself is being shut down
     loader = DataLoader(
         batches,
-        batch_sampler=dispatcher,
+        batch_sampler=cast(Any, dispatcher),
         num_workers=workers,
         collate_fn=_unchanged,
         timeout=PATIENCE if workers else 0,
@@ -139,5 +139,5 @@ def _outlive_signals(over: Any, _: int) -> None:
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0) if over.value else signal.alarm(GRACE))
 
 
-def _unchanged(batch: Collated) -> Collated:
+def _unchanged(batch: Any) -> Any:
     return batch

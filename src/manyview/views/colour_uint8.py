@@ -19,11 +19,11 @@ import torch
 
 from manyview.core.parallel import scratch
 from manyview.views.augmentation import Array, Augmentation, AugmentationParams
-from manyview.views.colour import BLUE, GREEN, RED, TURNS, gaussian
+from manyview.views.colour import BLUE, GREEN, RED, TURNS
 
 REACH = 3.0  # of a blur in sigmas: what is beyond would change a pixel by less than 1/255
 THINNEST = 1 / 1024  # a blur whose neighbours have less weight than this changes no pixel by 1/255
-_LUMA = np.array([RED, GREEN, BLUE])
+_LUMA, _SAME = np.array([RED, GREEN, BLUE]), np.eye(3)
 _INVERTED = np.where(np.arange(256) < 128, np.arange(256), 255 - np.arange(256)).astype(np.uint8)
 _CPU = torch.device("cpu")
 
@@ -42,15 +42,16 @@ def contrast(picture: Array, factor: float) -> Array:
 
 def saturation(picture: Array, factor: float) -> Array:
     """Scales colours away from the luma of the pixel."""
-    return _array(cv2.transform(picture, factor * np.eye(3) + (1 - factor) * _LUMA))
+    return _array(cv2.transform(picture, factor * _SAME + (1 - factor) * _LUMA))
 
 
 def hue(picture: Array, turns: float) -> Array:
     """Turns the hue of HSV; value and saturation stay."""
-    rgb, hsv = (scratch(name, *picture.shape, device=_CPU).numpy() for name in ("rgb", "hsv"))
+    rgb, hsv = scratch("hue", 2, *picture.shape, device=_CPU).numpy()
     np.copyto(rgb, picture)
     cv2.cvtColor(rgb, cv2.COLOR_RGB2HSV, hsv)
-    cv2.add(hsv, (360 * (turns % 1), 0, 0, 0), hsv)  # degrees; above 360 they are counted from 0 again
+    degrees: Any = (360 * (turns % 1), 0, 0, 0)  # above 360 they are counted from 0 again
+    cv2.add(hsv, degrees, hsv)
     cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB, rgb)
     return _array(cv2.convertScaleAbs(rgb, picture))
 
@@ -73,10 +74,10 @@ def grey(picture: Array) -> Array:
 def blur(picture: Array, sigma: float, kernel: int) -> Array:
     """Blurs with a Gaussian of at most `kernel` x `kernel` pixels, edges reflected."""
     radius = min(kernel // 2, math.ceil(REACH * sigma), *(side - 1 for side in picture.shape[:2]))
-    half = gaussian(np.array([sigma]), radius)[0]
-    if len(half) < 2 or half[1] < THINNEST:
+    weights = np.exp(-0.5 * (np.arange(-radius, radius + 1) / sigma) ** 2).astype(np.float32)
+    weights /= weights.sum()
+    if radius < 1 or weights[radius + 1] < THINNEST:
         return picture
-    weights = np.concatenate([half[:0:-1], half]).astype(np.float32)
     return _array(cv2.sepFilter2D(picture, -1, weights, weights, borderType=cv2.BORDER_REFLECT_101))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
 
 import cv2
 import numpy as np
@@ -51,17 +53,24 @@ class Plan:
 
     def boxes(self, cut: str, row: int, size: Sequence[int]) -> Array:
         """The boxes (copies, 4) of a sample of this size, drawn at once for copies of one augmentation."""
-        copies = self.drawn[cut]
-        found = np.empty((len(copies), 4), np.int64)
-        for augmentation in dict.fromkeys(copy.augmentation for copy in copies):
-            alike = [number for number, copy in enumerate(copies) if copy.augmentation == augmentation]
-            numbers = np.stack([copies[number].geometry[row] for number in alike])
-            found[alike] = draw_boxes(augmentation, numbers, size[0], size[1])
-        return found
+        runs = [draw_boxes(copies.augmentation, copies.geometry[row], size[0], size[1]) for copies in self._alike[cut]]
+        return runs[0] if len(runs) == 1 else np.concatenate(runs)
+
+    @cached_property
+    def _alike(self) -> dict[str, list[Drawn]]:
+        """By cut, runs of copies with one augmentation, their geometry as (n, copies, 23)."""
+        runs = {cut: groupby(copies, lambda copy: copy.augmentation) for cut, copies in self.drawn.items()}
+        return {
+            cut: [
+                Drawn(augmentation, np.stack([copy.geometry for copy in alike], 1), alike[0].params)
+                for augmentation, alike in ((augmentation, list(run)) for augmentation, run in found)
+            ]
+            for cut, found in runs.items()
+        }
 
     def shrink(self, row: int, height: int, width: int) -> int:
         """How many times smaller, 1, 2, 4 or 8, a picture of three channels of 8 bits may be decoded for its views."""
-        side = min(height, width)
+        side = min(height, width)  # no box has a longer one
         if side < SHARPNESS * FACTORS[-1] * max(
             copy.augmentation.size for copies in self.drawn.values() for copy in copies
         ):
