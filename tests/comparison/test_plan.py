@@ -15,6 +15,7 @@ from manyview.comparison.plan import (
     differing_settings,
     equal_time,
     images_an_epoch,
+    images_seen,
     plan_runs,
 )
 from manyview.config.config import Config
@@ -111,6 +112,13 @@ def test_an_epoch_has_full_batches_alone(tmp_path: Path) -> None:
     recipe = recipes(tmp_path, simclr="batch_size: 300", cacr="batch_size: 120")
     runs = plan_runs(["simclr", "cacr"], [0], tmp_path, GIVEN, recipe=recipe)
     assert images_an_epoch(runs, 1000) == {"simclr": 900, "cacr": 960}
+
+
+def test_a_last_batch_that_is_trained_on_counts(tmp_path: Path) -> None:
+    (run,) = plan_runs(["simclr"], [0], tmp_path, {**GIVEN, "batch_size": 300, "drop_last": False})
+    assert images_an_epoch([run], 1000) == {"simclr": 1000}
+    assert images_an_epoch([run], 901) == {"simclr": 900}  # a single image contrasts with nothing
+    assert images_seen(run.config, 1000, steps=6) == 1600
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from manyview.comparison.batch_rules import BATCH_RULES, SAME, describe_rule
-from manyview.comparison.plan import PlannedRun, SettingsByMethod, describe, folder_name
+from manyview.comparison.plan import PlannedRun, SettingsByMethod, describe, folder_name, images_seen
 from manyview.config.config import Config
 from manyview.core.errors import UserError
 from manyview.core.json_file import read_json
@@ -21,7 +21,9 @@ from manyview.training.run import Run
 
 OUTCOME = "comparison.json"
 COST = "cost.json"  # in a run's folder: the memory it took
-KNN = "kNN"  # the score that every run has
+KNN = "kNN"
+MEASURES = {KNN: "knn", "recall@1 across views": "recall@1"}
+"""Scores of training, by the name in tables, and their names in metrics; the first that runs have decides."""
 TOLERANCE = 0.02  # of the images, by which a method may see fewer than others without a warning
 
 
@@ -46,10 +48,11 @@ class MethodOutcome:
     batch_size  images a step
     copies      of an image, that a step takes
     steps       of the optimiser
-    curves      kNN during training, the untrained encoder first
-    scores      by name: the last kNN, and what other protocols gave
+    curves      the deciding score during training, the untrained encoder first
+    scores      by name: the last ones of training, the deciding one first, and what other protocols gave
     seconds     of training
     memory      the largest peak, in bytes; None where it is not known
+    unfilled    images by which last batches of an epoch fell short of a full one, all together
     """
 
     method: str
@@ -61,17 +64,18 @@ class MethodOutcome:
     scores: dict[str, list[float]]
     seconds: list[float]
     memory: int | None
+    unfilled: int = 0
 
     @property
     def images_seen(self) -> int:
-        return self.steps * self.batch_size
+        return self.steps * self.batch_size - self.unfilled
 
 
 @dataclass(frozen=True)
 class Outcome:
     """The outcome of all methods; the first is the baseline that others are compared with.
 
-    queries     images that each kNN score is measured on
+    queries     images that each score of training is measured on
     failed      runs that are left out
     differing   settings in which the methods differ although they are not their own, by method
     batch_rule  by which each method has its batch, a name of `BATCH_RULES`
@@ -86,9 +90,14 @@ class Outcome:
     batch_rule: str = SAME
 
     @property
+    def measure(self) -> str:
+        """The score that decides: kNN, or recall across views where there are no labels."""
+        return self.scores[0]
+
+    @property
     def standard_error(self) -> float:
-        """The standard error of a kNN score from the choice of query images, which no number of seeds makes smaller."""
-        p = statistics.mean(self.methods[0].scores[KNN])
+        """That of the deciding score from the choice of query images, which no number of seeds makes smaller."""
+        p = statistics.mean(self.methods[0].scores[self.measure])
         return math.sqrt(p * (1 - p) / self.queries)
 
     @property
@@ -111,9 +120,9 @@ class Outcome:
         """Gives one run of every method, with its first seed."""
         return [Run(self.folder / folder_name(each.method, each.seeds[0])) for each in self.methods]
 
-    def differences(self, other: MethodOutcome, score: str = KNN) -> list[float]:
+    def differences(self, other: MethodOutcome, score: str | None = None) -> list[float]:
         """Compares a method with the baseline seed by seed: what the seeds have in common falls out."""
-        first = self.methods[0]
+        first, score = self.methods[0], score or self.measure
         baseline = dict(zip(first.seeds, first.scores[score], strict=True))
         scores = zip(other.seeds, other.scores[score], strict=True)
         return [value - baseline[seed] for seed, value in scores if seed in baseline]
@@ -166,7 +175,8 @@ def read(folder: Path) -> Outcome:
     found = read_json(path, _Written, remedy=remedy)
     for each in found.methods:
         lists = [each.curves, each.seconds, *each.scores.values()]
-        whole = each.seeds and KNN in each.scores and all(len(one) == len(each.seeds) for one in lists)
+        decided = any(name in each.scores for name in MEASURES)
+        whole = each.seeds and decided and all(len(one) == len(each.seeds) for one in lists)
         if not whole or len(set(each.seeds)) < len(each.seeds):
             raise UserError(None, f"{path} is damaged ({each.method[:40]!r} has not one score a seed); {remedy}")
     if not found.methods or found.queries < 1:
@@ -203,19 +213,24 @@ def collect(
     more: Mapping[Path, Mapping[str, float]],
     *,
     queries: int,
+    images: int,
     failed: Sequence[str] = (),
 ) -> Outcome:
-    """Reads the outcome from the runs' folders; `more` has further scores by a run's folder, and may lack some."""
+    """Reads the outcome from the runs' folders; `more` has further scores by a run's folder, and may lack some.
+
+    images  training images
+    """
     by_method: dict[str, list[PlannedRun]] = {}
     for run in runs:
         by_method.setdefault(run.method, []).append(run)
-    methods = [_collect(each, more) for each in by_method.values()]
+    methods = [_collect(each, more, images) for each in by_method.values()]
     return Outcome(folder, data, methods, queries, tuple(failed))
 
 
-def _collect(planned: list[PlannedRun], more: Mapping[Path, Mapping[str, float]]) -> MethodOutcome:
+def _collect(planned: list[PlannedRun], more: Mapping[Path, Mapping[str, float]], images: int) -> MethodOutcome:
     runs = [Run(each.folder) for each in planned]
-    curves = [knn_curve(run) for run in runs]
+    curves = [score_curve(run) for run in runs]
+    trained = {name: [points[-1].score for points in found] for name, found in _curves(runs).items()}
     found = [more.get(run.folder, {}) for run in runs]
     shared = {name: [each[name] for each in found] for name in found[0] if all(name in each for each in found)}
     last = [run.metrics[-1] for run in runs]
@@ -223,8 +238,9 @@ def _collect(planned: list[PlannedRun], more: Mapping[Path, Mapping[str, float]]
     config = runs[0].config
     return MethodOutcome(
         planned[0].method, tuple(each.seed for each in planned), config.batch_size, copies_of_an_image(config),
-        last[0]["step"], curves, {KNN: [points[-1].score for points in curves], **shared},
+        last[0]["step"], curves, {**trained, **shared},
         [each.get("seconds", 0.0) for each in last], max(peaks, default=None),
+        last[0]["step"] * config.batch_size - images_seen(config, images, last[0]["step"]),
     )  # fmt: skip
 
 
@@ -233,11 +249,27 @@ def copies_of_an_image(config: Config) -> int:
     return small_method(config, config.views or (VIEW,)).copies
 
 
-def knn_curve(run: Run) -> list[Point]:
-    """Reads kNN by epoch and by time from a run's metrics."""
-    lines = [line for line in run.metrics if line.get("knn") is not None]
+def _curves(runs: Sequence[Run]) -> dict[str, list[list[Point]]]:
+    """The scores of training that all of some runs have, by their names in tables."""
+    found = {name: [_curve(run, metric) for run in runs] for name, metric in MEASURES.items()}
+    return {name: curves for name, curves in found.items() if all(curves)}
+
+
+def score_curve(run: Run) -> list[Point]:
+    """The score that decides by epoch and by time, from a run's metrics."""
+    return deciding_score(run)[1]
+
+
+def deciding_score(run: Run) -> tuple[str, list[Point]]:
+    """The first of `MEASURES` that a run's metrics have, by its name in tables."""
+    found = ((name, _curve(run, metric)) for name, metric in MEASURES.items())
+    return next(((name, points) for name, points in found if points), (KNN, []))
+
+
+def _curve(run: Run, metric: str) -> list[Point]:
+    lines = [line for line in run.metrics if line.get(metric) is not None]
     per_epoch = steps_per_epoch(run.metrics, run.config.epochs)
-    return [Point(line["step"] / per_epoch, line.get("seconds", 0.0), line["knn"]) for line in lines]
+    return [Point(line["step"] / per_epoch, line.get("seconds", 0.0), line[metric]) for line in lines]
 
 
 def peak_memory(folder: Path) -> int | None:

@@ -27,6 +27,8 @@ STEPS, EVERY, ROUNDS = 40, 10, 2  # of a measurement of speed; the steps before 
 SMALL = "augmentation.small_"  # what the settings of small crops begin with
 SHARED = ("data", "augmentation", "views", "encoder")  # sections on which a score depends as much as on the method
 
+WHOLE = "the picture"  # what a method with one view sees, where others see several views of it
+
 SettingsByMethod = dict[str, dict[str, Any]]
 """{setting: {method: value}}, for settings in which methods differ although they are not their own."""
 
@@ -91,8 +93,14 @@ def plan_runs(
             if epochs is not None:
                 settings["epochs"] = epochs[method]
             named = recipe and recipe.replace("{method}", method)
-            runs.append(PlannedRun(method, seed, configured(named, settings)))
+            runs.append(PlannedRun(method, seed, _with_one_view(configured(named, settings))))
     return runs
+
+
+def _with_one_view(config: Config) -> Config:
+    """Leaves the picture itself to a method that sees one view, where several are named for the others."""
+    several = config.views is not None and len(config.views) > 1
+    return replace(config, views=None) if several and not build.takes_many(config) else config
 
 
 def folder_name(method: str, seed: int) -> str:
@@ -104,7 +112,7 @@ def differing_settings(runs: Sequence[PlannedRun], *, but: Collection[str] = ())
     """Finds the settings, but those named, in which methods differ beyond their own parts and batch.
 
     A published recipe may have its own optimiser and schedule. Other images, views or encoders are refused: they would
-    be compared, and not the methods.
+    be compared, and not the methods. Only a method that sees one view may see the picture of which others see parts.
     """
     settings = {
         run.method: {key: list(each) if isinstance(each, tuple) else each for key, each in run.config.flat().items()}
@@ -120,9 +128,12 @@ def differing_settings(runs: Sequence[PlannedRun], *, but: Collection[str] = ())
         same = all(value == next(iter(values.values())) for value in values.values())
         if same or section in compared or key in (*PER_RUN, *but):
             continue
-        if section in SHARED:
+        if key == "views" and len({str(value) for value in values.values() if value is not None}) == 1:
+            found[key] = {method: WHOLE if value is None else value for method, value in values.items()}
+        elif section in SHARED:
             raise _unfair(key, values)
-        found[key] = values
+        else:
+            found[key] = values
     return found
 
 
@@ -135,8 +146,21 @@ def describe(settings: SettingsByMethod) -> str:
 
 
 def images_an_epoch(runs: Sequence[PlannedRun], images: int) -> dict[str, int]:
-    """Counts, by method, how many of the images an epoch has: a last batch that is not full is left out."""
-    return {run.method: images - images % run.config.batch_size for run in runs}
+    """Counts, by method, how many of the images an epoch has: a last batch that is not full may be left out."""
+    return {run.method: sum(epoch_batches(run.config, images)) for run in runs}
+
+
+def epoch_batches(config: Config, images: int) -> list[int]:
+    """The sizes of the batches that an epoch of so many images has."""
+    full, last = divmod(images, config.batch_size)
+    return [config.batch_size] * full + [last] * (last > 0 and not build.drops_last(config, images))
+
+
+def images_seen(config: Config, images: int, steps: int) -> int:
+    """How many images so many steps take of a training set, counted from the beginning of an epoch."""
+    batches = epoch_batches(config, images)
+    epochs, more = divmod(steps, max(1, len(batches)))
+    return epochs * sum(batches) + sum(batches[:more])
 
 
 def _unfair(key: str, values: Mapping[str, Any]) -> UserError:
@@ -200,7 +224,7 @@ def equal_time(runs: Sequence[PlannedRun], minutes: float, train: Callable[[Conf
             fastest[run.method] = min(seconds, fastest.get(run.method, seconds))
             shutil.rmtree(folder)
     images = build.data(runs[0].config).fingerprint[0]
-    steps = {run.method: images // run.config.batch_size for run in runs}
+    steps = {run.method: len(epoch_batches(run.config, images)) for run in runs}
     return {method: round(60 * minutes / seconds / steps[method], 3) for method, seconds in fastest.items()}
 
 
