@@ -10,10 +10,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from manyview.cli import main as cli
 from manyview.comparison import compare as module
-from manyview.comparison.outcome import OUTCOME, Outcome
+from manyview.comparison.outcome import OUTCOME, Outcome, read
 from manyview.comparison.plan import PlannedRun
 from manyview.config.recipes import to_yaml
 from manyview.features.feature_cache import FeatureCache
@@ -85,6 +86,47 @@ def test_a_method_with_an_encoder_a_view_is_compared_with_others(compare: Compar
     assert [found.cells(each)[0] for each in found.methods] == ["8 x 2", "4 x 4"]
 
 
+def test_a_method_with_one_view_sees_the_picture_of_which_another_sees_parts(compare: Compare, said: list[str]) -> None:
+    given = {"views": ("L", "ab"), "augmentation": "custom"}
+    found = compare(["cmc", "simclr"], **given)
+    assert said == ["the methods differ also in: views (cmc ['L', 'ab'], simclr the picture)"]
+    assert [run.config.views for run in found.runs()] == [("L", "ab"), None]
+    assert [found.cells(each)[0] for each in found.methods] == ["8 x 2", "8 x 2"]
+
+
+def test_other_augmentations_of_methods_with_other_views_are_refused_before_any_training(compare: Compare) -> None:
+    with pytest.raises(ValueError, match=r"augmentation\.name: cmc has cmc, simclr has custom"):
+        compare(["cmc", "simclr"], views=("L", "ab"))
+
+
+def test_pairs_without_labels_are_compared_by_recall_across_views(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    def trained(runs: Sequence[PlannedRun], jobs: int, say: Callable[[str], None]) -> list[PlannedRun]:
+        for run in runs:
+            run.folder.mkdir(parents=True)
+            (run.folder / CONFIG).write_text(to_yaml(run.config))
+            lines = [{"step": 2 * n, "epoch": n, "seconds": 1.0, "recall@1": n / 4} for n in range(3)]
+            (run.folder / METRICS).write_text("\n".join(map(json.dumps, lines)))
+        return []
+
+    monkeypatch.setattr(module, "run_all", trained)
+    monkeypatch.setattr("manyview.report.page.after_training", lambda *_, **__: None)
+    for number in range(30):
+        for name in ("rgb", "thermal"):
+            path = tmp_path / "pairs" / name / f"{number}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (16, 16), (8 * number, 0, 0)).save(path)
+    given = {"epochs": 2, "batch_size": 8, "seeds": 1, "out": tmp_path / "out", "say": said.append}
+    found = module.compare(tmp_path / "pairs", ["cmc", "cmc_moco"], views=("rgb", "thermal"), **given)
+    assert found.measure == "recall@1 across views"
+    assert found.titles[3] == "recall@1 across views"
+    assert [found.cells(each)[3] for each in found.methods] == ["50.0", "50.0"]
+    assert read(tmp_path / "out") == found
+    with pytest.raises(ValueError, match="has no labels, or no kNN, and simclr finds no view by another"):
+        module.compare(tmp_path / "pairs", ["simclr", "dcl"], **{**given, "out": tmp_path / "other"})
+
+
 def test_settings_that_differ_by_recipe_are_said_once_and_kept(
     compare: Compare, said: list[str], tmp_path: Path
 ) -> None:
@@ -118,7 +160,7 @@ def test_batches_that_leave_out_many_images_are_warned_of_and_the_table_has_the_
     found = compare(["simclr", "cacr"], batch_size=20, batch_rule="copies")
     (warning,) = said
     assert "of 49 images an epoch has simclr 40, cacr 48" in warning
-    assert "smaller --batch-size" in warning
+    assert "--drop-last false makes them alike" in warning
     assert [found.cells(each)[2] for each in found.methods] == ["80", "96"]
     assert found.titles[2] == "images seen"
 
@@ -232,7 +274,7 @@ def test_a_run_whose_metrics_are_damaged_is_left_out_and_named(
     assert found.failed == ("simclr, seed 0",)
     assert [each.method for each in found.methods] == ["dcl"]
     assert said == [
-        f"simclr, seed 0 is left out: {tmp_path}/out/simclr-0/metrics.jsonl holds no kNN score; "
+        f"simclr, seed 0 is left out: {tmp_path}/out/simclr-0/metrics.jsonl holds no score; "
         f"remove {tmp_path}/out/simclr-0 to train it again"
     ]
 

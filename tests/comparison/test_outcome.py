@@ -14,10 +14,10 @@ from manyview.comparison.outcome import (
     Outcome,
     Point,
     collect,
-    knn_curve,
     mean_and_std,
     peak_memory,
     read,
+    score_curve,
 )
 from manyview.comparison.plan import PlannedRun, SettingsByMethod
 from manyview.config.recipes import to_yaml
@@ -180,7 +180,7 @@ def test_a_score_stands_at_the_part_of_an_epoch_it_was_measured_at(
     tmp_path: Path, epochs: float, steps: list[int], expected: list[float]
 ) -> None:
     run = ended(tmp_path, "dcl", steps, epochs=epochs)
-    assert [point.epoch for point in knn_curve(Run(run.folder))] == pytest.approx(expected)
+    assert [point.epoch for point in score_curve(Run(run.folder))] == pytest.approx(expected)
 
 
 def test_a_score_that_one_run_lacks_is_no_score_of_its_method(tmp_path: Path) -> None:

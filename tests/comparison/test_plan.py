@@ -115,6 +115,11 @@ def test_an_epoch_has_full_batches_alone_unless_the_last_is_kept(tmp_path: Path)
     assert images_an_epoch(runs, 1000) == {"simclr": 1000, "cacr": 1000}
 
 
+def test_a_last_batch_of_a_single_image_does_not_count(tmp_path: Path) -> None:
+    (run,) = plan_runs(["simclr"], [0], tmp_path, {**GIVEN, "batch_size": 300, "drop_last": False})
+    assert images_an_epoch([run], 901) == {"simclr": 900}  # a single image contrasts with nothing
+
+
 @pytest.mark.parametrize(
     ("methods", "seeds", "given", "words"),
     [

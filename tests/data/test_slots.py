@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -55,6 +56,19 @@ def test_batches_that_are_kept_stay_what_they_were() -> None:
     kept, wanted = (list(Loader(data, PIPELINE, 6, workers=n, memory=0).epoch(1)) for n in (2, 0))
     for ours, theirs in zip(kept, wanted, strict=True):
         assert torch.equal(ours.views()["image"][1], theirs.views()["image"][1])
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_there_is_a_slot_for_every_batch_of_who_holds_one_at_a_time(workers: int) -> None:
+    loader = Loader(Pictures(60, sizes=(20, 24)), PIPELINE, 6, workers=workers, memory=0)
+    stream, given = loader._stream, []
+    assert stream is not None
+    free = stream.dispatcher._free
+    stream.dispatcher._free = lambda worker: given.append(free(worker)) or given[-1]  # type: ignore[method-assign, func-returns-value]
+    for batch in loader.epoch(0):
+        batch.views()
+    assert len(given) == 10
+    assert NO_SLOT not in given
 
 
 def test_epochs_that_are_left_in_the_middle_do_not_disturb_the_next() -> None:

@@ -74,7 +74,11 @@ def test_shots_that_the_data_has_not_are_refused(settings: dict[str, int], messa
         list(fewshot(task(encoder()), **settings))  # type: ignore[arg-type]
 
 
-def test_folds_all_at_once_are_folds_one_by_one_and_the_span_of_the_shots_is_enough() -> None:
+@pytest.mark.parametrize("at_once", [0, 1 << 14])
+def test_folds_all_at_once_are_folds_one_by_one_and_the_span_of_the_shots_is_enough(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(few_labels, "AT_ONCE", at_once)
     draw = torch.Generator().manual_seed(0)
     labels = torch.arange(28) % 4  # seven of each: folds of two shots, and of one
     x = torch.randn(28, 60, generator=draw) + torch.randn(4, 60, generator=draw)[labels]
@@ -82,8 +86,8 @@ def test_folds_all_at_once_are_folds_one_by_one_and_the_span_of_the_shots_is_eno
     found = fold_logits(x, labels, 4, 0.1, fold, 5)
     for number in range(5):
         out = fold == number
-        expected = logits(fit(x[~out], labels[~out], 4, 0.1), x)
-        torch.testing.assert_close(found[number], expected, rtol=0.02, atol=0.02)
+        expected = logits(fit(x[~out], labels[~out], 4, 0.1), x[out])
+        torch.testing.assert_close(found[out], expected, rtol=0.02, atol=0.02)
     torch.testing.assert_close(fitted(x, labels, 7, (0.1,)), fit(x, labels, 4, 0.1), rtol=0.05, atol=0.01)
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,7 +11,8 @@ from manyview.core.sample import Sample
 from manyview.data import Unreadable
 from manyview.embeddings.model_source import open_model
 from manyview.evaluate.shot_learners import LEARNERS, FrozenLearner, WholeLearner, learn, loss_of, predict
-from manyview.evaluate.task import Task
+from manyview.evaluate.task import Task, prepare
+from tests import tiny
 from tests.data.fakes import Memory
 from tests.evaluate.pictures import easy, encoder, shades
 from tests.evaluate.several import several
@@ -88,6 +90,22 @@ def test_what_cannot_be_read_is_neither_learnt_nor_asked(mode: str) -> None:
     assert len(logits) == len(right) == 16
     readable = torch.tensor([row % 2 for row in range(20) if row % 5 != 4])
     assert torch.equal(right, readable)
+
+
+@pytest.mark.parametrize("mode", LEARNERS)
+def test_a_view_is_learnt_from_the_samples_that_have_it(mode: str, tmp_path: Path) -> None:
+    for view in ("rgb", "depth"):
+        tiny.pictures(tmp_path / "train" / view, 20, classes=2)
+        tiny.pictures(tmp_path / "test" / view, 8, classes=2)
+    for gone in ("train/depth/class1/7.png", "test/depth/class0/0.png"):
+        (tmp_path / gone).unlink()
+    judged = prepare({"rgb": encoder(), "depth": encoder(1)}, tmp_path, workers=0)
+    for part, train, test in (("rgb", 20, 8), ("depth", 19, 7), ("all", 19, 7)):
+        learner = LEARNERS[mode](judged, part)
+        assert (len(learner.targets("train")), len(learner.targets("test"))) == (train, test)
+        network = learn(learner, torch.arange(8), 1, 0.01, 0.0, 8, seed=0)
+        assert network is not None
+        assert len(predict(learner, network, "test", torch.arange(test), 8)[0]) == test
 
 
 def test_the_loss_of_several_labels_leaves_out_what_is_not_to_be_counted() -> None:

@@ -242,7 +242,7 @@ def records(home: Path) -> list[Kind]:
     def read_metrics(content: bytes) -> None:
         (folder / METRICS).write_bytes(content)
         run = Run(folder)
-        outcome.knn_curve(run)
+        outcome.score_curve(run)
         for record in read_records([run]):
             for name in ("loss", "knn", "rank", "lr"):
                 record.curve(name), record.curve(name, over="seconds")

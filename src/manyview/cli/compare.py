@@ -12,7 +12,7 @@ from manyview.core.errors import UserError
 
 def compare(
     *,
-    data: Annotated[str, "a folder of images with labels, or a name of `manyview list data`"],
+    data: Annotated[str, "a folder of images with labels or of pairs, or a name of `manyview list data`"],
     methods: Annotated[tuple[str, ...], "names of `manyview list methods`; the others are compared with the first"],
     minutes: Annotated[float | None, "the same time of training for all, instead of --epochs"] = None,
     seeds: Annotated[tuple[int, ...], "how many, from 0, or which: 0,1,2"] = (3,),
@@ -40,8 +40,8 @@ def compare(
         return 130
     print(f"\n{found.table()}\n")
     print(
-        f"Scores in points, ± one standard deviation over the seeds. kNN is measured on {found.queries:,} images, a "
-        f"standard error of {100 * found.standard_error:.1f}. All of it is in {found.folder / OUTCOME}"
+        f"Scores in points, ± one standard deviation over the seeds. {found.measure} is measured on {found.queries:,} "
+        f"images, a standard error of {100 * found.standard_error:.1f}. All of it is in {found.folder / OUTCOME}"
     )
     for name in found.failed:
         print(f"left out: {name} has failed", file=sys.stderr)

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from manyview.comparison.batch_rules import SAME, check_rule, with_batches
-from manyview.comparison.outcome import OUTCOME, Outcome, about_equal, collect, knn_curve
+from manyview.comparison.outcome import OUTCOME, Outcome, about_equal, collect, score_curve
 from manyview.comparison.plan import (
     Plan,
     PlannedRun,
@@ -26,7 +26,7 @@ from manyview.comparison.plan import (
     plan_runs,
 )
 from manyview.comparison.workers import run_all, run_one
-from manyview.config.config import differences
+from manyview.config.config import Config, differences
 from manyview.config.keys import Flat
 from manyview.config.sections import flat
 from manyview.core.atomic import atomic_write, naming_setting
@@ -84,9 +84,10 @@ def compare(
 
     planned = partial(plan_runs, methods, numbers, folder, given, recipe=recipe)
     runs = planned()
-    images = build.data(runs[0].config)
+    opened = Opened.of(runs)
+    images = opened.of_run(runs[0])
     runs = with_batches(runs, batch_rule, tuple(images.views))
-    differing = _check_runs(runs, images, minutes, say)
+    differing = _check_runs(runs, opened, minutes, say)
     with _claimed(folder):
         training_images = list(images.fingerprint[:3])  # copies have other times
         plan = read_plan(folder, training_images)
@@ -98,9 +99,24 @@ def compare(
             runs = with_batches(runs, batch_rule, tuple(images.views))
             _write(folder / PLAN, asdict(plan))
         for run in runs:
-            _check_folder(run, images)
+            _check_folder(run, opened.of_run(run))
         outcome = _compared(runs, folder, os.fspath(data), images, jobs, protocols, say)
         return _written(replace(outcome, differing=differing, batch_rule=batch_rule), say)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The data as methods see it: those that take an encoder for each view see several, all others one."""
+
+    by_kind: dict[bool, build.RunData]
+
+    @classmethod
+    def of(cls, runs: Sequence[PlannedRun]) -> Opened:
+        kinds = {build.takes_many(run.config): run.config for run in reversed(runs)}
+        return cls({many: build.data(config) for many, config in kinds.items()})
+
+    def of_run(self, run: PlannedRun) -> build.RunData:
+        return self.by_kind[build.takes_many(run.config)]
 
 
 def read_plan(folder: Path, images: list[Any]) -> Plan:
@@ -156,13 +172,15 @@ def _check(given: Flat, jobs: int, minutes: float | None, seeds: int | Sequence[
         )
 
 
-def _check_runs(runs: Sequence[PlannedRun], images: build.RunData, minutes: float | None, say: Say) -> SettingsByMethod:
+def _check_runs(runs: Sequence[PlannedRun], opened: Opened, minutes: float | None, say: Say) -> SettingsByMethod:
     """Refuses before any training what a run would be refused for, and says in what the methods differ also."""
-    config, count = runs[0].config, len(images.train)
-    if not images.labelled or not (config.evaluators and config.evaluate_every):
-        raise UserError("data", f"{config.data['name']} has no labels, or no kNN, so nothing says which is better")
-    first = [replace(run, config=build.settled(run.config, images)) for run in runs if run.seed == runs[0].seed]
+    one_a_method = [run for run in runs if run.seed == runs[0].seed]
+    count = len(opened.of_run(runs[0]).train)
+    for run in one_a_method:
+        _check_scored(run.config, opened.of_run(run))
+    first = [replace(run, config=build.settled(run.config, opened.of_run(run))) for run in one_a_method]
     for run in first:
+        images = opened.of_run(run)
         build.check(run.config)
         if run.config.batch_size > count:
             given = f"{run.config.batch_size} images a step of {run.method} are more than the {count:,}"
@@ -182,6 +200,17 @@ def _check_runs(runs: Sequence[PlannedRun], images: build.RunData, minutes: floa
     return differing
 
 
+def _check_scored(config: Config, images: build.RunData) -> None:
+    """Refuses a run that would have no score: kNN with labels, or recall across views, which needs none."""
+    asked = config.evaluators if config.evaluate_every and images.test is not None else ()
+    if "knn" in asked and images.labelled:
+        return
+    if "retrieval" not in asked or not build.scored_across_views(config):
+        name, method = config.data["name"], config.method["name"]
+        why = f"{name} has no labels, or no kNN, and {method} finds no view by another"
+        raise UserError("data", f"{why}, so nothing says which is better")
+
+
 @contextmanager
 def _claimed(folder: Path) -> Iterator[None]:
     """Keeps other processes out of a comparison's folder, and refuses one that holds something else."""
@@ -199,9 +228,9 @@ def _claimed(folder: Path) -> Iterator[None]:
 
 def _scored(run: PlannedRun, say: Say) -> bool:
     """Tells whether a run has a score; one whose metrics are gone or damaged has none, and is left out."""
-    if knn_curve(Run(run.folder)):
+    if score_curve(Run(run.folder)):
         return True
-    say(f"{run.name} is left out: {run.folder / METRICS} holds no kNN score; remove {run.folder} to train it again")
+    say(f"{run.name} is left out: {run.folder / METRICS} holds no score; remove {run.folder} to train it again")
     return False
 
 

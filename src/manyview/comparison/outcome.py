@@ -22,7 +22,9 @@ from manyview.training.run import Run
 
 OUTCOME = "comparison.json"
 COST = "cost.json"  # in a run's folder: the memory it took
-KNN = "kNN"  # the score that every run has
+KNN = "kNN"
+MEASURES = {KNN: "knn", "recall@1 across views": "recall@1"}
+"""Scores of training, by the name in tables, and their names in metrics; the first that runs have decides."""
 TOLERANCE = 0.02  # of the images, by which a method may see fewer than others without a warning
 
 
@@ -48,8 +50,8 @@ class MethodOutcome:
     copies       of an image, that a step takes
     steps        of the optimiser
     images_seen  in all steps, each image as often as it was in one
-    curves       kNN during training, the untrained encoder first
-    scores       by name: the last kNN, and what other protocols gave
+    curves       the deciding score during training, the untrained encoder first
+    scores       by name: the last ones of training, the deciding one first, and what other protocols gave
     seconds      of training
     memory       the largest peak, in bytes; None where it is not known
     """
@@ -70,7 +72,7 @@ class MethodOutcome:
 class Outcome:
     """The outcome of all methods; the first is the baseline that others are compared with.
 
-    queries     images that each kNN score is measured on
+    queries     images that each score of training is measured on
     failed      runs that are left out
     differing   settings in which the methods differ although they are not their own, by method
     batch_rule  by which each method has its batch, a name of `BATCH_RULES`
@@ -85,9 +87,14 @@ class Outcome:
     batch_rule: str = SAME
 
     @property
+    def measure(self) -> str:
+        """The score that decides: kNN, or recall across views where there are no labels."""
+        return self.scores[0]
+
+    @property
     def standard_error(self) -> float:
-        """The standard error of a kNN score from the choice of query images, which no number of seeds makes smaller."""
-        p = statistics.mean(self.methods[0].scores[KNN])
+        """That of the deciding score from the choice of query images, which no number of seeds makes smaller."""
+        p = statistics.mean(self.methods[0].scores[self.measure])
         return math.sqrt(p * (1 - p) / self.queries)
 
     @property
@@ -110,9 +117,9 @@ class Outcome:
         """Gives one run of every method, with its first seed."""
         return [Run(self.folder / folder_name(each.method, each.seeds[0])) for each in self.methods]
 
-    def differences(self, other: MethodOutcome, score: str = KNN) -> list[float]:
+    def differences(self, other: MethodOutcome, score: str | None = None) -> list[float]:
         """Compares a method with the baseline seed by seed: what the seeds have in common falls out."""
-        first = self.methods[0]
+        first, score = self.methods[0], score or self.measure
         baseline = dict(zip(first.seeds, first.scores[score], strict=True))
         scores = zip(other.seeds, other.scores[score], strict=True)
         return [value - baseline[seed] for seed, value in scores if seed in baseline]
@@ -161,7 +168,8 @@ def read(folder: Path) -> Outcome:
     found = read_json(path, _Written, remedy=remedy)
     for each in found.methods:
         lists = [each.curves, each.seconds, *each.scores.values()]
-        whole = each.seeds and KNN in each.scores and all(len(one) == len(each.seeds) for one in lists)
+        decided = any(name in each.scores for name in MEASURES)
+        whole = each.seeds and decided and all(len(one) == len(each.seeds) for one in lists)
         if not whole or len(set(each.seeds)) < len(each.seeds):
             raise UserError(None, f"{path} is damaged ({each.method[:40]!r} has not one score a seed); {remedy}")
     if not found.methods or found.queries < 1:
@@ -214,7 +222,8 @@ def collect(
 
 def _collect(planned: list[PlannedRun], more: Mapping[Path, Mapping[str, float]], images: int) -> MethodOutcome:
     runs = [Run(each.folder) for each in planned]
-    curves = [knn_curve(run) for run in runs]
+    curves = [score_curve(run) for run in runs]
+    trained = {name: [points[-1].score for points in found] for name, found in _curves(runs).items()}
     found = [more.get(run.folder, {}) for run in runs]
     shared = {name: [each[name] for each in found] for name in found[0] if all(name in each for each in found)}
     last = [run.metrics[-1] for run in runs]
@@ -222,7 +231,7 @@ def _collect(planned: list[PlannedRun], more: Mapping[Path, Mapping[str, float]]
     config, steps = runs[0].config, last[0]["step"]
     return MethodOutcome(
         planned[0].method, tuple(each.seed for each in planned), config.batch_size, copies_of_an_image(config), steps,
-        epoch_of(config, images).seen_in(steps), curves, {KNN: [points[-1].score for points in curves], **shared},
+        epoch_of(config, images).seen_in(steps), curves, {**trained, **shared},
         [each.get("seconds", 0.0) for each in last], max(peaks, default=None),
     )  # fmt: skip
 
@@ -232,11 +241,27 @@ def copies_of_an_image(config: Config) -> int:
     return small_method(config, config.views or (VIEW,)).copies
 
 
-def knn_curve(run: Run) -> list[Point]:
-    """Reads kNN by epoch and by time from a run's metrics."""
-    lines = [line for line in run.metrics if line.get("knn") is not None]
+def _curves(runs: Sequence[Run]) -> dict[str, list[list[Point]]]:
+    """The scores of training that all of some runs have, by their names in tables."""
+    found = {name: [_curve(run, metric) for run in runs] for name, metric in MEASURES.items()}
+    return {name: curves for name, curves in found.items() if all(curves)}
+
+
+def score_curve(run: Run) -> list[Point]:
+    """The score that decides by epoch and by time, from a run's metrics."""
+    return deciding_score(run)[1]
+
+
+def deciding_score(run: Run) -> tuple[str, list[Point]]:
+    """The first of `MEASURES` that a run's metrics have, by its name in tables."""
+    found = ((name, _curve(run, metric)) for name, metric in MEASURES.items())
+    return next(((name, points) for name, points in found if points), (KNN, []))
+
+
+def _curve(run: Run, metric: str) -> list[Point]:
+    lines = [line for line in run.metrics if line.get(metric) is not None]
     per_epoch = steps_per_epoch(run.metrics, run.config.epochs)
-    return [Point(line["step"] / per_epoch, line.get("seconds", 0.0), line["knn"]) for line in lines]
+    return [Point(line["step"] / per_epoch, line.get("seconds", 0.0), line[metric]) for line in lines]
 
 
 def peak_memory(folder: Path) -> int | None:

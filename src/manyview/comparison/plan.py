@@ -28,6 +28,8 @@ STEPS, EVERY, ROUNDS = 40, 10, 2  # of a measurement of speed; the steps before 
 SMALL = "augmentation.small_"  # what the settings of small crops begin with
 SHARED = ("data", "augmentation", "views", "encoder")  # sections on which a score depends as much as on the method
 
+WHOLE = "the picture"  # what a method with one view sees, where others see several views of it
+
 SettingsByMethod = dict[str, dict[str, Any]]
 """{setting: {method: value}}, for settings in which methods differ although they are not their own."""
 
@@ -92,8 +94,14 @@ def plan_runs(
             if epochs is not None:
                 settings["epochs"] = epochs[method]
             named = recipe and recipe.replace("{method}", method)
-            runs.append(PlannedRun(method, seed, configured(named, settings)))
+            runs.append(PlannedRun(method, seed, _with_one_view(configured(named, settings))))
     return runs
+
+
+def _with_one_view(config: Config) -> Config:
+    """Leaves the picture itself to a method that sees one view, where several are named for the others."""
+    several = config.views is not None and len(config.views) > 1
+    return replace(config, views=None) if several and not build.takes_many(config) else config
 
 
 def folder_name(method: str, seed: int) -> str:
@@ -105,7 +113,7 @@ def differing_settings(runs: Sequence[PlannedRun], *, but: Collection[str] = ())
     """Finds the settings, but those named, in which methods differ beyond their own parts and batch.
 
     A published recipe may have its own optimiser and schedule. Other images, views or encoders are refused: they would
-    be compared, and not the methods.
+    be compared, and not the methods. Only a method that sees one view may see the picture of which others see parts.
     """
     settings = {
         run.method: {key: list(each) if isinstance(each, tuple) else each for key, each in run.config.flat().items()}
@@ -121,9 +129,12 @@ def differing_settings(runs: Sequence[PlannedRun], *, but: Collection[str] = ())
         same = all(value == next(iter(values.values())) for value in values.values())
         if same or section in compared or key in (*PER_RUN, *but):
             continue
-        if section in SHARED:
+        if key == "views" and len({str(value) for value in values.values() if value is not None}) == 1:
+            found[key] = {method: WHOLE if value is None else value for method, value in values.items()}
+        elif section in SHARED:
             raise _unfair(key, values)
-        found[key] = values
+        else:
+            found[key] = values
     return found
 
 

@@ -21,7 +21,7 @@ from types import FrameType
 
 import torch
 
-from manyview.comparison.outcome import COST, knn_curve, peak_memory
+from manyview.comparison.outcome import COST, deciding_score, peak_memory
 from manyview.comparison.plan import PlannedRun
 from manyview.config.config import Config
 from manyview.config.recipes import to_yaml
@@ -70,9 +70,9 @@ def run_all(runs: Sequence[PlannedRun], jobs: int, say: Callable[[str], None]) -
                     say(f"{run.name} is waited for, since another process trains it, as it says above")
                     continue
                 done += 1
-                points = knn_curve(Run(run.folder)) if code == 0 else []
+                score, points = deciding_score(Run(run.folder)) if code == 0 else ("", [])
                 if points:
-                    scores = f"kNN {points[-1].score:.1%}, untrained {points[0].score:.1%}"
+                    scores = f"{score} {points[-1].score:.1%}, untrained {points[0].score:.1%}"
                     say(f"{done} of {len(runs)}: {run.name}: {scores}, {duration(points[-1].seconds)} of training")
                 elif code:
                     failed.append(run)

@@ -26,7 +26,7 @@ from manyview.data.slots import Dispatcher, EpochRows, SharedMemoryFull
 PATIENCE = 600  # seconds without an image from any worker, after which they hang
 SHARED_MEMORY = "/dev/shm"  # where workers put their batches
 PREFETCH = 2  # batches that each worker is ahead
-SLOTS = PREFETCH + 1  # batches of a worker that shared memory has room for: one is in use
+LITTLE = 1 << 16  # bytes that ids and the like of a batch take beside its views, each in pages of its own
 GRACE = 600  # seconds that a worker goes on after it was told to end: longer than any step takes
 MORE_ROOM = "docker run --shm-size 4g"
 
@@ -45,7 +45,7 @@ def start_workers(reader: Reader, rows: EpochRows, batch: int, workers: int | No
     """
     batches = Batches(reader)
     workers = fitting_workers(workers, batch * batches.bytes)
-    dispatcher = Dispatcher(rows, workers, SLOTS)
+    dispatcher = Dispatcher(rows, workers, slots_each(workers))
     over = mp.get_context().RawValue("b", 0)  # whether the loader itself is being shut down
     loader = DataLoader(
         batches,
@@ -68,6 +68,15 @@ def usual_workers() -> int:
     return max(1, available() // local_processes())
 
 
+def slots_each(workers: int) -> int:
+    """Batches of a worker that shared memory has room for, so that one is free whenever the worker is asked for more.
+
+    One is in use beside those ahead. Of a single worker's that is the one before the batch that has just come; of
+    several workers' each other one is another's.
+    """
+    return PREFETCH + (2 if workers == 1 else 1)
+
+
 def fitting_workers(workers: int | None, batch: int) -> int:
     """So many workers, one a core if nobody says, but no more than can put batches of so many bytes into shared memory.
 
@@ -86,7 +95,8 @@ def fitting_workers(workers: int | None, batch: int) -> int:
         free = shutil.disk_usage(SHARED_MEMORY).free // local_processes()
     except OSError:  # a system that has it elsewhere
         return workers
-    fitting = min(workers, free // max(1, batch) // SLOTS)
+    room = free // (batch + LITTLE)
+    fitting = max(count for count in range(workers + 1) if count * slots_each(count) <= room)
     if fitting < workers and first:
         room = f"{SHARED_MEMORY} has {free / 1e6:,.0f} MB free, and a batch takes {batch / 1e6:,.0f} MB"
         warnings.warn(f"{room}: {fitting} of {workers} workers are started; {MORE_ROOM} gives more", stacklevel=2)

@@ -28,6 +28,7 @@ CS = (1e-3, 1e-2, 0.1, 1.0)
 ALONE = 0.1  # C of one image a class, with which nothing can be tried out
 DRAW = 0xF0  # keeps these draws apart from others with the same seed
 FOLDS = 5
+AT_ONCE = 1 << 14  # features x classes up to which fits without one fold each are done at once; larger ones one by one
 LITTLE = 0.03  # shares up to this are nearer to SwAV's 1% than to its 10%
 FEW = 0xFE3  # keeps this draw apart from others with the same seed
 PROTOCOLS: dict[str, Callable[..., Scores]] = {"finetune": finetune, "linear": linear}
@@ -82,10 +83,10 @@ def drawn(labels: Tensor, n: int, seed: int, draw: int) -> Tensor:
 def fitted(x: Tensor, labels: Tensor, n: int, cs: tuple[float, ...]) -> Tensor:
     """Weights (d + 1, classes) for the C with which most are right, each asked of a fit without its fold.
 
-    The weights of a penalised fit are sums of images, so that with fewer images than features it is done in their span,
-    which changes nothing but the time.
+    The weights of a penalised fit are sums of images, so that with far fewer images than features it is done in their
+    span, which changes nothing but the time.
     """
-    span = torch.linalg.qr(x.T).Q if len(x) < x.shape[1] else None  # (d, m)
+    span = torch.linalg.qr(x.T).Q if 2 * len(x) <= x.shape[1] else None  # (d, m)
     inner = x if span is None else x @ span
     weights = _chosen(inner, labels, n, cs)
     return weights if span is None else torch.cat([span @ weights[:-1], weights[-1:]])
@@ -96,14 +97,24 @@ def _chosen(x: Tensor, labels: Tensor, n: int, cs: tuple[float, ...]) -> Tensor:
     fold = torch.arange(len(x)) // (len(x) // n) % folds
 
     def right(C: float) -> int:
-        predicted = fold_logits(x, labels, classes, C, fold, folds).argmax(2)  # (folds, m)
-        return int((predicted[fold, torch.arange(len(x))] == labels).sum())
+        return int((fold_logits(x, labels, classes, C, fold, folds).argmax(1) == labels).sum())
 
     return fit(x, labels, classes, ALONE if n == 1 else max(sorted(cs), key=right))
 
 
 def fold_logits(x: Tensor, labels: Tensor, classes: int, C: float, fold: Tensor, folds: int) -> Tensor:
-    """(folds, m, classes) of as many fits, each without one fold, all at once: one by one they take much longer."""
+    """(m, classes): what is said of each image by a fit without its fold."""
+    if x.shape[1] * classes <= AT_ONCE:
+        return _all_folds(x, labels, classes, C, fold, folds)[fold, torch.arange(len(x))]
+    found = x.new_empty(len(x), classes)
+    for number in range(folds):
+        out = fold == number
+        found[out] = logits(fit(x[~out], labels[~out], classes, C, done=ROUGHLY), x[out])
+    return found
+
+
+def _all_folds(x: Tensor, labels: Tensor, classes: int, C: float, fold: Tensor, folds: int) -> Tensor:
+    """(folds, m, classes) of as many fits, each without one fold, all at once."""
     used = (fold != torch.arange(folds)[:, None]).to(x)  # (folds, m)
     counts, every = used.sum(1), labels.repeat(folds)
 

@@ -13,7 +13,7 @@ from manyview.core.rng import key, order
 from manyview.data import subset
 from manyview.data.dataset import targets_of
 from manyview.data.loader import SHUFFLE
-from manyview.evaluate.backbone import trainable_backbone
+from manyview.evaluate.backbone import trainable_backbone, view_of
 from manyview.evaluate.classifier import seeded
 from manyview.evaluate.task import Split, Task
 from manyview.training.optimizers import sgd
@@ -71,7 +71,7 @@ class WholeLearner:
         self.task, self.part = task, part
 
     def targets(self, split: Split) -> Tensor:
-        return targets_of(getattr(self.task, split))
+        return targets_of(self.task.images(split, self.part))
 
     def network(self) -> nn.Module:
         backbone = trainable_backbone(self.task, self.part)
@@ -79,8 +79,9 @@ class WholeLearner:
         return nn.Sequential(backbone, head).to(self.task.device)
 
     def batches(self, split: Split, rows: Tensor, size: int, *, shuffle: bool) -> Epochs:
-        chosen = subset(getattr(self.task, split), rows)
-        loader = self.task.loader(chosen, self.task.pipeline(), batch_size=size, shuffle=shuffle)
+        chosen = subset(self.task.images(split, self.part), rows)
+        views = self.task.pipeline(view=view_of(self.task, self.part))
+        loader = self.task.loader(chosen, views, batch_size=size, shuffle=shuffle)
 
         def epoch(number: int) -> Iterator[tuple[Any, Tensor]]:
             for batch, asked in zip(loader.epoch(number), loader.rows(number), strict=True):

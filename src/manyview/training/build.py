@@ -76,7 +76,7 @@ def data(config: Config, own: Dataset | None = None) -> RunData:
     if own is None and config.own_data:
         raise UserError("data", "the run was made on a data set of your own; give it: manyview.pretrain(data=...)")
     options, there = config.data_options, config.data["name"] if own is None else own
-    found, opened_anew = divided_for(config.views or (), there, unlabelled=_scored_across_views(config), **options)
+    found, opened_anew = divided_for(config.views or (), there, unlabelled=scored_across_views(config), **options)
     normalisation.check(config, found.train.modalities)
     views = views_of(config, found.train.modalities, reference(found.train) if config.views else None)
     if takes_many(config) and config.views is None:
@@ -191,7 +191,7 @@ def small_method(config: Config, views: Sequence[str]) -> Method:
         return cast(Method, component(config, "method")(networks, **components(config)))
 
 
-def _scored_across_views(config: Config) -> bool:
+def scored_across_views(config: Config) -> bool:
     """Whether unlabelled images are of use to score on: embeddings of several views are contrasted, no feature maps."""
     try:
         return takes_many(config) and bool(small_method(config, config.views or UNKNOWN).contrasted)

@@ -71,6 +71,22 @@ def test_a_score_stands_beside_its_baselines_and_protocol(run: Run, tmp_path: Pa
     assert "manyview evaluate" not in text
 
 
+def test_every_score_of_a_protocol_is_on_the_page_those_of_a_long_one_folded(run: Run, tmp_path: Path) -> None:
+    found = measured(copy(run, tmp_path / "a"), *KNN)
+    put(found.folder, result(scores={f"layer{number} top1": 0.5 for number in range(11)}, untrained={}))
+    shown, folded = scores([found]).split("<details>")
+    assert "layer7 top1" in shown
+    assert "layer8 top1" not in shown
+    assert folded.startswith("<summary>3 more scores</summary>")
+    assert all(f"layer{number} top1" in folded for number in (8, 9, 10))
+
+
+def test_a_standard_deviation_has_no_gain(run: Run, tmp_path: Path) -> None:
+    found = measured(copy(run, tmp_path / "a"), *KNN)
+    put(found.folder, result(scores={"5-shot std": 0.04}, untrained={"5-shot std": 0.02}))
+    assert "+2.0" not in scores([found])
+
+
 def test_what_was_not_measured_has_no_column_and_a_hint_says_how(run: Run, tmp_path: Path) -> None:
     text = scores([measured(copy(run, tmp_path / "a"), *KNN)])
     assert "supervised" not in text
@@ -113,14 +129,6 @@ def test_scores_of_the_encoder_as_it_was_before_training_went_on_are_left_out(ru
     assert "75.0" in text
     assert "62.5" not in text
     assert "evaluations of" in text
-
-
-def test_a_sweep_of_many_scores_does_not_fill_the_page(run: Run, tmp_path: Path) -> None:
-    found = measured(copy(run, tmp_path / "a"), *KNN)
-    put(found.folder, result(protocol="knn-sweep", scores={f"k={i}": 0.5 for i in range(30)}))
-    text = scores([found])
-    assert text.count("knn-sweep k=") == 8
-    assert "22 more scores are in results.json" in text
 
 
 def test_runs_are_rows_with_their_names(run: Run, other: Run) -> None:

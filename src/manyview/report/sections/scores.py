@@ -19,12 +19,13 @@ from manyview.report.run_record import LINEAR, VIEW_KNN, RunRecord
 from manyview.training.build import RunData
 from manyview.training.evaluators import NEIGHBOURS
 
-ACCURACY = Axis("kNN accuracy", percent=True)
+AXES = {KNN: "kNN accuracy"}
 BY_EPOCH = "Mean over the seeds: what it learns from seeing every image once more."
 SETTINGS_LETTERS = 160
-MAX_SCORES = 8  # of one protocol
+MAX_SCORES = 8  # of one protocol in the table itself; the others are folded below it
 BASELINE = "supervised"  # results under this name are shown beside the others
 NO_SCORES = ("chosen", "epoch")  # words in the names of numbers that are reported with scores: "chosen C"
+STD = " std"  # at the end of the name of a standard deviation, of which a gain would say nothing
 BASELINES = ("untrained", "supervised")  # columns beside a score, where they were measured
 BY_TIME = "The same by training time, without scoring: what a minute buys."
 
@@ -35,12 +36,12 @@ def comparison(outcome: Outcome) -> Html:
     lead = (
         "Every method has trained on the same data in the same order, with the same augmentations, from the same "
         f"weights of the encoder for each seed{images}. Scores are the last epoch's, in points. "
-        f"{_seeds(outcome.methods[0])} kNN is measured on {outcome.queries:,} images, a standard error of "
-        f"{100 * outcome.standard_error:.1f} points."
+        f"{_seeds(outcome.methods[0])} {outcome.measure} is measured on {outcome.queries:,} images, a standard error "
+        f"of {100 * outcome.standard_error:.1f} points."
     )
     caveat = tag("p", outcome.caveat, class_="fine")
-    by_epoch = _knn(outcome, "kNN by epoch", Axis("epoch", low=0.0), lambda point: point.epoch, BY_EPOCH)
-    by_time = _knn(outcome, "kNN by time", Axis("minutes", low=0.0), lambda point: point.seconds / 60, BY_TIME)
+    by_epoch = _by(outcome, "epoch", Axis("epoch", low=0.0), lambda point: point.epoch, BY_EPOCH)
+    by_time = _by(outcome, "time", Axis("minutes", low=0.0), lambda point: point.seconds / 60, BY_TIME)
     failed = [left_out(name, "the run has failed") for name in outcome.failed]
     columns = (
         tag("th", "method", scope="col"),
@@ -54,12 +55,13 @@ def comparison(outcome: Outcome) -> Html:
 
 def ranking(outcome: Outcome) -> str:
     """Says who is ahead, over all seeds; the rest of the page is about the first seed."""
-    means = {each.method: statistics.mean(each.scores[KNN]) for each in outcome.methods}
+    means = {each.method: statistics.mean(each.scores[outcome.measure]) for each in outcome.methods}
     scores = ", ".join(f"{name} {mean:.1%}" for name, mean in sorted(means.items(), key=lambda each: -each[1]))
     seeds = outcome.methods[0].seeds
     if len(seeds) == 1 or any(each.seeds != seeds for each in outcome.methods):
-        return f"kNN at the end: {scores}."
-    return f"kNN at the end, mean of {len(seeds)} seeds: {scores}. Single runs on this page are of seed {seeds[0]}."
+        return f"{outcome.measure} at the end: {scores}."
+    single = f"Single runs on this page are of seed {seeds[0]}."
+    return f"{outcome.measure} at the end, mean of {len(seeds)} seeds: {scores}. {single}"
 
 
 def _seeds(baseline: MethodOutcome) -> str:
@@ -72,7 +74,7 @@ def _seeds(baseline: MethodOutcome) -> str:
     )
 
 
-def _knn(outcome: Outcome, title: str, x: Axis, over: Callable[[Point], float], caption: str) -> Html:
+def _by(outcome: Outcome, what: str, x: Axis, over: Callable[[Point], float], caption: str) -> Html:
     """Draws a line a method: the mean over the seeds of both coordinates."""
     lines = []
     for colour, each in enumerate(outcome.methods):
@@ -81,7 +83,8 @@ def _knn(outcome: Outcome, title: str, x: Axis, over: Callable[[Point], float], 
             for seeds in zip(*each.curves, strict=False)
         ]
         lines.append(Line(each.method, points, colour))
-    return figure(title, line_chart(title, lines, x, ACCURACY), caption)
+    title = f"{outcome.measure} by {what}"
+    return figure(title, line_chart(title, lines, x, Axis(AXES.get(outcome.measure, "share"), percent=True)), caption)
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,7 @@ class Row:
     score: float
     untrained: float | None = None
     supervised: float | None = None
+    folded: bool = False
 
 
 def scores(runs: Sequence[RunRecord], data: Mapping[int, RunData] | None = None) -> Html:
@@ -126,10 +130,14 @@ def scores(runs: Sequence[RunRecord], data: Mapping[int, RunData] | None = None)
     texts = [tag("th", name, scope="col") for name in (["run", "score"] if many else ["score"])]
     numbers = [tag("th", name, scope="col", class_="number") for name in ("trained", *shown)]
     columns = texts, numbers, tag("th", "protocol", scope="col")
-    made = table("Table of scores", columns, [_cells(row, many, shown) for row in rows])
+    made = table("Table of scores", columns, [_cells(row, many, shown) for row in rows if not row.folded])
+    folded = [_cells(row, many, shown) for row in rows if row.folded]
+    more = tag(
+        "details", tag("summary", f"{len(folded)} more scores"), table("Table of further scores", columns, folded)
+    )
     command = f"manyview evaluate {runs[0].folder} --protocols knn,linear-fast"
     advice = tag("p", "More protocols: ", tag("code", command), ", then write this page again.", class_="fine")
-    return section("scores", "Scores", lead, made, missing, None if evaluated else advice)
+    return section("scores", "Scores", lead, made, more if folded else None, missing, None if evaluated else advice)
 
 
 def _of_present_weights(run: RunRecord, results: list[Result]) -> list[Result]:
@@ -195,21 +203,31 @@ def _rows(run: RunRecord, result: Result) -> list[Row]:
     ]
     found = {name: value for name, value in result.scores.items() if not any(word in name for word in NO_SCORES)}
     others = [f"{name} {value:g}" for name, value in result.scores.items() if name not in found]
-    more = [f"{len(found) - MAX_SCORES} more scores are in results.json"] if len(found) > MAX_SCORES else []
     data = f"on {result.data.get('name', '?')}, seed {result.seed}"
     settings = [f"{name.replace('_', ' ')} {value}" for name, value in result.settings.items() if value is not None]
     text = ", ".join(settings)
     text = text if len(text) <= SETTINGS_LETTERS else f"{text[:SETTINGS_LETTERS]}\N{HORIZONTAL ELLIPSIS}"
-    protocol = ", ".join([*filter(None, [text]), *others, data, *more])
+    protocol = ", ".join([*filter(None, [text]), *others, data])
     return [
-        Row(run, f"{result.protocol} {name}", protocol, float(value), *(each.get(name) for each in baselines))
-        for name, value in list(found.items())[:MAX_SCORES]
+        Row(
+            run,
+            f"{result.protocol} {name}",
+            protocol,
+            float(value),
+            *(each.get(name) for each in baselines),
+            folded=number >= MAX_SCORES,
+        )
+        for number, (name, value) in enumerate(found.items())
     ]
 
 
 def _cells(row: Row, many: bool, shown: Sequence[str]) -> Child:
     run = tag("th", row.run.name, scope="row", class_=f"name {row.run.colour_class}") if many else None
-    gain = None if row.untrained is None else tag("small", f" {signed_points(row.score - row.untrained)}")
+    gain = (
+        None
+        if row.untrained is None or row.name.endswith(STD)
+        else tag("small", f" {signed_points(row.score - row.untrained)}")
+    )
     score = tag("td", tag("strong", _percent(row.score)), gain, class_="number")
     others = [tag("td", _percent(getattr(row, name)), class_="number") for name in shown]
     return [run, tag("td", row.name, class_="what"), score, others, tag("td", row.protocol, class_="fine")]
