@@ -105,6 +105,28 @@ def test_how_many_images_each_view_has_is_told_where_some_lack_one() -> None:
     judged = {"name": "a", "encoder": "patchnet", "size": 32, "trained": True, "views": ["rgb", "depth"]}
     told = report([replace(ONE, data=data, model=judged)]).splitlines()
     assert "some images lack a view; training and test images of each score: rgb 10 and 6, all 7 and 4" in told
+    assert "all is rgb and depth side by side" not in told  # where no score is of all
+    told = report([replace(ONE, data=data, model=judged, scores={"all top1": 0.5})]).splitlines()
+    assert "all is rgb and depth side by side" in told
+
+
+def test_how_far_draws_lie_apart_is_no_gain() -> None:
+    data = {"name": "scenes", "train": 10, "test": 10, "classes": 9, "held_out": False}
+    judged = {"name": "a", "encoder": "patchnet", "size": 32, "trained": True}
+    scores, before = {"1-shot": 0.5, "1-shot std": 0.1}, {"1-shot": 0.4, "1-shot std": 0.2}
+    told = report([replace(ONE, data=data, model=judged, scores=scores, untrained=before)]).splitlines()
+    assert told[-2].split()[-1] == "+10.0"
+    assert told[-1].split() == ["1-shot", "std", "10.0%", "20.0%"]
+
+
+def test_of_a_run_that_has_not_ended_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tiny.pretrain(tmp_path / "run", "--quiet", max_steps=1) == 0
+    for unlinked in (False, True):
+        if unlinked:
+            (tmp_path / "run" / "encoder.safetensors").unlink()
+        capsys.readouterr()
+        assert evaluate(tmp_path / "run", "--protocols", "knn", "--recompute") == 0
+        assert ("has not ended; this is the encoder of its last checkpoint" in capsys.readouterr().err) is unlinked
 
 
 def test_of_an_imbalanced_run_it_says_what_classifiers_learn_from() -> None:

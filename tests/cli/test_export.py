@@ -11,6 +11,7 @@ import torch
 import manyview
 from manyview.cli import main as cli
 from manyview.encoders import load as load_encoder
+from manyview.training.run import encoder_files
 from tests.cli.said import one_line
 from tests.tiny import many_views, pretrain, sensors
 
@@ -51,10 +52,11 @@ def test_of_a_run_with_several_views_one_is_named(tmp_path: Path, capsys: pytest
     one_line(capsys, "has an encoder for rgb, thermal, depth; give one of them, --view rgb")
     assert cli.main(["export", str(many), "--to", "safetensors", "--view", "depth"]) == 0
     said = capsys.readouterr()
-    file = many / "encoder-depth-safetensors.safetensors"
+    file = many / "exported-depth-safetensors.safetensors"
     assert f"wrote {file}" in said.out
     assert said.err == ""
     assert "# preprocessing: x is 1 channel of 16 bits or floats in the unit of the files, not scaled; NaN" in said.out
     assert ", mean and std of depth in training\n" in said.out
     x = torch.randn(2, 1, 32, 32)
     assert torch.equal(load_encoder(file).eval()(x), manyview.load(many, "depth")(x))
+    assert file not in encoder_files(many)  # which are taken for what the run itself has written

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from manyview.cli import main as cli
+from manyview.cli.list import LISTS
 from tests.cli.said import one_line
 
 
@@ -28,3 +29,13 @@ def test_lists_can_be_narrowed_and_an_unknown_one_is_one_line(capsys: pytest.Cap
     one_line(capsys, "no name has 'zzz' in it")
     assert cli.main(["list", "metods"]) == 2
     one_line(capsys, "there is no list of 'metods'; did you mean 'methods'?")
+
+
+def test_without_a_name_it_says_which_lists_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["list"]) == 0
+    assert capsys.readouterr().out.splitlines() == [f"manyview list {name}" for name in LISTS]
+
+
+@pytest.mark.parametrize("what", [name for name in LISTS if name != "encoders"])
+def test_what_is_said_of_a_name_is_whole(what: str) -> None:
+    assert not [about for about in LISTS[what]().values() if about.endswith((":", ","))]

@@ -78,7 +78,7 @@ def test_images_that_were_moved_are_found_with_root(
         (["data/1.png", "--embeddings", "e.npz", "--picture", "./data/1.png"], "would be overwritten"),
         (["data/1.png", "--embeddings", "e.npz", "--top", "0"], "top: expected at least 1, got 0"),
         (["data/1.png", "--embeddings", "e.npz", "--top", str(10**20)], "top: expected at most 2147483647, got 1"),
-        (["nowhere.png", "--embeddings", "e.npz"], "nowhere.png cannot be read"),
+        (["nowhere.png", "--embeddings", "e.npz"], "there is no file nowhere.png"),
         (["e.npz", "--embeddings", "e.npz"], "cannot be read"),
         (["data/1.png", "--embeddings", "none.npz"], "there is no file"),
         (["data/1.png"], "--embeddings"),

@@ -200,6 +200,7 @@ def test_who_needs_no_labels_has_a_tenth_held_out_without_them(data: Memory) -> 
     assert not ids(found.train) & ids(found.test)
     assert not has_classes(found.train)
     assert divided(Memory(9, 3, labelled=False), unlabelled=True).test is None
+    assert divided(Memory(19, 3, labelled=False), unlabelled=True).test is None  # one alone would always be found
 
 
 def test_who_needs_no_labels_takes_a_test_split_without_them(tmp_path: Path) -> None:

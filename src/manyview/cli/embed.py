@@ -11,6 +11,8 @@ from manyview.data.image import MAX_PIXELS, MaxPixels
 from manyview.data.splits import Labels
 from manyview.embeddings.embed import embed as embedded
 from manyview.embeddings.embed import target
+from manyview.embeddings.model_source import run_of
+from manyview.training.load import has_ended
 
 SHOWN = 20  # unreadable images that are named
 
@@ -52,6 +54,7 @@ def embed(
         dtype=dtype, batch_size=batch_size, device=device, workers=workers, progress=not quiet, size=size,
         weights=weights, pretrained=pretrained, stem=stem,
     )  # fmt: skip
+    tell_unended(encoder)
     unreadable = made.about.broken
     for name, why in list(unreadable.items())[:SHOWN]:
         print(f"warning: {printable(name)} is left out: {printable(why)}", file=sys.stderr)
@@ -64,3 +67,11 @@ def embed(
         one = "; --split takes one of them" if "splits" in made.about.options else ""
         print(f"the images are those of {printable(made.about.taken + made.about.data)}{one}")
     return 0
+
+
+def tell_unended(model: str) -> None:
+    """Warns of a run that has not ended, whose encoder is not yet what it will be."""
+    run = run_of(model)
+    if run is not None and not has_ended(run.folder):
+        what = f"{printable(str(run.folder))} has not ended; this is the encoder of its last checkpoint"
+        print(f"warning: {what}", file=sys.stderr)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from manyview.cli.arguments import usage
-from manyview.cli.embed import Pretrained, Size, Stem, Weights
+from manyview.cli.embed import Pretrained, Size, Stem, Weights, tell_unended
 from manyview.cli.suite import PROTOCOL, run_suite
 from manyview.config.keys import Flat, flag_name, shown, typed
 from manyview.config.sections import data_keys
@@ -90,6 +90,7 @@ def evaluate(
                 recompute=recompute, cache=kept, show_bar=True, say=say, done=_announce,
             )  # fmt: skip
             print(report(results))
+    tell_unended(what)
     print(f"\nwrote {printable(str(folder / FILE))}")
     return 0
 
@@ -117,23 +118,25 @@ def _suite_data(options: Flat) -> Flat:
 
 def report(results: list[Result]) -> str:
     """What was judged on what, and a line for each score."""
-    first, supervised = results[0], any(each.supervised for each in results)
+    supervised = any(each.supervised for each in results)
     lines = [("protocol", "score", "trained", "untrained", "gain", *(["supervised"] if supervised else []))]
     for result in results:
         lines += _rows(result, supervised=supervised)
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     formats = [f"{{:<{widths[0]}}}", f"{{:<{widths[1]}}}", *(f"{{:>{width}}}" for width in widths[2:])]
     table = ["  ".join(formats).format(*line).rstrip() for line in lines]
-    return "\n".join(["", *_heading(first), "", table[0], "-" * len(table[0]), *table[1:]])
+    return "\n".join(["", *_heading(results), "", table[0], "-" * len(table[0]), *table[1:]])
 
 
-def _heading(result: Result) -> list[str]:
+def _heading(results: list[Result]) -> list[str]:
+    result = results[0]
     data, model = result.data, result.model
+    joins = "views" in model and any(name.startswith(f"{ALL} ") for each in results for name in each.scores)
     kept = "held out" if data["held_out"] else "in its test split"
     judged = f"{model['name']}: {model['encoder']} at {model['size']} px, seed {result.seed}"
     classes = f", {data['classes']} classes" if data["classes"] else ", no classes"
     counts = f"{data['train']:,} training images, {data['test']:,} {kept}{classes}"
-    several = [f"{ALL} is {' and '.join(model['views'])} side by side"] if "views" in model else []
+    several = [f"{ALL} is {' and '.join(model['views'])} side by side"] if joins else []
     several += [_counts(data["parts"])] if "parts" in data else []
     blank = "its weights are drawn, not learnt: give --pretrained, or --weights FILE"
     unused = [f"its test split is not used: {data['why']}"] if "why" in data else []
@@ -159,7 +162,7 @@ def _rows(result: Result, *, supervised: bool) -> list[tuple[str, ...]]:
         first = _named(result) if not rows else ""
         trained = bool(result.model["trained"])
         after, before = (value, (result.untrained or {}).get(name)) if trained else (None, value)
-        gain = "" if after is None or before is None or not _is_share(name) else _gain(result, name, after, before)
+        gain = "" if after is None or before is None or not _can_gain(name) else _gain(result, name, after, before)
         more = [_said(name, (result.supervised or {}).get(name))] if supervised else []
         rows.append((first, name, _said(name, after), _said(name, before), gain, *more))
     return rows
@@ -186,6 +189,11 @@ def _named(result: Result) -> str:
 
 def _is_share(name: str) -> bool:
     return "chosen" not in name and not name.endswith("epoch")
+
+
+def _can_gain(name: str) -> bool:
+    """Whether more of it is better: not of how far draws lie apart."""
+    return _is_share(name) and not name.endswith(" std")
 
 
 def _said(name: str, value: float | None) -> str:

@@ -1,14 +1,13 @@
 """`manyview export`"""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
+from manyview.cli.embed import tell_unended
 from manyview.core.errors import UserError
 from manyview.encoders.export import FORMATS, Format
 from manyview.encoders.export import export as write
 from manyview.training.load import load, run_views
-from manyview.training.run import ENCODER, encoder_file
 
 
 def export(
@@ -23,10 +22,9 @@ def export(
     if views and view is None:
         raise UserError("view", f"{run} has an encoder for {', '.join(views)}; give one of them, --view {views[0]}")
     encoder, kind = load(run, view), f"-{view}" if views else ""
-    name = f"encoder{kind}.onnx" if to == "onnx" else f"encoder{kind}-{to}.safetensors"
+    name = f"exported{kind}.onnx" if to == "onnx" else f"exported{kind}-{to}.safetensors"
     path = Path(out or Path(run) / name)
     text = write(encoder, to, path)
-    if not (Path(run) / (encoder_file(view) if views and view else ENCODER)).is_file():
-        print(f"warning: {run} has not ended; this is the encoder of its last checkpoint", file=sys.stderr)
+    tell_unended(run)
     print(f"wrote {path}\n{text}\n# preprocessing: {encoder.preprocess}")
     return 0

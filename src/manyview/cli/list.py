@@ -10,11 +10,14 @@ from manyview.core.errors import UserError, hint
 
 
 def list_(
-    what: Annotated[str, "methods, losses, memories, heads, momentum, views, augmentations, optimizers, schedules, "
-                         "encoders, data or recipes"],
+    what: Annotated[str | None, "methods, losses, memories, heads, momentum, views, augmentations, optimizers, "
+                                "schedules, encoders, data or recipes; without it, these"] = None,
     text: Annotated[str, "only names with this in them"] = "",
 ) -> int:  # fmt: skip
     """What there is, by name."""
+    if what is None:
+        print("\n".join(f"manyview list {each}" for each in LISTS))
+        return 0
     if what not in LISTS:
         raise UserError("what", f"there is no list of {what!r}; {hint(what, LISTS)}")
     found = {name: about for name, about in LISTS[what]().items() if text.lower() in name.lower()}

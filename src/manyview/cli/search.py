@@ -34,6 +34,8 @@ def search(
     """The embedded images nearest to IMAGE, by cosine: a list, and a picture of them. IMAGE may be of another view than
     those: a thermal picture finds the RGB pictures that fit it.
     """
+    if not os.path.exists(image):
+        raise UserError("image", f"there is no file {printable(image)}; give a picture's")
     to = Path(picture or f"nearest-{Path(image).stem}.png")
     if not no_picture:
         _check_picture(to, image, embeddings)

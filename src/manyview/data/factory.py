@@ -202,7 +202,7 @@ def _labelled_rows(dataset: Dataset) -> torch.Tensor:
 def _hold_out(dataset: Dataset, test_unused: str | None) -> Divided:
     labelled = has_classes(dataset)
     count = min(MAX_HELD_OUT, int(HELD_OUT_SHARE * len(_labelled_rows(dataset) if labelled else dataset)))
-    if not count:
+    if count < (1 if labelled else 2):  # what is found among one sample alone is always right
         return Divided(dataset, None, test_unused=test_unused)
     test = some(dataset, count, labelled=labelled)
     rest = ~torch.isin(dataset.ids, test.ids)

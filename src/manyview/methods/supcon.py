@@ -20,7 +20,7 @@ def supcon(
     temperature: Positive = 0.1,
     head: Head = partial(heads.mlp, dim_out=128),
 ) -> Method:
-    """SupCon (Khosla et al., NeurIPS 2020), Eq. 2, the loss L_out:
+    """SupCon (Khosla et al., NeurIPS 2020), Eq. 2, the loss L_out: all images of a class are each other's positives.
 
     L_i = -1/|P(i)| sum_{p in P(i)} log [ exp(z_i.z_p / t) / sum_{a in A(i)} exp(z_i.z_a / t) ]
 

@@ -146,7 +146,7 @@ def patches(size: int = 64, copies: int = 2, *, distance: Distance = 64, flip: C
 
 
 def swav(size: int = 224, copies: int = 2) -> ViewPipeline:
-    """SwAV's large crops (Caron et al., NeurIPS 2020), of 14 to 100%, with SimCLR's colours; `multicrop.py` adds small.
+    """SwAV's large crops (Caron et al., NeurIPS 2020), of 14 to 100%, with SimCLR's colours; --method.small adds small.
 
     Its six small ones are of 96 px and cover 5 to 14%.
     """
