@@ -106,17 +106,16 @@ SLOW: dict[str, dict[str, Any]] = {
     "align_uniform_moco": {"method.name": "align_uniform_moco", "momentum.start": 0.9, **QUEUE},
 }
 SMALL = {"method.small": 2, "augmentation.small_size": 16, **PATCHES}
-FEW: dict[str, dict[str, Any]] = {  # of the last batch's two images one of three processes has none
-    name: {"batch_size": 60, "drop_last": False, **case}
-    for name, case in {
-        "simclr": {"method.name": "simclr"},
-        "cacr, whose loss pools all queries": {"method.name": "cacr", "method.positives": 2, "loss.cost": "rbf"},
-        "barlow_twins": {"method.name": "barlow_twins"},
-        "swav": {"method.name": "swav", "method.frozen": 1, "method.queue": 40, "prototypes.count": 12, **SMALL},
-        "dino": {"method.name": "dino", "method.frozen": 1, "prototypes.count": 12, **SMALL},
-        "dcl in micro-batches": {"method.name": "dcl", "micro_batch": 8},
-    }.items()
+FEW: dict[str, dict[str, Any]] = {
+    "simclr": {"method.name": "simclr"},
+    "cacr, whose loss pools all queries": {"method.name": "cacr", "method.positives": 2, "loss.cost": "rbf"},
+    "barlow_twins": {"method.name": "barlow_twins"},
+    "swav": {"method.name": "swav", "method.frozen": 1, "method.queue": 40, "prototypes.count": 12, **SMALL},
+    "dino": {"method.name": "dino", "method.frozen": 1, "prototypes.count": 12, **SMALL},
+    "dcl in micro-batches": {"method.name": "dcl", "micro_batch": 8},
 }
+for settings_of_few in FEW.values():  # of the last batch's two images one of three processes has none
+    settings_of_few |= {"batch_size": 60, "drop_last": False}
 Steps = list[dict[str, Tensor]]
 
 
