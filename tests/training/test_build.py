@@ -81,11 +81,10 @@ def test_every_distance_is_checked_without_data(distance: str) -> None:
 @pytest.mark.parametrize(
     ("method", "held_out"), [("cmc", True), ("cmc_moco", True), ("prediction", False), ("cmc_patch", False)]
 )
-def test_unlabelled_images_are_held_out_where_they_can_be_scored_on(
-    method: str, held_out: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Pairs, "labels", None)
-    found = build.data(flags(f"--method {method} --views image,depth"), Pairs(whole=True))
+def test_unlabelled_images_are_held_out_where_they_can_be_scored_on(method: str, held_out: bool) -> None:
+    pairs = Pairs(whole=True)
+    pairs.labels = None
+    found = build.data(flags(f"--method {method} --views image,depth"), pairs)
     assert (found.test is not None, found.held_out) == (held_out, held_out)
     assert (len(found.train) == len(Pairs(whole=True))) != held_out
 

@@ -26,7 +26,7 @@ from manyview.core.sample import Sample
 from tests.patience import PATIENCE
 from tests.tiny import flags, pictures, pretrain
 from tests.training.kills import metrics
-from tests.two_processes import Found, in_two_processes
+from tests.two_processes import Found, in_processes, in_two_processes
 
 STEPS = 3
 ALL = {
@@ -105,6 +105,17 @@ SLOW: dict[str, dict[str, Any]] = {
     },
     "align_uniform_moco": {"method.name": "align_uniform_moco", "momentum.start": 0.9, **QUEUE},
 }
+SMALL = {"method.small": 2, "augmentation.small_size": 16, **PATCHES}
+FEW: dict[str, dict[str, Any]] = {
+    "simclr": {"method.name": "simclr"},
+    "cacr, whose loss pools all queries": {"method.name": "cacr", "method.positives": 2, "loss.cost": "rbf"},
+    "barlow_twins": {"method.name": "barlow_twins"},
+    "swav": {"method.name": "swav", "method.frozen": 1, "method.queue": 40, "prototypes.count": 12, **SMALL},
+    "dino": {"method.name": "dino", "method.frozen": 1, "prototypes.count": 12, **SMALL},
+    "dcl in micro-batches": {"method.name": "dcl", "micro_batch": 8},
+}
+for settings_of_few in FEW.values():  # of the last batch's two images one of three processes has none
+    settings_of_few |= {"batch_size": 60, "drop_last": False}
 Steps = list[dict[str, Tensor]]
 
 
@@ -126,7 +137,13 @@ class Noise:
         return f"noise {index}"
 
 
-def trained(cases: dict[str, dict[str, Any]], folder: str, world: int) -> dict[str, Steps]:
+class OneMore(Noise):
+    """One picture more, so that the last batch has two."""
+
+    ids = torch.arange(62) * 7 + 3
+
+
+def trained(cases: dict[str, dict[str, Any]], folder: str, world: int, data: type[Noise] = Noise) -> dict[str, Steps]:
     """Trains in this process, which may be one of several: what networks and memories were after each step."""
     from manyview.config.config import resolve
     from manyview.methods import Method
@@ -142,7 +159,7 @@ def trained(cases: dict[str, dict[str, Any]], folder: str, world: int) -> dict[s
     Method.update = noted  # type: ignore[method-assign, assignment]
     for name, case in cases.items():
         steps: Steps = []
-        run = train(resolve({**ALL, **case, "out": f"{folder}/{world}-{name}"}, {}), Noise())
+        run = train(resolve({**ALL, **case, "out": f"{folder}/{world}-{name}"}, {}), data())
         losses = [line["loss"] for line in run.metrics if "loss" in line]
         found[name] = [{**state, "loss": torch.tensor(loss)} for state, loss in zip(steps, losses, strict=True)]
     Method.update = update  # type: ignore[method-assign]
@@ -153,15 +170,22 @@ def train_slow(rank: int, folder: str) -> dict[str, Any]:
     return trained(SLOW, folder, 2)
 
 
-def assert_two_are_one(cases: dict[str, dict[str, Any]], two: list[dict[str, Steps]], folder: Path) -> None:
-    """Compares what two processes found with one process, this one."""
-    one = trained(cases, str(folder), 1)
+def train_few(rank: int, folder: str) -> dict[str, Any]:
+    return trained(FEW, folder, 3, OneMore)
+
+
+def assert_all_are_one(
+    cases: dict[str, dict[str, Any]], many: list[dict[str, Steps]], folder: Path, data: type[Noise] = Noise
+) -> None:
+    """Compares what several processes found with one process, this one."""
+    one = trained(cases, str(folder), 1, data)
     for name in cases:
         assert len(one[name]) == STEPS
         moved = [key for key, value in one[name][0].items() if not torch.equal(value, one[name][-1][key])]
         assert any(key.startswith("towers.query") for key in moved)
-        assert any(key.endswith("queue.keys") for key in moved) == ("memory.size" in cases[name])
-        for each in two:
+        queued = not {"memory.size", "method.queue"}.isdisjoint(cases[name])
+        assert any(key.endswith("queue.keys") for key in moved) == queued
+        for each in many:
             for step, (expected, found) in enumerate(zip(one[name], each[name], strict=True), start=1):
                 assert expected.keys() == found.keys()
                 for key, value in expected.items():
@@ -319,12 +343,18 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Two:
 
 
 def test_two_processes_train_as_one_does(tmp_path: Path, two: Two) -> None:
-    assert_two_are_one(CASES, [each["trained"] for each in two[1]], tmp_path)
+    assert_all_are_one(CASES, [each["trained"] for each in two[1]], tmp_path)
 
 
 @pytest.mark.slow
 def test_two_processes_train_as_one_does_in_every_kind_of_method_and_in_micro_batches(tmp_path: Path) -> None:
-    assert_two_are_one(SLOW, in_two_processes(partial(train_slow, folder=str(tmp_path)), tmp_path), tmp_path)
+    assert_all_are_one(SLOW, in_two_processes(partial(train_slow, folder=str(tmp_path)), tmp_path), tmp_path)
+
+
+@pytest.mark.slow
+def test_a_process_without_an_image_of_the_last_batch_goes_where_one_process_goes(tmp_path: Path) -> None:
+    found = in_processes(3, partial(train_few, folder=str(tmp_path)), tmp_path)
+    assert_all_are_one(FEW, found, tmp_path, OneMore)
 
 
 def test_a_step_has_one_status_word_one_gather_of_all_outputs_and_one_reduction_of_its_gradient(two: Two) -> None:
