@@ -117,7 +117,7 @@ def test_pairs_without_labels_are_compared_by_recall_across_views(
             path = tmp_path / "pairs" / name / f"{number}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.new("RGB", (16, 16), (8 * number, 0, 0)).save(path)
-    given = {"epochs": 2, "batch_size": 8, "seeds": 1, "out": tmp_path / "out", "say": said.append}
+    given: dict[str, Any] = {"epochs": 2, "batch_size": 8, "seeds": 1, "out": tmp_path / "out", "say": said.append}
     found = module.compare(tmp_path / "pairs", ["cmc", "cmc_moco"], views=("rgb", "thermal"), **given)
     assert found.measure == "recall@1 across views"
     assert found.titles[3] == "recall@1 across views"

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torchvision import datasets
 
 from manyview.core.errors import UserError
@@ -284,6 +285,20 @@ def test_imagenet_needs_no_devkit_if_its_folders_are_there(tmp_path: Path) -> No
     assert with_names.classes == ("first n01558993", "first n13040303")
     assert without.classes == ("n01558993", "n13040303")
     assert with_names.ids.tolist() == without.ids.tolist()
+
+
+def test_photos_of_imagenet_are_decoded_as_small_as_views_need_them(tmp_path: Path) -> None:
+    fakes.imagenet(tmp_path)
+    file = sorted((tmp_path / "train").rglob("*.JPEG"))[0]
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    Image.new("RGB", (640, 320)).save(file, format="JPEG", exif=turned)
+    data = open_named("imagenet", root=tmp_path)
+    whole, small = data[0], data.smaller(0, lambda height, width: 4)
+    assert whole.modalities["image"].shape == (3, 640, 320)  # upright
+    assert small.modalities["image"].shape == (3, 160, 80)
+    assert small.size == whole.size == (640, 320)
+    assert small.id == whole.id
 
 
 def test_imagenet100_is_a_part_of_imagenet_with_its_ids(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ import torch.nn.functional as F
 from manyview.core.sample import Sample
 from manyview.data import Unreadable
 from manyview.embeddings.model_source import open_model
+from manyview.evaluate.prepare import prepare
 from manyview.evaluate.shot_learners import LEARNERS, FrozenLearner, WholeLearner, learn, loss_of, predict
-from manyview.evaluate.task import Task, prepare
+from manyview.evaluate.task import Task
 from tests import tiny
 from tests.data.fakes import Memory
 from tests.evaluate.pictures import easy, encoder, shades

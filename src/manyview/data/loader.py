@@ -2,7 +2,8 @@
 
 So batches are the same for any number of workers or processes, and an epoch can be entered in its middle. Data sets
 that fit are decoded once; small pictures then become views a whole batch at once. Others stream through worker
-processes that decode each file once for all its views. Between these two ways, crops differ by the rounding to 8 bits.
+processes that decode each file once for all its views. Between these two ways, crops differ by the rounding to 8 bits,
+and where a JPEG file is decoded smaller than it is.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from manyview.core.atomic import expanded
 from manyview.core.errors import UserError
 from manyview.core.sample import Sample
 from manyview.core.text import printable
-from manyview.data.dataset import id_of, label_set_target, label_target
-from manyview.data.image import reason, to_rgb, unreadable
+from manyview.data.dataset import Shrink, id_of, label_set_target, label_target
+from manyview.data.image import decode_smaller, reason, to_rgb, unreadable
 from manyview.data.listed import hateful_memes, kitti_distance, resisc45, voc2007
 from manyview.data.published import WNIDS, class_folders, idx_files, only
 
@@ -102,7 +102,8 @@ class Named:
     """A well-known data set: uint8 RGB (3, H, W) as the modality `image`, grey ones too; opened by `open_named`.
 
     An id is the position in the official set plus a number for the set and its split, so train and test share none.
-    Where a folder is a class it is a hash of set, split, class and file name, so ImageNet-100 has ImageNet's ids.
+    Where a folder is a class it is a hash of set, split, class and file name, so ImageNet-100 has ImageNet's ids; its
+    files are read as `Folder` reads them, upright by EXIF, which torchvision ignores.
     """
 
     modalities = ("image",)
@@ -126,10 +127,15 @@ class Named:
         return len(self._rows)
 
     def __getitem__(self, index: int) -> Sample:
+        return self.smaller(index, None)
+
+    def smaller(self, index: int, shrink: Shrink | None) -> Sample:
+        """A sample whose picture, if it is a JPEG file in a folder of its class, is as small as `shrink` says."""
         index = range(len(self))[index]
-        image = self._image(int(self._rows[index]))
+        row, files = int(self._rows[index]), getattr(self._data, "samples", None)  # of torchvision's ImageFolder
+        image, size = (self._image(row), None) if files is None else decode_smaller(files[row][0], shrink=shrink)
         targets = label_target(self.labels, index) | label_set_target(self.label_sets, index)
-        return Sample(int(self.ids[index]), index, {"image": image}, targets)
+        return Sample(int(self.ids[index]), index, {"image": image}, targets, size)
 
     def name(self, index: int) -> str:
         """The set, its split and the position there."""

@@ -95,8 +95,8 @@ def fitting_workers(workers: int | None, batch: int) -> int:
         free = shutil.disk_usage(SHARED_MEMORY).free // local_processes()
     except OSError:  # a system that has it elsewhere
         return workers
-    room = free // (batch + LITTLE)
-    fitting = max(count for count in range(workers + 1) if count * slots_each(count) <= room)
+    batches = free // (batch + LITTLE)
+    fitting = max(count for count in range(workers + 1) if count * slots_each(count) <= batches)
     if fitting < workers and first:
         room = f"{SHARED_MEMORY} has {free / 1e6:,.0f} MB free, and a batch takes {batch / 1e6:,.0f} MB"
         warnings.warn(f"{room}: {fitting} of {workers} workers are started; {MORE_ROOM} gives more", stacklevel=2)

@@ -1,9 +1,10 @@
 """HOW GOOD: what an encoder's embeddings are worth, by labels that training never saw."""
 
 from manyview.embeddings.model_source import ModelSource, open_model
+from manyview.evaluate.prepare import prepare
 from manyview.evaluate.protocols import PROTOCOLS, evaluate
 from manyview.evaluate.results import Result
-from manyview.evaluate.task import Task, prepare
+from manyview.evaluate.task import Task
 from manyview.features.embedding_pass import embed, features
 from manyview.features.feature_cache import FeatureCache
 from manyview.features.knn import knn, knn_predict, knn_votes

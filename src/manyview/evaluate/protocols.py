@@ -26,11 +26,12 @@ from manyview.evaluate.finetune import finetune
 from manyview.evaluate.finetune import supervised as supervised_baseline
 from manyview.evaluate.linear_fast import layers, linear_fast
 from manyview.evaluate.neighbours import nearest, retrieval, sweep
+from manyview.evaluate.prepare import Data, prepare
 from manyview.evaluate.probe import linear, mlp
 from manyview.evaluate.results import Result, find, put, read
 from manyview.evaluate.scores import gain_errors
 from manyview.evaluate.shot_transfer import shot_transfer
-from manyview.evaluate.task import Data, Scores, Task, prepare
+from manyview.evaluate.task import Scores, Task
 from manyview.features.embedding_pass import naming_lost_worker
 
 Protocol = Callable[..., Scores]

@@ -208,17 +208,14 @@ def _rows(run: RunRecord, result: Result) -> list[Row]:
     text = ", ".join(settings)
     text = text if len(text) <= SETTINGS_LETTERS else f"{text[:SETTINGS_LETTERS]}\N{HORIZONTAL ELLIPSIS}"
     protocol = ", ".join([*filter(None, [text]), *others, data])
+    untrained, supervised = baselines
     return [
         Row(
-            run,
-            f"{result.protocol} {name}",
-            protocol,
-            float(value),
-            *(each.get(name) for each in baselines),
+            run, f"{result.protocol} {name}", protocol, float(value), untrained.get(name), supervised.get(name),
             folded=number >= MAX_SCORES,
         )
         for number, (name, value) in enumerate(found.items())
-    ]
+    ]  # fmt: skip
 
 
 def _cells(row: Row, many: bool, shown: Sequence[str]) -> Child:
