@@ -101,8 +101,9 @@ def test_small_crops_are_compared_among_methods_that_take_some(tmp_path: Path) -
     assert differing_settings(plan_runs(methods, [0], tmp_path, {**GIVEN, "batch_size": 64})) == {}
     runs = plan_runs(methods, [0], tmp_path, GIVEN, recipe="cifar10-cpu-{method}")
     for run in runs:
-        if run.method == "dino":
-            run.config.augmentation["small_size"] = 12
+        if run.method in ("swav", "dino"):
+            run.config.method["small"] = 2
+            run.config.augmentation["small_size"] = 8 if run.method == "swav" else 12
     with pytest.raises(ValueError, match=r"augmentation\.small_size: swav has 8, dino has 12"):
         differing_settings(runs)
 

@@ -240,7 +240,7 @@ def encoders(folder: Path) -> str:
 
 
 def _gain(name: str, after: float, before: float, count: int) -> list[str]:
-    gained = after - before
+    gained = (round(1000 * after) - round(1000 * before)) / 1000  # of what is printed
     doubt = math.sqrt(sum(p * (1 - p) for p in (after, before)) / count)  # one standard deviation
     said = [
         f"{name.replace('knn', 'kNN', 1)} {after:.1%}, untrained {before:.1%} "
