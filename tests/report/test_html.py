@@ -109,4 +109,5 @@ def test_a_part_that_fails_is_named_with_the_reason() -> None:
 
 
 def test_differences_have_their_sign() -> None:
-    assert (signed_points(0.1234), signed_points(-0.05), signed_points(0.0)) == ("+12.3", "\u22125.0", "+0.0")
+    shown = (signed_points(0.3834, 0.1488), signed_points(0.05, 0.1), signed_points(0.2, 0.2))
+    assert shown == ("+23.4", "\u22125.0", "+0.0")  # 38.3 - 14.9

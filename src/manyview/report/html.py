@@ -95,9 +95,9 @@ def copyable(text: str, name: str) -> Html:
     return tag("div", tag("pre", tag("code", text)), button, class_="copied")
 
 
-def signed_points(difference: float) -> str:
-    """Writes a difference of shares in points, with its sign: +12.3."""
-    points = 100 * difference
+def signed_points(after: float, before: float) -> str:
+    """Writes the difference of two shares in points, with its sign, +12.3, as it is of what is shown of them."""
+    points = (round(1000 * after) - round(1000 * before)) / 10
     return f"{'+' if points >= 0 else chr(0x2212)}{abs(points):.1f}"
 
 

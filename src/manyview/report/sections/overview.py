@@ -56,7 +56,7 @@ def summary(run: RunRecord) -> str:
     if run.knn and run.untrained is not None and run.steps:
         score = (
             f"its nearest neighbours find the class of {run.knn[-1][1]:.1%} of the images, {run.untrained:.1%} before "
-            f"training ({signed_points(run.knn[-1][1] - run.untrained)} points)"
+            f"training ({signed_points(run.knn[-1][1], run.untrained)} points)"
         )
     elif run.pairs and run.steps:
         score = _retrieval(run)

@@ -223,7 +223,7 @@ def _cells(row: Row, many: bool, shown: Sequence[str]) -> Child:
     gain = (
         None
         if row.untrained is None or row.name.endswith(STD)
-        else tag("small", f" {signed_points(row.score - row.untrained)}")
+        else tag("small", f" {signed_points(row.score, row.untrained)}")
     )
     score = tag("td", tag("strong", _percent(row.score)), gain, class_="number")
     others = [tag("td", _percent(getattr(row, name)), class_="number") for name in shown]
