@@ -15,7 +15,7 @@ from manyview.core.text import reason
 
 HOMES = (Path(__file__).parents[1] / "recipes", Path(__file__).parents[3] / "recipes")  # installed; in the repository
 ABOUT = "about"  # the section that is for people
-SMOKE: Flat = {  # all that `--smoke` changes: data, image size, steps, batch and queue size, and no page
+SMOKE: Flat = {  # all that `--smoke` changes: data, image size, steps, batch and queue size, precision, and no page
     "data.name": "scenes",
     "data.count": 256,
     "augmentation.size": 32,
@@ -23,6 +23,7 @@ SMOKE: Flat = {  # all that `--smoke` changes: data, image size, steps, batch an
     "max_steps": 2,
     "batch_size": 16,
     "micro_batch": None,
+    "precision": "fp32",  # fp16 needs a GPU
     "report": False,  # which takes longer than the run
 }
 
