@@ -137,9 +137,11 @@ def test_a_gpu_without_memory_left_is_one_line(
 
     monkeypatch.setattr("manyview.data.Loader.epoch", full)
     assert pretrain(tmp_path) == 1
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert "the GPU's memory is full; start again (another --out) with --micro-batch 64" in said
+    said = capsys.readouterr()
+    *_, last = said.out.splitlines()  # what is about to happen, and nothing of the error
+    assert last == f"run folder {tmp_path}"
+    assert said.err.count("\n") == 1
+    assert "the GPU's memory is full; start again (another --out) with --micro-batch 64" in said.err
 
 
 @pytest.mark.parametrize("flag", ["--recipe", "--resume"])

@@ -102,8 +102,10 @@ def test_only_pictures_are_decoded_smaller() -> None:
         assert plan.shrink(0, 9000, 9000) == factor
 
 
-@pytest.mark.parametrize("factor", [2, 4, 8])
-def test_views_of_a_picture_that_was_decoded_smaller_are_torchvisions_of_the_whole_one(factor: int) -> None:
+@pytest.mark.parametrize(("factor", "bias"), [(2, 0.1), (4, 0.1), (8, 0.25)])
+def test_views_of_a_picture_that_was_decoded_smaller_are_torchvisions_of_the_whole_one(
+    factor: int, bias: float
+) -> None:
     """The box is rounded to whole pixels of the smaller picture."""
     side, file = 48 * 2 * factor, io.BytesIO()
     Image.fromarray(photo(side, side + 8).permute(1, 2, 0).numpy()).save(file, "JPEG", quality=95, subsampling=0)
@@ -117,8 +119,8 @@ def test_views_of_a_picture_that_was_decoded_smaller_are_torchvisions_of_the_who
         box = scaled_boxes(plan.boxes("image", row, size), size, smaller.shape[1:])[0] * factor
         wanted = tv.resized_crop(full.float(), *box.tolist(), [48, 48], antialias=True)
         off.append(plan.prepare(row, {"image": smaller}, size)["image"][0] - wanted)
-    assert torch.stack(off).abs().mean() <= 2
-    assert abs(torch.stack(off).mean()) <= 0.5
+    assert torch.stack(off).abs().mean() <= 1
+    assert abs(torch.stack(off).mean()) <= bias
 
 
 def test_large_and_small_crops_come_of_one_picture() -> None:

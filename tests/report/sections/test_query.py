@@ -3,8 +3,11 @@ from __future__ import annotations
 import re
 
 import pytest
+import torch
 
+from manyview.diagnose.neighbourhood import Neighbourhood
 from manyview.report.run_embeddings import CONTRASTED, EmbeddedRuns
+from manyview.report.sections import query
 from manyview.report.sections.query import EDGE, HALF, NEGATIVES, QUERIES, RADIUS, neighbourhoods, weights
 
 
@@ -36,16 +39,17 @@ def test_a_plane_a_snapshot_shows_the_positives_around_the_query(embedded: Embed
 def test_a_dashed_circle_has_the_radius_of_the_negatives_t(
     embedded: EmbeddedRuns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    near = Neighbourhood(torch.ones(4, 2), torch.full((5, 2), 3.0))  # so that a map shows 10 to each side
+    monkeypatch.setattr(query, "neighbourhood", lambda *vectors: near)
     run = embedded.shown[0]
     drawn = neighbourhoods(run, "")
-    radii = [float(each) for each in re.findall(r'r="([\d.]+)" class="radius"', drawn)]
-    assert len(radii) == len(run.few_snapshots)
-    largest = 2.0 / RADIUS * (HALF - EDGE)  # at t- = 2, where a map shows 10 to each side; it may show more
-    assert all(0.2 * largest < each <= largest + 0.1 for each in radii)
+    (radius,) = {float(each) for each in re.findall(r'r="([\d.]+)" class="radius"', drawn)}
+    assert drawn.count('class="radius"') == len(run.few_snapshots)
+    assert radius == pytest.approx(2.0 / RADIUS * (HALF - EDGE), abs=0.05)  # at t- = 2
     assert "t\u207b = 2." in drawn
     monkeypatch.setattr(type(run), "loss_option", lambda self, name, default: 0.9)
     wide = neighbourhoods(run, "")
-    assert float(re.findall(r'r="([\d.]+)" class="radius"', wide)[0]) == pytest.approx(0.45 * radii[0], abs=0.1)
+    assert float(re.findall(r'r="([\d.]+)" class="radius"', wide)[0]) == pytest.approx(0.45 * radius, abs=0.05)
 
 
 def test_a_run_without_snapshots_has_a_hint(both_embedded: EmbeddedRuns) -> None:
