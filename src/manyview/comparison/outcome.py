@@ -93,7 +93,7 @@ class Outcome:
 
     @property
     def standard_error(self) -> float:
-        """That of the deciding score from the choice of query images, which no number of seeds makes smaller."""
+        """The deciding score's error from the choice of query images, which no number of seeds makes smaller."""
         p = statistics.mean(self.methods[0].scores[self.measure])
         return math.sqrt(p * (1 - p) / self.queries)
 

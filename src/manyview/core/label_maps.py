@@ -1,4 +1,4 @@
-"""Which modalities are label maps, by name: what a person says that a picture shows, not what a sensor saw."""
+"""Label maps are known by their names: they are what a person says of a picture, not what a sensor saw."""
 
 import re
 from itertools import pairwise

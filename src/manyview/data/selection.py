@@ -72,7 +72,7 @@ def missing(dataset: Dataset) -> dict[str, int]:
 
 
 def having(dataset: Dataset) -> dict[str, Tensor]:
-    """Which samples (n,) have each modality, as far as that is known without reading them."""
+    """Tells which samples (n,) have each modality, as far as that is known without reading them."""
     found = [present(dataset, row) for row in range(len(dataset))]
     return {name: torch.tensor([name in each for each in found], dtype=torch.bool) for name in dataset.modalities}
 

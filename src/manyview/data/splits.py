@@ -62,7 +62,7 @@ def split_named(name: str) -> str | None:
 
 
 def picked(found: Collection[str], split: str | None, where: str) -> str | None:
-    """Which of the splits there are is meant; "test" is `val` where there is no `test`. None is everything."""
+    """Tells which of the splits is meant; "test" is `val` where there is no `test`. None is everything."""
     if split is None:
         return None
     if split in found or (split == "test" and "val" in found):

@@ -153,7 +153,7 @@ def _unmeasured(finding: Finding, tensor: Tensor) -> Finding:
 
 
 def _measured(finding: Finding, tensor: Tensor, nodata: NoData) -> Finding:
-    """Of pictures in RGB no value means that nothing was seen."""
+    """Adds channels and statistics to a finding; in RGB pictures no value stands for no data."""
     picture = tensor.dtype == torch.uint8 and len(tensor) == 3
     value = None if picture else no_data_of(nodata, finding.modality)
     return replace(finding, channels=len(tensor), moments=moments(tensor, value), zeros=zeros_of(tensor, value))

@@ -71,7 +71,7 @@ def _torn(picture: Tensor, holes: Tensor | None) -> Tensor:
 
 
 def _empty(picture: Tensor, holes: Tensor | None) -> Tensor:
-    """Which pixels (H, W) have no value in any channel."""
+    """Tells which pixels (H, W) have no value in any channel."""
     nothing = ~picture.isfinite() if picture.is_floating_point() else torch.zeros_like(picture, dtype=torch.bool)
     return (nothing if holes is None else nothing | holes).all(0)
 

@@ -47,7 +47,7 @@ class About:
 
     @property
     def taken(self) -> str:
-        """Which splits of the data these are, where it has some: "the test split of "."""
+        """Names the splits of the data that these are, where it has some: "the test split of "."""
         split, splits = self.options.get("split"), self.options.get("splits")
         if isinstance(splits, list) and splits:
             return f"all splits ({', '.join(map(str, splits))}) of "

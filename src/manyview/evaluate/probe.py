@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -107,7 +107,6 @@ def probe(
     if recipe.train_mode and not augment:
         raise UserError("augment", "this recipe has the encoder in training mode, which needs pictures; leave it out")
     task = task.with_margin(recipe.margin)
-    fitted = _fit_in_train_mode if recipe.train_mode else _fit_on_frozen
 
     def score(part: str) -> list[Score]:
         backbone = trainable_backbone(task, part, layer).eval().requires_grad_(False)
@@ -117,58 +116,37 @@ def probe(
             classifier = nn.Sequential(nn.BatchNorm1d(dim, eps=1e-6, momentum=None, affine=False), classifier)
         classifier.to(task.device)
         identity = [text, part, layer, augment, str(classifier)]
-        return fitted(task, part, backbone, classifier, recipe, augment=augment, norm=norm, identity=identity)
+        learning = [(classifier, recipe.lr)]
+        if recipe.train_mode:  # a copy of the encoder, whose weights stay and whose buffers move
+            network, test = nn.Sequential(backbone, classifier), plain_test_batches(task, part)
+            return fit(network, learning, recipe, _pictures(task, part, recipe, norm), test, task, identity)
+        train = (
+            _augmented_features(task, part, backbone, recipe, norm)
+            if augment
+            else _shuffled(task, *layer_features(task, "train", part, layer), recipe.batch_size, drop_last=norm)
+        )
+        test = _in_order(task, *layer_features(task, "test", part, layer))
+        scores = fit(classifier, learning, recipe, train, test, task, identity)
+        check_unchanged(backbone, task, part)
+        return scores
 
     return by_part(task, score)
 
 
-def _fit_on_frozen(
-    task: Task,
-    part: str,
-    backbone: ViewBackbone,
-    classifier: nn.Module,
-    recipe: ProbeRecipe,
-    *,
-    augment: bool,
-    norm: bool,
-    identity: Sequence[object],
-) -> list[Score]:
-    """Trains the classifier on what the encoder in eval mode says, and checks that the encoder stayed as it was."""
-    test, labels = layer_features(task, "test", part, backbone.layer)
-    if augment:
-        read, views = torch.no_grad()(backbone), task.pipeline(**_named(recipe.train_views), view=view_of(task, part))
-        train = augmented_batches(task, recipe.batch_size, read, drop_last=norm, part=part, pipeline=views)
-    else:
-        features = layer_features(task, "train", part, backbone.layer)
-        train = _shuffled(task, *features, recipe.batch_size, drop_last=norm)
-    learning = [(classifier, recipe.lr)]
-    scores = fit(classifier, learning, recipe, train, _in_order(task, test, labels), task, identity)
-    check_unchanged(backbone, task, part)
-    return scores
-
-
-def _fit_in_train_mode(
-    task: Task,
-    part: str,
-    backbone: ViewBackbone,
-    classifier: nn.Module,
-    recipe: ProbeRecipe,
-    *,
-    augment: bool,
-    norm: bool,
-    identity: Sequence[object],
-) -> list[Score]:
-    """Trains the classifier behind a copy of the encoder in training mode, whose weights stay and whose buffers move.
-
-    A last batch of one image is left out: batch norm cannot take it.
-    """
-    network = nn.Sequential(backbone, classifier)
+def _augmented_features(task: Task, part: str, backbone: ViewBackbone, recipe: ProbeRecipe, norm: bool) -> Batches:
+    """What the frozen encoder says of training images that are augmented anew each epoch."""
     views = task.pipeline(**_named(recipe.train_views), view=view_of(task, part))
-    last_alone = len(task.images("train", part)) % recipe.batch_size == 1
-    train = augmented_batches(
-        task, recipe.batch_size, lambda seen: seen, drop_last=norm or last_alone, part=part, pipeline=views
+    read = torch.no_grad()(backbone)
+    return augmented_batches(task, recipe.batch_size, read, drop_last=norm, part=part, pipeline=views)
+
+
+def _pictures(task: Task, part: str, recipe: ProbeRecipe, norm: bool) -> Batches:
+    """Augmented training images; a last batch of one image is left out, which batch norm cannot take."""
+    views = task.pipeline(**_named(recipe.train_views), view=view_of(task, part))
+    alone = len(task.images("train", part)) % recipe.batch_size == 1
+    return augmented_batches(
+        task, recipe.batch_size, lambda seen: seen, drop_last=norm or alone, part=part, pipeline=views
     )
-    return fit(network, [(classifier, recipe.lr)], recipe, train, plain_test_batches(task, part), task, identity)
 
 
 def _named(section: Mapping[str, Any]) -> dict[str, Any]:

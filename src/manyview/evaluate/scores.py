@@ -25,7 +25,7 @@ class Share(float):
 
 
 def gain_errors(after: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:
-    """By score, the standard error of the gain over the test images that both were asked about.
+    """Gives, by score, the standard error of the gain over the test images that both were asked about.
 
     It is the std of (right after - right before) over the images, divided by the root of their number. Scores that do
     not remember their answers have none.
