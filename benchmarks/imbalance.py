@@ -11,19 +11,18 @@ copy, and about as many copies a step. Runs that are complete in --out are not t
 from __future__ import annotations
 
 import argparse
-import statistics
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from many_views import train
+from many_views import SELDOM, mean_and_std, train
 from measure import machine_facts
 
 from manyview.evaluate.results import read
 
 RULES = {"regular": "", "linear": "--data.imbalance linear", "exponential": "--data.imbalance exponential"}
-SHARED = "--method.joint false"
+SHARED = f"--method.joint false --epochs 3 {SELDOM}"
 METHODS = {
     "simclr": "--recipe cifar10-cpu-simclr",
     "hard_negative": "--recipe cifar10-cpu-hard_negative",
@@ -53,7 +52,7 @@ def main() -> None:
     scores: Scores = {}
     for (method, rule, _), each in zip(cases, found, strict=True):
         for protocol, value in each.items():
-            scores.setdefault((method, rule, protocol), []).append(100 * value)
+            scores.setdefault((method, rule, protocol), []).append(value)
     for protocol, name in PROTOCOLS.items() if scores else ():
         print(f"\n{name}, in %; drop: below the regular training set, seed by seed\n\n{table(scores, protocol)}")
 
@@ -75,16 +74,11 @@ def table(scores: Scores, protocol: str) -> str:
     lines = ["| method | regular | linear | drop | exponential | drop |", "| --- " * 6 + "|"]
     for method in METHODS:
         regular, *others = (scores[method, rule, protocol] for rule in RULES)
-        cells = [spread(regular)]
+        cells = [mean_and_std(regular)]
         for other in others:
-            cells += [spread(other), spread([a - b for a, b in zip(other, regular, strict=True)])]
+            cells += [mean_and_std(other), mean_and_std([a - b for a, b in zip(other, regular, strict=True)])]
         lines.append(f"| {method} | {' | '.join(cells)} |")
     return "\n".join(lines)
-
-
-def spread(values: list[float]) -> str:
-    more = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):.1f}{more}"
 
 
 if __name__ == "__main__":

@@ -34,11 +34,12 @@ from manyview.training.run import Run
 
 SCENES = "--data scenes --data.count 6000 --data.size 32 --batch-size 128 --epochs 4"
 VIEWS = ("L", "ab", "depth", "normals")
-QUIET = "--workers 0 --report false --loggers [] --quiet --evaluate-every 1000"  # scored before and after training
+QUIET = "--workers 0 --report false --loggers [] --quiet"
+SELDOM = "--evaluate-every 1000"  # scored before and after training
 PAIRS = "--augmentation cmc --augmentation.size 64 --augmentation.smallest 0.4 --batch-size 50 --epochs 150"
 """Chosen on a quarter of the training pairs, which was then not trained on."""
 NEGATIVES = (16, 64, 256, 1024, 4096)
-STEPS = 40  # of a measurement of speed
+STEPS = 120  # of a measurement of speed
 UNTRAINED = "untrained "
 COLUMNS = {"scenes": "knn/", "prediction": "knn/L", "pairs": "recall@", "methods": "knn", "negatives": "knn"}
 
@@ -106,7 +107,7 @@ def main() -> None:
     print("\n".join(machine_facts()) + "\n", flush=True)
     folder = given.out / given.study
     with ThreadPoolExecutor(given.jobs) as pool:
-        runs = STUDIES[given.study](given)
+        runs = {name: f"{flags} {SELDOM}" for name, flags in STUDIES[given.study](given).items()}
         if given.minutes:
             flags = pool.map(
                 lambda each: in_minutes(each[1], given.minutes, folder / f"{each[0]}-speed"), enumerate(runs.values())
@@ -158,7 +159,7 @@ def _scored(folder: Path) -> tuple[Scores, Scores]:
 def in_minutes(flags: str, minutes: float, trial: Path) -> str:
     """The flags with as many epochs as take so long; some steps tell the speed."""
     if not (trial / "done").exists():
-        train(f"{flags} --max-steps {STEPS} --health-every {STEPS // 4}", 0, trial)
+        train(f"{flags} --max-steps {STEPS} --health-every {STEPS // 4} --knn-bank 256 --knn-queries 64", 0, trial)
     lines = [json.loads(line) for line in (trial / "metrics.jsonl").read_text().splitlines()]
     warm, last = lines[1], lines[-1]
     speed = (last["step"] - warm["step"]) / (last["seconds"] - warm["seconds"])
@@ -198,7 +199,7 @@ def table(rows: dict[str, list[Scores]], more: list[Scores], columns: Iterable[s
     def line(name: str, found: list[Scores], prefix: str = "") -> list[str]:
         return [
             name,
-            *(_mean([each[prefix + column] for each in found if prefix + column in each]) for column in columns),
+            *(mean_and_std([each[prefix + column] for each in found if prefix + column in each]) for column in columns),
         ]
 
     columns = list(columns)
@@ -209,11 +210,12 @@ def table(rows: dict[str, list[Scores]], more: list[Scores], columns: Iterable[s
     return "\n".join(f"| {' | '.join(each)} |" for each in lines)
 
 
-def _mean(values: list[float]) -> str:
+def mean_and_std(values: list[float], sign: str = "") -> str:
+    """Shares in percent: their mean, and the standard deviation where there are several."""
     if not values:
         return ""
     spread = f" ± {100 * statistics.stdev(values):.1f}" if len(values) > 1 else ""
-    return f"{100 * statistics.mean(values):.1f}{spread}"
+    return f"{100 * statistics.mean(values):{sign}.1f}{spread}"
 
 
 def _recipe(given: argparse.Namespace, method: str, more: str = "") -> str:
