@@ -159,7 +159,7 @@ def _scored(folder: Path) -> tuple[Scores, Scores]:
 def in_minutes(flags: str, minutes: float, trial: Path) -> str:
     """The flags with as many epochs as take so long; some steps tell the speed."""
     if not (trial / "done").exists():
-        train(f"{flags} --max-steps {STEPS} --health-every {STEPS // 4} --knn-bank 256 --knn-queries 64", 0, trial)
+        train(f"{flags} --max-steps {STEPS} --health-every {STEPS // 4}", 0, trial)
     lines = [json.loads(line) for line in (trial / "metrics.jsonl").read_text().splitlines()]
     warm, last = lines[1], lines[-1]
     speed = (last["step"] - warm["step"]) / (last["seconds"] - warm["seconds"])

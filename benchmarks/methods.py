@@ -59,14 +59,19 @@ def main() -> None:
     print("\n".join(machine_facts()) + "\n", flush=True)
     length = f"{given.minutes:g}-minutes" if given.minutes else f"{given.epochs}-epochs"
     folder = given.out / f"{Path(given.data).name}-{length}"
-    shared = f"{data_flags(given)} {ALL_IMAGES} --epochs {given.epochs} {EVERY_EPOCH if given.curve else SELDOM}"
-    flags = {row: f"{ROWS[row]} {shared}" for row in given.only}
+    flags = {row: f"{ROWS[row]} {data_flags(given)} {EVERY_EPOCH if given.curve else SELDOM}" for row in given.only}
     with ThreadPoolExecutor(given.jobs) as pool:
         if given.minutes:
             timed = pool.map(lambda row: in_minutes(flags[row], given.minutes, folder / f"{row}-speed"), flags)
             flags = dict(zip(flags, timed, strict=True))
+        else:
+            flags = {row: f"{each} --epochs {given.epochs}" for row, each in flags.items()}
         todo = [(row, seed) for seed in range(given.seeds) for row in flags]
-        list(pool.map(lambda each: train(flags[each[0]], each[1], folder / f"{each[0]}-{each[1]}"), todo))
+        list(
+            pool.map(
+                lambda each: train(f"{flags[each[0]]} {ALL_IMAGES}", each[1], folder / f"{each[0]}-{each[1]}"), todo
+            )
+        )
     print(table({row: [Run(folder / f"{row}-{seed}") for seed in range(given.seeds)] for row in flags}))
 
 
