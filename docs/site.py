@@ -36,7 +36,9 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     """Turns links to the root into links beside the page, and equations into MathML."""
     text = MATH.sub(lambda match: convert(match[1], display="block"), markdown)
     parts = CODE.split(text.replace("](../README.md", "](index.md").replace("](../", "]("))
-    return "".join(part if part.startswith("`") else EQUATION.sub(lambda match: convert(match[1]), part) for part in parts)
+    return "".join(
+        part if part.startswith("`") else EQUATION.sub(lambda match: convert(match[1]), part) for part in parts
+    )
 
 
 def on_post_page(output: str, page: Any, **_: Any) -> str:

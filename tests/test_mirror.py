@@ -10,6 +10,7 @@ OF_MANY_FILES = {  # tests that are about no single file, and what they are abou
     "test_docs.py": "the documents",
     "test_imports.py": "the lines between rooms",
     "test_mirror.py": "the tree of tests",
+    "test_package.py": "what pip installs",
     "encoders/test_fake_cuda.py": "encoders and heads, on a GPU that is not there",
     "fuzz/test_fuzz.py": "whatever is read from outside",
     "losses/test_fake_cuda.py": "all losses, on a GPU that is not there",

@@ -8,7 +8,8 @@ from manyview.training.launch import configured, start
 NEXT = """
 What to do next:
   what was learnt, as a page for a browser     {out}/report.html
-  your own images, any folder of them          manyview pretrain --data FOLDER
+  your own images: what is in a folder         manyview check FOLDER
+  and an encoder trained on them               manyview pretrain --data FOLDER
   another objective: jcl, cacr, moco_v2, ...   manyview list methods
   how good it is, beside the untrained one     manyview evaluate {out}
   which objective is better                    manyview compare --data scenes --methods simclr,dcl,cacr --epochs 2

@@ -12,19 +12,19 @@ from manyview.core.errors import UserError, is_memory, nearest
 from manyview.core.text import one_line, reason
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "demo": ("manyview.cli.demo:demo", "two minutes of training on generated images"),
-    "pretrain": ("manyview.cli.pretrain:pretrain", "learn an encoder from a folder of images"),
-    "compare": ("manyview.cli.compare:compare", "train several methods alike and say which is better"),
-    "evaluate": ("manyview.cli.evaluate:evaluate", "how good an encoder is: kNN, linear probes and more"),
+    "demo": ("manyview.cli.demo:demo", "two minutes of training on generated images, to see how it goes"),
+    "check": ("manyview.cli.check:check", "what a folder of images holds: counts, sizes, labels, unreadable files"),
+    "pretrain": ("manyview.cli.pretrain:pretrain", "train an encoder on a folder of images, without labels"),
     "report": ("manyview.cli.report:report", "one HTML page of a run: curves, scores, figures, a map of images"),
+    "evaluate": (
+        "manyview.cli.evaluate:evaluate",
+        "how good an encoder is, where there are labels: kNN, linear probes",
+    ),
+    "compare": ("manyview.cli.compare:compare", "train several methods alike and say which is better"),
     "embed": ("manyview.cli.embed:embed", "the vectors of all images of a folder, in a file"),
     "search": ("manyview.cli.search:search", "the images most like one, by their vectors"),
-    "export": ("manyview.cli.export:export", "a run's encoder for timm, torchvision, ONNX"),
-    "check": ("manyview.cli.check:check", "say what a data set holds: counts, sizes, labels, unreadable files"),
-    "list": (
-        "manyview.cli.list:list_",
-        "what there is: methods, encoders, data, views, augmentations, recipes, ...",
-    ),
+    "export": ("manyview.cli.export:export", "a run's encoder for timm, torchvision, ONNX or a model hub"),
+    "list": ("manyview.cli.list:list_", "names to choose from: methods, encoders, data, views, recipes, ..."),
     "show": ("manyview.cli.show:show", "a recipe with all its settings"),
 }
 """name -> (where its function is, one line of help). The function's signature is what it can be given."""
@@ -143,7 +143,11 @@ def _help() -> str:
     commands = "\n".join(f"  {name:<12} {text}" for name, (_, text) in COMMANDS.items())
     return (
         "usage: manyview COMMAND ...\n\n"
-        "Image representations without labels, from many views and many positives.\n\n"
+        "Trains image encoders without labels, from many views and many positives.\n\n"
         f"{commands}\n\n"
+        "To begin with your own images:\n\n"
+        "  manyview check my/photos\n"
+        "  manyview pretrain --data my/photos --out runs/mine\n"
+        "  manyview export runs/mine --to onnx\n\n"
         "manyview COMMAND --help tells more of one; manyview --version tells the version."
     )
