@@ -1,7 +1,7 @@
 """What `make docs` does beyond mkdocs: pages from the root of the repository, and equations as MathML.
 
-mkdocs calls these functions, which mkdocs.yml names as hooks. Equations are converted here, since a script that draws them would
-have to come from another server.
+mkdocs calls these functions, which mkdocs.yml names as hooks. Equations are converted here, since a script that draws
+them would have to come from another server.
 """
 
 from __future__ import annotations

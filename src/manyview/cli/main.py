@@ -18,7 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("manyview.cli.report:report", "one HTML page of a run: curves, scores, figures, a map of images"),
     "evaluate": (
         "manyview.cli.evaluate:evaluate",
-        "how good an encoder is, where there are labels: kNN, linear probes",
+        "how good an encoder is, by labels: kNN, linear probes and more",
     ),
     "compare": ("manyview.cli.compare:compare", "train several methods alike and say which is better"),
     "embed": ("manyview.cli.embed:embed", "the vectors of all images of a folder, in a file"),
