@@ -241,7 +241,7 @@ class ViewPipeline:
         like = {view: sources[name] for name, cut in cuts.items() for view in cut.views}
         made: Views = {
             name: [
-                _result(shape_of(a, len(x), view.width(x.shape[1])), x.device)
+                new_memory(shape_of(a, len(x), view.width(x.shape[1])), device=x.device)
                 for x, a in zip(like[name], self.augmentations[: self._count(name)], strict=False)
             ]
             for name, view in self._views(sources).items()
@@ -286,10 +286,6 @@ def _normalised(planes: Tensor, views: Mapping[str, View], modality: Modality) -
         own = planes if len(views) == 1 and view == View(view.modality) else view.taken(spaces[view.space])
         mean, std = (torch.tensor(x, device=own.device).view(-1, 1, 1, 1) for x in view.statistics(modality))
         yield name, own.mul_(1 / std), -mean / std
-
-
-def _result(shape: Sequence[int], device: torch.device) -> Tensor:
-    return new_memory(shape) if device.type == "cpu" else torch.empty(*shape, device=device)
 
 
 def _parts(source: Tensor, size: int) -> list[slice]:
