@@ -40,7 +40,7 @@ class Monitor:
         self.method, self.loader, self.state = method, loader, state
         self.evaluators = evaluators(method, data, self.config, loader.device)
         self.probe = make_probe(data, self.config, loader.device)
-        self._validate = _validation(data, self.config, method, loader) if self.evaluators else None
+        self._validate = validation_of(data, self.config, method, loader) if self.evaluators else None
         self._lap = self._saved = time.monotonic()
         self._shown = -math.inf
 
@@ -154,7 +154,7 @@ class Monitor:
         self.log.write(self.state.step, values, epoch=self.state.epoch, seconds=round(self.state.seconds, 3))
 
 
-def _validation(data: build.RunData, config: Config, method: Method, loader: Loader) -> Callable[..., dict[str, float]]:
+def validation_of(data: build.RunData, config: Config, method: Method, loader: Loader) -> Callable[..., dict[str, float]]:
     """What the loss would say of held-out images, the mean over their batches, which are the same every time.
 
     So CACR (section 5.1) has its entropies: on every batch of the validation data. Batches are as large as training's,
