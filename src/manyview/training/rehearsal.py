@@ -16,14 +16,13 @@ from manyview.training import build
 from manyview.training.checkpoint import Checkpoints
 from manyview.training.evaluators import evaluators
 from manyview.training.monitor import validation_of
-from manyview.training.time_budget import SIZES, Costs, fitted, size_for
+from manyview.training.time_budget import SIZES, Costs, fitted, page_seconds, size_for
 
 if TYPE_CHECKING:
     from manyview.training.train import Session
 
 FIRST, FEW, MOST = 2, 3, 400  # steps: before any is timed; timed to know how many to time; timed at most
 QUICK, SHARE, LONGEST = 1.0, 0.04, 20.0  # seconds of steps to choose a size by; to count epochs by, of the time; at most
-PAGE = 14.0  # seconds that a page about the run takes, about
 
 Train = Callable[[int], object]
 """Trains so many steps."""
@@ -50,7 +49,7 @@ def chosen(
     with fail_together():
         score, again = _seconds_a_score(session, data, config)
         save = seconds_a_save(session.trainer.state_dict(), folder) if distributed.rank() == 0 else 0.0
-    besides = slowest(time.monotonic() - began + again + (PAGE if config.report else 0.0))
+    besides = slowest(time.monotonic() - began + again) + page_seconds(config)
     costs = Costs(step, slowest(score), slowest(save), besides)
     return build.with_chosen(config, fitted(config, costs, len(session.loader))), session.loader
 

@@ -11,6 +11,8 @@ from manyview.config.keys import Flat
 AIM = 0.97  # of the time; the rest is for what nobody measures: a line of metrics, a slower minute
 SCORING = 0.1  # of the time is for scores during training, at most
 SIZES = (64, 96, 128)  # pixels of views, of pictures that are as large
+PAGE = (4.0, 0.1, 12.0)  # seconds for the page about a run: at least, as a share of the time, and at most
+DRAWING = 3.0  # of them, for what is no embedding of images
 PASSES = 10  # epochs that a larger size must leave time for
 
 
@@ -27,6 +29,19 @@ class Costs:
 def seconds_left(minutes: float, costs: Costs) -> float:
     """The time for steps, and for scores and checkpoints between them; the first and the last score are taken off."""
     return AIM * 60 * minutes - costs.besides - 2 * costs.score - costs.save
+
+
+def page_seconds(config: Config) -> float:
+    """The time that is set aside for the page about the run."""
+    assert config.minutes is not None
+    least, share, most = PAGE
+    return min(max(least, share * 60 * config.minutes), most) if config.report else 0.0
+
+
+def embedding_seconds(config: Config, gone: float) -> float:
+    """The time in which a page may embed images, when so many seconds of the run's are gone."""
+    assert config.minutes is not None
+    return min(max(PAGE[0] - DRAWING, 60 * config.minutes - gone - DRAWING), PAGE[2])
 
 
 def steps_in(seconds: float, costs: Costs) -> int:

@@ -36,6 +36,7 @@ from manyview.training.run import ANEW, CONFIG, REPORT, Run, RunFolder, as_begun
 from manyview.training.run_log import RunLog
 from manyview.training.state import RunState
 from manyview.training.step import NotFinite, logged_losses
+from manyview.training.time_budget import embedding_seconds
 
 
 def train(config: Config, own: Dataset | None = None, began: float | None = None) -> Run:
@@ -59,7 +60,7 @@ def train(config: Config, own: Dataset | None = None, began: float | None = None
             say: messages.Say = (lambda text: None) if config.quiet else print
             say(f"{folder.path} is complete; nothing is left to do. Its {messages.encoders(folder.path)}")
             if not (folder.path / REPORT).is_file():  # killed while it was being written
-                _page(config, folder.path, own, say=say, warn=say)
+                _page(config, folder.path, own, say=say, warn=say, seconds=None)
         return Run(folder.path)
     with ExitStack() as stack:
         with fail_together():  # the folder belongs to one run, and to one process at a time
@@ -75,7 +76,9 @@ def train(config: Config, own: Dataset | None = None, began: float | None = None
         session.loop()
         with fail_together():
             if session.monitor is not None:
-                session.finish(own)
+                timed = "epochs" in folder.config.auto  # in this sitting, from its beginning
+                seconds = embedding_seconds(folder.config, time.monotonic() - began) if timed else None
+                session.finish(own, seconds)
     return Run(folder.path)
 
 
@@ -143,12 +146,13 @@ class Session:
                     monitor.lap()  # scoring and saving are no part of the training's time
                 if measured is not None:
                     monitor.report(losses, measured, batch, norm, lr)
+                monitor.foresee()
                 monitor.show()
             if state.save_due:
                 self._save(batch)
 
-    def finish(self, own: Dataset | None) -> None:
-        """Writes the encoders, and a page about the run."""
+    def finish(self, own: Dataset | None, seconds: float | None = None) -> None:
+        """Writes the encoders, and a page about the run, for which images may be embedded for so many seconds."""
         assert self.monitor is not None
         config, path, data, log = self.config, self.folder.path, self.monitor.data, self.monitor.log
         go_on = f"the run is saved; free some space and: {resume_command(config, distributed.world_size())}"
@@ -160,7 +164,7 @@ class Session:
             log.warn(line)
         for line in messages.conclusion(config, data, self.state, path):
             log.say(line)
-        _page(config, path, own, say=log.say, warn=log.warn)
+        _page(config, path, own, say=log.say, warn=log.warn, seconds=seconds)
 
     def _batches(self, batches: Iterator[Batch], agreement: Agreement) -> Iterator[tuple[Batch, Agreed]]:
         """The batches of an epoch, each with the one status word of its step."""
@@ -295,8 +299,10 @@ def _views(batch: Batch, rows: slice) -> Views:
     return {name: [channels_last(each) for each in copies] for name, copies in batch.views(rows).items()}
 
 
-def _page(config: Config, folder: Path, own: Dataset | None, *, say: messages.Say, warn: messages.Say) -> None:
+def _page(
+    config: Config, folder: Path, own: Dataset | None, *, say: messages.Say, warn: messages.Say, seconds: float | None
+) -> None:
     if config.report:
         from manyview.report.page import after_training  # takes a second to import
 
-        after_training(Run(folder), own=own, say=say, warn=warn)
+        after_training(Run(folder), own=own, say=say, warn=warn, seconds=seconds)

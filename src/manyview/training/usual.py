@@ -81,15 +81,22 @@ def slow_in_bf16(encoder: nn.Module) -> bool:
 
 def explained(config: Config, facts: Facts) -> list[str]:
     """What was chosen and why, in one line; none where nothing was left open."""
-    size = config.augmentation["size"]
-    blur = ", unblurred up to 64 px" if config.augmentation["name"] == "custom" else ""
-    machine = "two or more cores" if facts.device == "cpu" else "a GPU"
+    size, name = config.augmentation["size"], config.augmentation["name"]
+    machine = "a CPU" if facts.device == "cpu" else "a GPU"
+    blur = f"{name}, {'which does not blur' if name == 'custom' else 'which blurs'}"
+    time = "" if config.minutes is None else f" in {config.minutes:g} min"
     said = {
-        "encoder.name": f"{config.encoder['name']} ({'a CPU' if facts.device == 'cpu' else 'a GPU'})",
-        "augmentation.size": f"{size} px (pictures of {facts.side})",
-        "precision": f"{config.precision} (this machine {'computes' if facts.bf16 else 'does not compute'} in bf16)",
-        "batch_size": f"batch {config.batch_size} ({facts.images:,} images)",
+        "encoder.name": f"encoder {config.encoder['name']} for {machine}",
+        "augmentation.size": f"{size} px of pictures of {facts.side}{time}",
+        "augmentation.name": f"augmentation {blur} views of {size} px" if name in ("custom", "moco-v2") else "",
+        "method.small": "one large crop and two small ones, which cost less than two large" if _small(config) else "",
+        "precision": f"{config.precision}, {'which this machine computes faster' if facts.bf16 else 'no fast bf16 here'}",
+        "batch_size": f"batch {config.batch_size} for {facts.images:,} images",
+        "epochs": f"{config.epochs:.4g} epochs, which take the time",
     }
-    del machine, blur
-    chosen = [text for key, text in said.items() if key in config.auto]
-    return [f"chosen: {', '.join(chosen)}"] if chosen else []
+    chosen = [text for key, text in said.items() if key in config.auto and text]
+    return [f"chosen: {'; '.join(chosen)}"] if chosen else []
+
+
+def _small(config: Config) -> bool:
+    return config.method.get("small") == SMALL_CROPS["method.small"]
