@@ -7,16 +7,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 
-import torch
 from torch import nn
 
 from manyview.config.config import Config
 from manyview.core.text import printable
 from manyview.data import Loader
-from manyview.data.factory import some
 from manyview.data.normals import NORMALS, camera_of
-from manyview.data.selection import having, missing, modality_classes
+from manyview.data.selection import missing, modality_classes
 from manyview.data.statistics import NoData, Statistics, no_data_of, suspect_zeros
+from manyview.features.gain import gain_in_points
 from manyview.memories import Memory
 from manyview.methods import Contrast, Method, Prediction
 from manyview.training.build import RunData
@@ -194,15 +193,10 @@ def _nowhere(names: Sequence[str], value: float) -> str:
     return f"data.nodata: no pixel of {' or '.join(map(printable, names))} is {value:.10g}; all of them count as data"
 
 
-def conclusion(config: Config, data: RunData, state: RunState, folder: Path) -> list[str]:
+def conclusion(state: RunState, folder: Path) -> list[str]:
     """What has come of it."""
-    found = []
     gained = [name for name in state.untrained_scores if name.startswith((KNN, LINEAR)) and name in state.scores]
-    asked = having(some(data.test, config.knn_queries)) if gained and data.test is not None else {}
-    for name in gained if asked else ():
-        views = [view for view in data.views if name in (KNN, LINEAR, f"{KNN}/{view}", f"{LINEAR}/{view}")]
-        count = int(torch.stack([asked[data.views[view].modality] for view in views]).all(0).sum())
-        found += _gain(name, state.scores[name], state.untrained_scores[name], count)
+    found = [line for name in gained for line in _gain(name, state)]
     found += recall_table(state.scores, state.untrained_scores)
     verdict = state.health.verdict()
     found.append("too few steps to tell whether it is healthy" if verdict.word == "starting" else verdict.text)
@@ -239,14 +233,15 @@ def encoders(folder: Path) -> str:
     return f"encoder{'s' if len(files) > 1 else ''} {', '.join(map(str, files))}"
 
 
-def _gain(name: str, after: float, before: float, count: int) -> list[str]:
-    gained = (round(1000 * after) - round(1000 * before)) / 1000  # of what is printed
-    doubt = math.sqrt(sum(p * (1 - p) for p in (after, before)) / count)  # one standard deviation
+def _gain(name: str, state: RunState) -> list[str]:
+    """A score beside the untrained encoder's, and the gain with its standard error."""
+    after, before, error = state.scores[name], state.untrained_scores[name], state.gain_error(name)
+    over = "" if error is None else f" (standard error over {len(state.answers[name]):,} images)"
     said = [
-        f"{name.replace('knn', 'kNN', 1)} {after:.1%}, untrained {before:.1%} "
-        f"({100 * gained:+.1f} points, give or take {100 * doubt:.1f} on {count:,} images)"
+        f"{name.replace('knn', 'kNN', 1)} {after:.1%}, untrained {before:.1%}: "
+        f"{gain_in_points(after, before, error)} points{over}"
     ]
-    if gained <= 0 and name.startswith(KNN):
+    if after <= before and name.startswith(KNN):
         said.append("its neighbours are no better than before training: train longer, or with milder augmentation")
     return said
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from manyview.config.config import Config
 from manyview.core.distributed import exchange
 from manyview.diagnose.health import Health
+from manyview.features.gain import answers, gain_error
 from manyview.methods import Method
 from manyview.training.optimizers import Schedule
 
@@ -19,6 +20,7 @@ SAVED: dict[str, Any] = {
     "step": int, "seconds": float, "losses": list, "loss": float | None, "scores": dict, "fresh_scores": dict,
     "untrained_scores": dict, "health": dict,
 }  # fmt: skip
+ANSWERS = ("answers", "untrained_answers")  # what checkpoints of earlier versions lack, and can
 
 
 @dataclass
@@ -37,6 +39,8 @@ class RunState:
     scores: dict[str, float] = field(default_factory=dict)  # the evaluators' last
     fresh_scores: dict[str, float] = field(default_factory=dict)  # the same, until the run's health has been told
     untrained_scores: dict[str, float] = field(default_factory=dict)
+    answers: dict[str, Tensor] = field(default_factory=dict)  # by score, which of the last ones were right
+    untrained_answers: dict[str, Tensor] = field(default_factory=dict)
     pending: list[Tensor] = field(default_factory=list)  # this process's share of losses that others do not know yet
 
     @classmethod
@@ -139,18 +143,27 @@ class RunState:
 
     def scored(self, scores: dict[str, float]) -> None:
         """Takes new scores; one that is not measured every time stays until it is measured again."""
-        self.scores, self.fresh_scores = {**self.scores, **scores}, scores
+        plain = {name: float(score) for name, score in scores.items()}
+        self.scores, self.fresh_scores = {**self.scores, **plain}, plain
+        self.answers = {**self.answers, **answers(scores)}
         if self.step == 0:
-            self.untrained_scores = scores
+            self.untrained_scores, self.untrained_answers = plain, dict(self.answers)
+
+    def gain_error(self, name: str) -> float | None:
+        """The standard error of a score's gain over the untrained encoder's, on the same images."""
+        return gain_error(self.answers.get(name), self.untrained_answers.get(name))
 
     def state_dict(self) -> dict[str, Any]:
-        return {**{name: getattr(self, name) for name in SAVED if name != "health"}, "health": self.health.state_dict()}
+        plain = {name: getattr(self, name) for name in (*SAVED, *ANSWERS) if name != "health"}
+        return {**plain, "health": self.health.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.health.load_state_dict(state["health"])
         for name in SAVED:
             if name != "health":
                 setattr(self, name, state[name])
+        for name in ANSWERS:
+            setattr(self, name, state.get(name, {}))
 
 
 def odd_entries(state: dict[str, Any]) -> list[str]:
