@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 from manyview import encoders
 from manyview.config.keys import Flat, Key, key_of, keys_of
-from manyview.core.bounds import Between, Count
+from manyview.core.bounds import Above, AtMost, Between, Count
 from manyview.core.errors import UserError, hint
 from manyview.data import NAMED, open_data
 from manyview.data.factory import SCENES
@@ -30,6 +30,9 @@ from manyview.views.augmentation_recipes import Chance
 from manyview.views.multicrop import SMALL_SCALE
 
 FIRST_EPOCH = Annotated[int, Between(0, 1, "the number of the first epoch")]
+LAYER_DECAY = Annotated[
+    float | None, Above(0), AtMost(1), "the learning rate of an encoder's layer is so many times that of the next one"
+]
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ SECTIONS = {  # that every run has, besides data and encoder
         needs=dict.fromkeys(("small_size", "small_scale", "small_blur"), "small"),
         refused={"probe-test": "shows a picture as it is: all augmented views of it would be the same"},
     ),
-    "optimizer": Section(OPTIMIZERS, "adamw"),
+    "optimizer": Section(OPTIMIZERS, "adamw", more={"layer_decay": key_of(LAYER_DECAY, None)}),
     "schedule": Section(
         SCHEDULES,
         "cosine",
@@ -181,5 +184,7 @@ def data_keys(name: str | None) -> dict[str, Key]:
 
 
 def encoder_keys() -> dict[str, Key]:
+    """The settings of an encoder: how it is made, and which part of it learns."""
     found = keys_of("encoder", encoders.create, hidden=("name", "channels", "size"))
+    found |= keys_of("encoder", encoders.choose_trained_part, hidden=("encoder",))
     return {"encoder.name": Key(str, ENCODER), **found, "encoder.options": Key(dict[str, Any], {})}
