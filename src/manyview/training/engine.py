@@ -55,7 +55,8 @@ def start_fabric(config: Config) -> Fabric:
     if world > 1 and not TorchElasticEnvironment.detect():
         raise UserError("WORLD_SIZE", f"is {world}, and torchrun has not started this process; use it, or unset this")
     device = build.device(config)
-    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)  # it would tell of every start
+    for name in ("lightning.fabric", "lightning_fabric"):  # they would tell of every start
+        logging.getLogger(name).setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", ".*broadcast_buffers.*")  # the new name is not in older versions of torch
     # batch norm does not use running statistics in training, and the towers average those that count: no broadcast
     wait = timedelta(minutes=config.wait_minutes)

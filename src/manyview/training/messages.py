@@ -10,7 +10,7 @@ from pathlib import Path
 from torch import nn
 
 from manyview.config.config import Config
-from manyview.core.text import printable
+from manyview.core.text import duration, printable
 from manyview.data import Loader
 from manyview.data.normals import NORMALS, camera_of
 from manyview.data.selection import missing, modality_classes
@@ -18,15 +18,17 @@ from manyview.data.statistics import NoData, Statistics, no_data_of, suspect_zer
 from manyview.features.gain import gain_in_points
 from manyview.memories import Memory
 from manyview.methods import Contrast, Method, Prediction
-from manyview.training.build import RunData
+from manyview.training.build import RunData, facts
 from manyview.training.crops import small_size
 from manyview.training.retrieval import Scores, live_recall, recall_table, untrained_recall
 from manyview.training.run import encoder_files
 from manyview.training.state import RunState
+from manyview.training.usual import explained
 
 Say = Callable[[str], object]
 KNN, LINEAR = "knn", "linear"  # what the names of their scores begin with
 FEW_IMAGES = 8  # in a batch; reasoned
+LONG, SHORTER = 30 * 60, 20  # seconds that are long, and minutes that are not
 MANY_LEFT_OUT = 0.1  # of the samples of an epoch; reasoned
 
 
@@ -39,6 +41,7 @@ def introduction(config: Config, data: RunData, method: Method, state: RunState)
         f"encoder {config.encoder['name']} ({_parameters(method)} parameters), augmentation "
         f"{config.augmentation['name']} of {config.augmentation['size']} px{_small(config, method)}, "
         f"batch {config.batch_size}, {state.total:,} steps",
+        *explained(config, facts(config, data)),
         *_weights(config, method),
         *_imbalance(config, data),
         *roles(method),
@@ -217,6 +220,13 @@ def scores(found: Scores, before: Scores) -> list[str]:
     if recall := live_recall(found, before):
         said.append(recall)
     return said
+
+
+def ahead(config: Config, seconds: float) -> list[str]:
+    """How long a run will take, before anyone waits; nothing of a short one, or of one that has its minutes."""
+    if seconds < LONG or config.minutes is not None:
+        return []
+    return [f"about {duration(seconds)} on this machine; for {SHORTER} minutes: --minutes {SHORTER}"]
 
 
 def unreadable(loader: Loader) -> list[str]:

@@ -27,6 +27,7 @@ from manyview.training.state import RunState
 
 FLAT = slice(0, 64)  # pictures of a batch that are looked at for flat ones
 BETWEEN = 0.1  # seconds that pass before something is shown again, at least
+UNTIMED, TIMED = 2, 5  # steps: before any is timed, and timed before the run's time is foreseen
 VALIDATED = 256  # held-out images that the loss is asked about at a time, at most
 
 
@@ -40,9 +41,11 @@ class Monitor:
         self.method, self.loader, self.state = method, loader, state
         self.evaluators = evaluators(method, data, self.config, loader.device)
         self.probe = make_probe(data, self.config, loader.device)
-        self._validate = _validation(data, self.config, method, loader) if self.evaluators else None
+        self._validate = validation_of(data, self.config, method, loader) if self.evaluators else None
         self._lap = self._saved = time.monotonic()
         self._shown = -math.inf
+        self._first: tuple[int, float] | None = None  # step and seconds from which on steps are timed
+        self._foreseen, self._score_seconds = bool(state.step), 0.0
 
     def begin(self, cautions: list[str]) -> None:
         """Says what is about to happen, and scores the untrained encoders."""
@@ -54,7 +57,9 @@ class Monitor:
         if self.state.step:
             self.log.say(f"going on after step {self.state.step:,} of {self.state.total:,}")
         elif self.evaluators:
+            self.lap()
             self.score()
+            self._score_seconds = self.lap()
             for line in messages.untrained(self.state.scores):
                 self.log.say(line)
         self.log.begin()
@@ -102,13 +107,28 @@ class Monitor:
         self.state.scored(scores)
         self._write({**scores, **self._validate(progress=self.state.progress)})
 
+    def foresee(self) -> None:
+        """Says how long the run will take, once a few steps are timed; the first ones allocate memory and plan."""
+        state = self.state
+        if self._foreseen or state.step < UNTIMED:
+            return
+        step, seconds = self._first = self._first or (state.step, state.seconds)
+        if state.step - step < TIMED or (state.seconds - seconds < 1 and not state.done):
+            return
+        self._foreseen = True
+        every = state.config.evaluate_every * state.per_epoch
+        scores = state.total // every if every and self.evaluators else 0
+        left = (state.seconds - seconds) / (state.step - step) * (state.total - state.step)
+        for line in messages.ahead(self.config, left + scores * self._score_seconds):
+            self.log.say(line)
+
     def show(self) -> None:
         """Shows where the run is, now and then, for who watches it."""
         state, over = self.state, self.state.epoch_over or self.state.done
         if not over and time.monotonic() - self._shown < BETWEEN:
             return
         facts = [f"epoch {state.epoch}"]
-        facts += [] if state.loss is None else [f"loss {state.loss:.4g}"]
+        facts += [] if state.running_loss is None else [f"loss {state.running_loss:.4g}"]
         facts += [f"{self.loader.seen(state.step) / state.seconds:,.0f} images/s"] if state.seconds else []
         facts += messages.scores(state.scores, state.untrained_scores)
         facts += [state.health.verdict().short] if state.health.measured else []
@@ -154,7 +174,7 @@ class Monitor:
         self.log.write(self.state.step, values, epoch=self.state.epoch, seconds=round(self.state.seconds, 3))
 
 
-def _validation(data: build.RunData, config: Config, method: Method, loader: Loader) -> Callable[..., dict[str, float]]:
+def validation_of(data: build.RunData, config: Config, method: Method, loader: Loader) -> Callable[..., dict[str, float]]:
     """What the loss would say of held-out images, the mean over their batches, which are the same every time.
 
     So CACR (section 5.1) has its entropies: on every batch of the validation data. Batches are as large as training's,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -21,6 +23,7 @@ SAVED: dict[str, Any] = {
     "untrained_scores": dict, "health": dict,
 }  # fmt: skip
 ANSWERS = ("answers", "untrained_answers")  # what checkpoints of earlier versions lack, and can
+RECENT = 50  # steps, of whose losses the mean is shown
 
 
 @dataclass
@@ -41,6 +44,7 @@ class RunState:
     untrained_scores: dict[str, float] = field(default_factory=dict)
     answers: dict[str, Tensor] = field(default_factory=dict)  # by score, which of the last ones were right
     untrained_answers: dict[str, Tensor] = field(default_factory=dict)
+    recent: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))  # losses, for who watches
     pending: list[Tensor] = field(default_factory=list)  # this process's share of losses that others do not know yet
 
     @classmethod
@@ -111,6 +115,7 @@ class RunState:
         self.pending.append(losses)
         if losses.device.type == "cpu":
             self.loss = float(losses[0])
+            self.recent.append(self.loss)
 
     def settle_losses(self) -> None:
         """Makes the pending losses the means over all processes. To be called by all of them at the same step."""
@@ -119,6 +124,8 @@ class RunState:
         words = exchange(torch.cat(self.pending).tolist())
         means = [sum(each) / len(words) for each in zip(*words, strict=True)]
         width = len(self.pending[0])
+        if self.pending[0].device.type != "cpu":
+            self.recent.extend(means[::width])
         self.losses += [means[start : start + width] for start in range(0, len(means), width)]
         self.loss = self.losses[-1][0]
         self.pending.clear()
@@ -131,6 +138,11 @@ class RunState:
         known = [[each for each in column if not math.isnan(each)] for column in zip(*self.losses, strict=True)]
         self.losses.clear()
         return [sum(each) / len(each) if each else math.nan for each in known]
+
+    @property
+    def running_loss(self) -> float | None:
+        """The mean of the last losses that are known: that of a single step tells little."""
+        return fmean(self.recent) if self.recent else self.loss
 
     @property
     def diverged(self) -> float | None:
