@@ -247,7 +247,9 @@ def _builder(name: str) -> Callable[..., Backbone]:
     raise UserError("name", f"there is no encoder {name!r}; nearest: {', '.join(nearest_names(name))}")
 
 
-def _own(name: str, *, channels: int, size: int, stem: Stem, pretrained: bool | str, options: dict[str, Any]) -> Backbone:
+def _own(
+    name: str, *, channels: int, size: int, stem: Stem, pretrained: bool | str, options: dict[str, Any]
+) -> Backbone:
     """Builds one of our own networks, which has no other stem, no published weights, and few options."""
     if stem is not None:
         raise UserError("stem", f"{stem!r} is for ResNets of timm and torchvision; {name} is as it is")

@@ -1,17 +1,18 @@
-"""LoRA (Hu et al., ICLR 2022): a network's own weights stay, and low-rank changes of its attention layers are learnt."""
+"""LoRA (Hu et al., ICLR 2022): a network's weights stay, and low-rank changes of its attention layers are learnt."""
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parametrize
+from torch.nn.utils.parametrize import is_parametrized, register_parametrization
 
 from manyview.core.errors import UserError
-from manyview.encoders.encoder import Encoder
+from manyview.encoders.encoder import Encoder, create
+
+KEPT = ("preprocess", "normalisation", "beginning", "by_order")  # of an encoder, beside its network
 
 
 class LowRank(nn.Module):
@@ -44,8 +45,10 @@ def add_lora(encoder: Encoder, rank: int, alpha: float) -> None:
     for layer, name in found:
         weight = getattr(layer, name)
         if rank > min(weight.shape):
-            raise UserError("lora", f"a rank of {rank} is no low one of weights {tuple(weight.shape)}; give a lower one")
-        parametrize.register_parametrization(layer, name, LowRank(weight, rank, alpha))
+            raise UserError(
+                "lora", f"a rank of {rank} is not low for weights {tuple(weight.shape)}; give less"
+            )
+        register_parametrization(layer, name, LowRank(weight, rank, alpha))
 
 
 def attention_weights(network: nn.Module) -> Iterator[tuple[nn.Module, str]]:
@@ -61,13 +64,23 @@ def attention_weights(network: nn.Module) -> Iterator[tuple[nn.Module, str]]:
 
 
 def merged(encoder: Encoder) -> Encoder:
-    """The encoder with what it has learnt in its library's own weights: a copy, or itself if it has no LoRA."""
-    if not any(map(parametrize.is_parametrized, encoder.network.modules())):
+    """The encoder with what LoRA has learnt in its library's own weights: made anew, or itself if it has none."""
+    changed = {f"{path}.": part for path, part in encoder.network.named_modules() if is_parametrized(part)}
+    if not changed:
         return encoder
-    plain = copy.deepcopy(encoder)
-    with torch.no_grad():
-        for part in list(plain.network.modules()):
-            if parametrize.is_parametrized(part):
-                for name in list(part.parametrizations):  # type: ignore[arg-type, union-attr]
-                    parametrize.remove_parametrizations(part, name, leave_parametrized=True)
-    return plain
+    state = {key: value for key, value in encoder.network.state_dict().items() if ".parametrizations." not in key}
+    for path, part in changed.items():
+        state |= {path + name: getattr(part, name).detach() for name in parametrizations(part)}
+    with torch.random.fork_rng():
+        plain = create(encoder.name, **encoder.options)
+    plain.network.load_state_dict(state)
+    vars(plain).update({name: vars(encoder)[name] for name in KEPT if name in vars(encoder)})
+    some = next(iter(state.values()))
+    return plain.to(some.device, some.dtype).train(encoder.training)
+
+
+def parametrizations(part: nn.Module) -> list[str]:
+    """The names of the weights of a layer that are computed from others."""
+    found = part.parametrizations
+    assert isinstance(found, nn.ModuleDict)
+    return list(found)

@@ -51,8 +51,8 @@ def freeze(encoder: Encoder, below: str) -> None:
         raise UserError("freeze_below", f"nothing lies before {below} in {encoder.name}; leave it out, or name a later")
     for _, parameter in list(network.named_parameters())[:first]:
         parameter.requires_grad_(False)
-    before = modules[: modules.index(below)]
-    encoder.frozen = tuple(name for name in before if not below.startswith(f"{name}."))
+    before = [name for name in modules[: modules.index(below)] if not below.startswith(f"{name}.")]
+    encoder.frozen = tuple(name for name in before if name.rpartition(".")[0] not in before)
     encoder.train(encoder.training)
 
 

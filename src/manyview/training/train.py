@@ -237,9 +237,7 @@ def _unwatched(
     return Session(config, trainer, component(config, "schedule"), loader, state, folder, None, signals.Signals())
 
 
-def _session(
-    fabric: Any, data: build.RunData, folder: RunFolder, stack: ExitStack, decoded: Loader | None
-) -> Session:
+def _session(fabric: Any, data: build.RunData, folder: RunFolder, stack: ExitStack, decoded: Loader | None) -> Session:
     """Networks, optimiser, images and log, as they were when the run was left."""
     rank, world, config = distributed.rank(), distributed.world_size(), folder.config
     saved = folder.saved()
