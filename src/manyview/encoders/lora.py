@@ -45,9 +45,7 @@ def add_lora(encoder: Encoder, rank: int, alpha: float) -> None:
     for layer, name in found:
         weight = getattr(layer, name)
         if rank > min(weight.shape):
-            raise UserError(
-                "lora", f"a rank of {rank} is not low for weights {tuple(weight.shape)}; give less"
-            )
+            raise UserError("lora", f"a rank of {rank} is not low for weights {tuple(weight.shape)}; give less")
         register_parametrization(layer, name, LowRank(weight, rank, alpha))
 
 

@@ -1,4 +1,4 @@
-"""What a run gained, in words: over what it started from, and, where that was weights, over an untrained encoder too."""
+"""What a run gained, in words: over what it started from and, where that was weights, over an untrained encoder."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def start_line(name: str, title: str, state: RunState) -> str:
 def live_gain(name: str, title: str, state: RunState) -> str:
     """A score in the line of progress, with what it has gained so far."""
     now, start, before = state.scores[name], state.untrained_scores.get(name), state.random_scores.get(name)
-    if start is None or not state.step:
+    if start is None or state.scores == state.untrained_scores:  # nothing has been scored since
         return f"{title} {now:.1%}"
     whose = "its start" if state.random_scores else "untrained"
     said = [f"{gain_in_points(now, start, state.gain_error(name))} over {whose}"]

@@ -11,7 +11,7 @@ from manyview.methods import Method
 
 
 def weights_lines(config: Config, method: Method) -> list[str]:
-    """What the encoders begin with, where that is not drawn, how gently it is trained on, and which part of it learns."""
+    """What the encoders begin with, where that is not drawn, how gently it is trained on, and which part learns."""
     encoder = next(iter(method.towers.encoders.values()))
     begins = [f"it starts from {_source(config, encoder)}; {_gently(config)}"] if config.encoder["pretrained"] else []
     return [*begins, *_trained_part(method)]
