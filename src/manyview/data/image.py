@@ -209,9 +209,11 @@ def _jpeg_bytes(source: Source, most: int) -> bytes | None:
         return source if source.startswith(START) else None
     if check_regular(source) > most:
         return None
-    with open(source, "rb") as file:
-        start = file.read(len(START))
-        return start + file.read() if start == START else None
+    with open(source, "rb", buffering=0) as file:
+        if file.read(len(START)) != START:
+            return None
+        file.seek(0)
+        return file.readall()
 
 
 def _load(source: Source, max_pixels: int) -> Image.Image:

@@ -123,11 +123,12 @@ def crop_one(image: Tensor, augmentation: Augmentation, box: Array, flip: bool, 
 
 def crop_picture(image: Tensor, augmentation: Augmentation, box: Array, flip: bool) -> Array:
     """Crops one picture (3, H, W) of 8 bits to (size, size, 3), contiguous, in memory of its own."""
-    crop: Array = crop_one(image, augmentation, box, False).permute(1, 2, 0).numpy()
+    resized = crop_one(image, augmentation, box, False)
+    crop: Array = resized.permute(1, 2, 0).numpy()
     if flip:
         return np.asarray(cv2.flip(crop, 1))
-    own = np.ascontiguousarray(crop)
-    return own.copy() if np.may_share_memory(own, image.numpy()) else own
+    own = resized.untyped_storage().data_ptr() != image.untyped_storage().data_ptr()
+    return np.ascontiguousarray(crop) if own else np.array(crop, order="C")
 
 
 def finest_step(augmentation: Augmentation, box: Array) -> float:
