@@ -59,6 +59,7 @@ class Plan:
     """The numbers of a batch of samples, drawn before their pictures are known: for many they cost what one costs.
 
     modality_of  what is known of a modality, by its name and a picture
+    reference    the modality on whose size crops are drawn
     sources      the modality of each cut: of what is cropped and coloured once for the views that are taken of it
     drawn        by cut, for each of its copies
     colour       False: pictures are only cropped, and the rest is done later, on a GPU for instance
@@ -68,6 +69,7 @@ class Plan:
     """
 
     modality_of: Callable[[str, Tensor], Modality]
+    reference: str
     sources: Mapping[str, str]
     drawn: Mapping[str, Sequence[Drawn]]
     colour: bool = True
@@ -79,19 +81,15 @@ class Plan:
         return np.array([copy.box(row, height, width) for copy in self.drawn[cut]])
 
     def shrink(self, row: int, height: int, width: int) -> int:
-        """How many times smaller, 1, 2, 4 or 8, a picture of three channels of 8 bits may be decoded for its views."""
+        """How many times smaller, 1, 2, 4 or 8, a reference of three channels of 8 bits may be decoded."""
+        cuts = {cut: copies for cut, copies in self.drawn.items() if self.sources[cut] == self.reference}
         side = min(height, width)  # no box has a longer one
-        if side < SHARPNESS * FACTORS[-1] * max(
-            copy.augmentation.size for copies in self.drawn.values() for copy in copies
-        ):
+        if side < SHARPNESS * FACTORS[-1] * max(copy.augmentation.size for copies in cuts.values() for copy in copies):
             return 1  # without drawing a box, which cannot be larger than the picture
-        example = torch.empty(3, 1, 1, dtype=torch.uint8)
-        if not all(self.modality_of(source, example).colour for source in self.sources.values()):
+        if not self.modality_of(self.reference, torch.empty(3, 1, 1, dtype=torch.uint8)).colour:
             return 1
         finest = min(
-            finest_step(copy.augmentation, box)
-            for cut, copies in self.drawn.items()
-            for copy, box in zip(copies, self.boxes(cut, row, (height, width)), strict=True)
+            finest_step(copy.augmentation, copy.box(row, height, width)) for copies in cuts.values() for copy in copies
         )
         return next((factor for factor in FACTORS if finest >= SHARPNESS * factor), 1)
 

@@ -131,12 +131,12 @@ def crop_picture(image: Tensor, augmentation: Augmentation, box: Array, flip: bo
     return np.ascontiguousarray(crop) if own else np.array(crop, order="C")
 
 
-def finest_step(augmentation: Augmentation, box: Array) -> float:
+def finest_step(augmentation: Augmentation, box: Sequence[int]) -> float:
     """How many pixels of the picture make one of the view, along the axis where they are fewest; a patch takes 1."""
     if augmentation.scale is None:
-        resized = _resized(augmentation, int(box[2]), int(box[3]))
-        return float(min(box[2] / resized[0], box[3] / resized[1]))
-    return float(min(box[2], box[3]) / augmentation.size)
+        resized = _resized(augmentation, box[2], box[3])
+        return min(box[2] / resized[0], box[3] / resized[1])
+    return min(box[2], box[3]) / augmentation.size
 
 
 def turn_vectors_(planes: Tensor, augmentation: Augmentation, box: Array, flip: Array, *, lengths: bool) -> None:
