@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from manyview import __version__
 from manyview.core.atomic import atomic_write, check_own
 from manyview.core.errors import UserError, hint
-from manyview.encoders import Encoder, save
+from manyview.encoders import Encoder, merged, save
 
 Format = Literal["timm", "torchvision", "safetensors", "onnx"]
 LIBRARIES = ("timm", "torchvision")  # formats that are for their own networks only
@@ -44,7 +44,7 @@ def export(encoder: Encoder, to: Format, path: str | Path) -> str:
     _check(encoder, to, path)
     check_own("path", path, is_export)
     try:
-        return FORMATS[to](encoder, path)
+        return FORMATS[to](merged(encoder), path)
     except (OSError, SafetensorError) as error:
         raise UserError("path", f"cannot write {path}: {error}") from None
 
