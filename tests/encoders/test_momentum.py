@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -75,7 +76,8 @@ def correlation(shuffle: Callable[[Callable[[Tensor], Tensor], Tensor, int], Ten
     norm = split_batch_norm(nn.BatchNorm1d(1, eps=FLAT, affine=False), GROUPS).double()
 
     def means(x: Tensor) -> Tensor:
-        return x - norm(x) * FLAT**0.5
+        normed: Tensor = norm(x)
+        return x - normed * math.sqrt(FLAT)
 
     found = []
     for step in range(STEPS):

@@ -57,11 +57,13 @@ def barlow_twins(
 def vicreg(
     encoder: Encoder,
     *,
-    head: Head = partial(heads.bn_mlp, dim_out=8192, hidden=8192, layers=3),
+    head: Head = partial(heads.bn_mlp, dim_out=2048, hidden=2048, layers=3),
     decorrelation: Decorrelate = partial(losses.vicreg, invariance=25.0, variance=25.0, covariance=1.0),
 ) -> Method:
     """VICReg (Bardes et al., ICLR 2022): copies agree, every dimension varies, no two dimensions vary together.
 
-    Variances and covariances are those of the whole batch, of all processes.
+    Variances and covariances are those of the whole batch, of all processes. The paper's head has 8192 units, for LARS
+    and batches of 2048; with AdamW and a batch of 64 the loss of such a head can grow without bound, so that fewer are
+    the default here.
     """
     return barlow_twins(encoder, head=head, decorrelation=decorrelation)
