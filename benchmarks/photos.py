@@ -7,7 +7,6 @@ pixel as photos have; without real ones they are generated. All pipelines run in
 from __future__ import annotations
 
 import random
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -17,7 +16,7 @@ from pathlib import Path
 import cv2
 import torch
 import torch.nn.functional as F
-from measure import interleaved, seconds
+from measure import interleaved
 from peers import Make, peers
 from PIL import Image
 from torch import Tensor, nn
@@ -159,12 +158,13 @@ def report_step(folder: Path, batch: int = 16, steps: int = 8) -> None:
         there = time.perf_counter()
         train_step(network, views)
         waited, worked = (waited + there - begin, worked + time.perf_counter() - there) if step else (0.0, 0.0)
-    alone = statistics.median(seconds(lambda: train_step(network, views)) for _ in range(3))
     print(
         f"\nResNet-18 at 224 px, {batch} images a step, fp32 on {WORKERS} cores that make the views as well: ", end=""
     )
-    print(f"{100 * waited / (waited + worked):.1f}% of a step waits for data; a step takes ", end="")
-    print(f"{(waited + worked) / steps:.2f} s, and {alone:.2f} s on views that are there", flush=True)
+    print(
+        f"{100 * waited / (waited + worked):.1f}% of a step, {(waited + worked) / steps:.2f} s, waits for data",
+        flush=True,
+    )
 
 
 def train_step(network: nn.Module, views: Tensor) -> None:

@@ -56,8 +56,9 @@ def hue(picture: Array, turns: float) -> Array:
     planes: Any = np.empty((11, *picture.shape[:2]), np.uint8)
     channels, made, (low, high, least, most, x) = list(planes[:3]), list(planes[3:6]), planes[6:]
     cv2.split(picture, channels)
-    cv2.min(cv2.min(*channels[:2], low), channels[2], low)
-    cv2.max(cv2.max(*channels[:2], high), channels[2], high)
+    red, green, blue = channels
+    cv2.min(cv2.min(red, green, low), blue, low)
+    cv2.max(cv2.max(red, green, high), blue, high)
     cv2.convertScaleAbs(cv2.subtract(high, low, x), x, abs(sixths))
     cv2.add(low, x, least)
     cv2.subtract(high, x, most)

@@ -41,7 +41,8 @@ class Drawn:
     def box(self, row: int, height: int, width: int) -> Sequence[int]:
         """The box of one sample: top, left, height, width."""
         if self.augmentation.scale is None or self.augmentation.offset is not None:
-            return draw_boxes(self.augmentation, self.geometry[row : row + 1], height, width)[0].tolist()
+            box: list[int] = draw_boxes(self.augmentation, self.geometry[row : row + 1], height, width)[0].tolist()
+            return box
         shares, aspects, corners = self._tries
         tries = zip(shares[row], aspects[row], strict=True)
         return random_box(tries, corners[row], height, width, self.augmentation.ratio)
