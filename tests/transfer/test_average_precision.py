@@ -21,7 +21,9 @@ def random_truth(draw: np.random.Generator, kind: Kind) -> ObjectImages:
     for image in range(1, IMAGES):
         for _ in range(draw.integers(1, 6)):
             box = a_box(draw)
-            points = np.stack([draw.uniform(0, WIDTH, POINTS), draw.uniform(0, HEIGHT, POINTS), draw.integers(0, 3, POINTS)], 1)
+            points = np.stack(
+                [draw.uniform(0, WIDTH, POINTS), draw.uniform(0, HEIGHT, POINTS), draw.integers(0, 3, POINTS)], 1
+            )
             annotations.append(
                 {"image_id": image, "category_id": int(draw.integers(1, 3)), "bbox": box, "area": box[2] * box[3],
                  "iscrowd": int(draw.random() < 0.2), "segmentation": a_mask(box),

@@ -81,7 +81,7 @@ def read_split(file: Path, kind: Kind) -> ObjectImages:
     told = [f"{name}: {number:,} images left out, {why}" for why, number in counts.items()]
     if not images:
         raise UserError(
-            "data", f"{printable(str(file))}: none of its images can be used ({'; '.join(counts) or 'none'})"
+            "data", f"{printable(str(file))}: none of its images can be used ({'; '.join(counts) or 'it lists none'})"
         )
     if len({each["id"] for each in images}) < len(images):
         raise UserError("data", f"{printable(str(file))}: two of its images have the same id")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import Path
 from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
+from manyview.core.atomic import atomic_write
 from manyview.core.bounds import AtLeast, AtMost, OptionalCount, OptionalPositive
 from manyview.core.errors import UserError
 from manyview.embeddings.model_source import ModelSource, open_model
@@ -18,44 +21,46 @@ from manyview.encoders import Encoder
 from manyview.encoders.layers import batch_norms
 from manyview.transfer.average_precision import as_entries, average_precision
 from manyview.transfer.detection_batches import DetectionBatch, DetectionBatches, on_device
-from manyview.transfer.detection_recipes import DetectionRecipe, chosen_recipe
-from manyview.transfer.fit import Training
+from manyview.transfer.detection_pictures import save_pictures
+from manyview.transfer.detection_recipes import RECIPES, DetectionRecipe, chosen_recipe
+from manyview.transfer.detector_export import torchvision_code
+from manyview.transfer.fit import MODEL, Training
 from manyview.transfer.object_data import SCENES, open_objects
 from manyview.transfer.objects import Entry, Kind, ObjectImages
 from manyview.transfer.prepared import DataSource, Prepared, Start
 from manyview.transfer.rcnn import DetectorShape, detector, precise_statistics
 from manyview.views import Modality
 
-Side = Annotated[int | None, AtLeast(32), AtMost(4096)]
+Recipe = Annotated[str, f"how it is trained: {', '.join(RECIPES)}"]
+Steps = Annotated[OptionalCount, "instead of the recipe's, whose schedule becomes as much shorter or longer"]
+Rate = Annotated[OptionalPositive, "the learning rate, instead of the recipe's"]
+BatchSize = Annotated[OptionalCount, "images a step, instead of the recipe's"]
+Side = Annotated[int | None, AtLeast(32), AtMost(4096), "an image's shorter side in pixels, instead of the recipe's"]
 WORDS = {"boxes": "box", "masks": "mask", "keypoints": "keypoint"}
+PREDICTIONS, PICTURES, LOADING = "predictions.json", "predictions.png", "load_with_torchvision.py"
 SCENE_OPTIONS = ("count", "size", "seed")
 
 
 def detect(
     data: DataSource,
     *,
-    recipe: str = "small",
-    steps: OptionalCount = None,
-    lr: OptionalPositive = None,
-    batch_size: OptionalCount = None,
+    recipe: Recipe = "small",
+    steps: Steps = None,
+    lr: Rate = None,
+    batch_size: BatchSize = None,
     side: Side = None,
 ) -> Prepared:
-    """Boxes: COCO's AP, AP50 and AP75 of a Faster R-CNN that is trained on top of the encoder, together with it.
-
-    recipe                 a name of `detection_recipes.RECIPES`
-    steps, lr, batch_size  instead of the recipe's; the schedule becomes as much shorter or longer
-    side                   of an image's shorter side in pixels, instead of the recipe's
-    """
+    """Boxes: COCO's AP, AP50 and AP75 of a Faster R-CNN that is trained on top of the encoder, together with it."""
     return _prepared(data, "boxes", chosen_recipe(recipe, steps=steps, lr=lr, batch_size=batch_size, side=side))
 
 
 def instances(
     data: DataSource,
     *,
-    recipe: str = "small",
-    steps: OptionalCount = None,
-    lr: OptionalPositive = None,
-    batch_size: OptionalCount = None,
+    recipe: Recipe = "small",
+    steps: Steps = None,
+    lr: Rate = None,
+    batch_size: BatchSize = None,
     side: Side = None,
 ) -> Prepared:
     """Boxes and masks: the AP of a Mask R-CNN, with the settings of `detect`."""
@@ -65,10 +70,10 @@ def instances(
 def keypoints(
     data: DataSource,
     *,
-    recipe: str = "small",
-    steps: OptionalCount = None,
-    lr: OptionalPositive = None,
-    batch_size: OptionalCount = None,
+    recipe: Recipe = "small",
+    steps: Steps = None,
+    lr: Rate = None,
+    batch_size: BatchSize = None,
     side: Side = None,
 ) -> Prepared:
     """Boxes and keypoints: the AP of a Keypoint R-CNN, with the settings of `detect`."""
@@ -114,14 +119,22 @@ class DetectionTask:
             found: dict[str, Tensor] = model(*on_device(batch, device))
             return found
 
+        entries: list[Entry] = []
+
         def score() -> dict[str, float]:
             if recipe.precise:
-                precise_statistics(model, _some(batches, recipe.precise, device))
-            return self._scores(predicted(model, self.test, device))
+                with torch.random.fork_rng():
+                    torch.manual_seed(start.seed)
+                    precise_statistics(model, _some(batches, recipe.precise, device))
+            entries[:] = predicted(model, self.test, device)
+            return self._scores(entries)
+
+        def write(folder: Path) -> None:
+            self._write(folder, entries, torchvision_code(encoder, shape, self.train.classes, MODEL))
 
         return Training(
             model, optimizer_of(model, recipe), recipe.steps, batches.per_epoch, batches, losses, score,
-            factor=lambda epochs: rate(recipe, round(epochs * batches.per_epoch)), clip=recipe.clip,
+            factor=lambda epochs: rate(recipe, round(epochs * batches.per_epoch)), clip=recipe.clip, write=write,
         )  # fmt: skip
 
     def supervised(self, start: Start) -> Training:
@@ -129,6 +142,15 @@ class DetectionTask:
         given = next(iter(start.model.encoders.values()))
         options = {name: given.options[name] for name in ("size", "stem")}
         return self.training(replace(start, model=open_model(given.name, pretrained=True, **options)))
+
+    def _write(self, folder: Path, entries: list[Entry], code: str | None) -> None:
+        """Writes what was found in the test images, as COCO's servers take it, some pictures, and how to load it."""
+        with atomic_write(folder / PREDICTIONS) as draft:
+            draft.write_text(json.dumps(entries))
+        save_pictures(self.test, entries, folder / PICTURES)
+        if code is not None:
+            with atomic_write(folder / LOADING) as draft:
+                draft.write_text(code)
 
     def _scores(self, entries: list[Entry]) -> dict[str, float]:
         """The AP of what was asked for first, then that of boxes."""

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torchvision.models.detection import FasterRCNN, KeypointRCNN, MaskRCNN
+from torchvision.models.detection.faster_rcnn import FastRCNNPredictor
 from torchvision.models.detection.rpn import AnchorGenerator
 from torchvision.ops import FeaturePyramidNetwork, MultiScaleRoIAlign
 from torchvision.ops.feature_pyramid_network import LastLevelMaxPool
@@ -24,6 +25,11 @@ WIDTH = 256  # channels of the pyramid
 RATIOS = (0.5, 1.0, 2.0)
 SCALES = (2, 4, 8, 16, 32)  # of C4's anchors, times the stride of 16: 32 to 512 pixels
 PROPOSED = {"fpn": (2000, 1000), "c4": (12000, 6000)}  # of a map, in training and at test, before any is suppressed
+ROI_POOL = {
+    "boxes": {"box_roi_pool": 7},
+    "masks": {"box_roi_pool": 7, "mask_roi_pool": 14},
+    "keypoints": {"box_roi_pool": 7, "keypoint_roi_pool": 14},
+}  # the sides of the maps that are cut out of the pyramid for each box
 MODELS = {"boxes": FasterRCNN, "masks": MaskRCNN, "keypoints": KeypointRCNN}
 
 
@@ -125,14 +131,12 @@ def _fpn_parts(encoder: Encoder, shape: DetectorShape) -> dict[str, Any]:
     levels = pyramid_levels(encoder)
     names = [str(number) for number in range(len(levels))]
     sizes = fpn_anchors(levels, shape.recipe)
-    parts = {
+    return {
         "backbone": Pyramid(encoder, levels),
         "num_classes": shape.classes + 1,
         "rpn_anchor_generator": AnchorGenerator(sizes, (RATIOS,) * len(sizes)),
-        "box_roi_pool": MultiScaleRoIAlign(names, 7, 2),
+        **{pool: MultiScaleRoIAlign(names, side, 2) for pool, side in ROI_POOL[shape.kind].items()},
     }
-    more = {"masks": "mask_roi_pool", "keypoints": "keypoint_roi_pool"}.get(shape.kind)
-    return parts if more is None else {**parts, more: MultiScaleRoIAlign(names, 14, 2)}
 
 
 def _c4_parts(encoder: Encoder, shape: DetectorShape) -> dict[str, Any]:
@@ -151,7 +155,7 @@ def _c4_parts(encoder: Encoder, shape: DetectorShape) -> dict[str, Any]:
         "rpn_anchor_generator": AnchorGenerator(sizes, (RATIOS,)),
         "box_roi_pool": MultiScaleRoIAlign(["0"], 14, 2),
         "box_head": head,
-        "box_predictor": _predictor(levels[-1].channels, shape.classes + 1),
+        "box_predictor": FastRCNNPredictor(levels[-1].channels, shape.classes + 1),
     }
     if shape.kind == "masks":
         parts |= {
@@ -160,13 +164,6 @@ def _c4_parts(encoder: Encoder, shape: DetectorShape) -> dict[str, Any]:
             "mask_predictor": C4MaskPredictor(levels[-1].channels, shape.classes + 1),
         }
     return parts
-
-
-def _predictor(width: int, classes: int) -> nn.Module:
-    from torchvision.models.detection.faster_rcnn import FastRCNNPredictor
-
-    made: nn.Module = FastRCNNPredictor(width, classes)
-    return made
 
 
 @torch.no_grad()
