@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -28,10 +29,12 @@ def test_torchvision_alone_makes_the_same_predictions(tmp_path: Path, kind: Kind
     made: dict[str, object] = {}
     exec(code, made)
     image = torch.rand(3, 64, 80)
-    for each in (model.eval(), made["model"]):
-        each.roi_heads.score_thresh, each.roi_heads.detections_per_img = 0.0, 2  # type: ignore[union-attr,attr-defined]
+    made_there: Any = made["model"]
+    both: list[Any] = [model.eval(), made_there]
+    for each in both:
+        each.roi_heads.score_thresh, each.roi_heads.detections_per_img = 0.0, 2
     with torch.no_grad():
-        ours, theirs = model([image])[0], made["model"]([image])[0]  # type: ignore[operator]
+        ours, theirs = model([image])[0], made_there([image])[0]
     assert len(ours["boxes"]) > 0
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)

@@ -28,7 +28,7 @@ def test_the_target_has_edges_classes_masks_and_keypoints_of_each_object() -> No
 
 def test_an_image_without_objects_has_an_empty_target() -> None:
     for kind in ("boxes", "masks", "keypoints"):
-        found = made([annotation(10, [4, 3, 16, 20])], kind).target(1)  # type: ignore[arg-type]
+        found = made([annotation(10, [4, 3, 16, 20])], kind).target(1)
         assert found["boxes"].shape == (0, 4)
         assert all(len(each) == 0 for each in found.values())
 

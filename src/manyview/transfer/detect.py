@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +28,7 @@ from manyview.transfer.fit import MODEL, Training
 from manyview.transfer.object_data import SCENES, open_objects
 from manyview.transfer.objects import Entry, Kind, ObjectImages
 from manyview.transfer.prepared import DataSource, Prepared, Start
-from manyview.transfer.rcnn import DetectorShape, detector, precise_statistics
+from manyview.transfer.rcnn import DetectorShape, check_neck, detector, precise_statistics
 from manyview.views import Modality
 
 Recipe = Annotated[str, f"how it is trained: {', '.join(RECIPES)}"]
@@ -85,6 +85,7 @@ def _prepared(data: DataSource, kind: Kind, recipe: DetectionRecipe) -> Prepared
         if data.name != SCENES or name not in SCENE_OPTIONS:
             line = f"of images with objects, {SCENES} alone has options: {', '.join(SCENE_OPTIONS)}; leave it out"
             raise UserError(f"data.{name}", line)
+    check_neck(kind, recipe)
     train, test = open_objects(data.name, kind, **data.options)
     learnt = train.subset(train.rows_with_objects())
     if not len(learnt):
@@ -167,7 +168,7 @@ class DetectionTask:
 def optimizer_of(model: nn.Module, recipe: DetectionRecipe) -> torch.optim.Optimizer:
     """SGD without decay of batch norms, as detectron2 has it."""
     norms = {id(each) for part in batch_norms(model) for each in part.parameters()}
-    groups = [
+    groups: list[dict[str, Any]] = [
         {"params": [each for each in model.parameters() if id(each) not in norms]},
         {"params": [each for each in model.parameters() if id(each) in norms], "weight_decay": 0.0},
     ]

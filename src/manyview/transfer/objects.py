@@ -223,7 +223,7 @@ def _numbers(value: object, count: int) -> bool:
 
 def _completed(annotation: Entry, number: int) -> Entry:
     """An annotation with all that an evaluator asks for, and an id of its own: 0 means no match to evaluators."""
-    area = annotation.get("area")
+    area: Any = annotation.get("area")
     usable = type(area) in (int, float) and math.isfinite(area) and area >= 0
     made = {
         **annotation,

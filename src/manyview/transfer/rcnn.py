@@ -58,6 +58,9 @@ class DetectorShape:
     std: tuple[float, ...]
     recipe: DetectionRecipe
 
+    def __post_init__(self) -> None:
+        check_neck(self.kind, self.recipe)
+
     def settings(self) -> dict[str, Any]:
         """The plain arguments of torchvision's detector."""
         recipe = self.recipe
@@ -73,6 +76,12 @@ class DetectorShape:
             "box_batch_size_per_image": recipe.regions,
         }
         return found | ({"num_keypoints": self.keypoints} if self.kind == "keypoints" else {})
+
+
+def check_neck(kind: Kind, recipe: DetectionRecipe) -> None:
+    """Refuses a recipe that cannot find objects of a kind."""
+    if kind == "keypoints" and recipe.neck == "c4":
+        raise UserError("recipe", "no paper finds keypoints with C4; use a recipe with a pyramid, such as coco-fpn-1x")
 
 
 class Pyramid(nn.Module):
@@ -140,8 +149,6 @@ def _fpn_parts(encoder: Encoder, shape: DetectorShape) -> dict[str, Any]:
 
 
 def _c4_parts(encoder: Encoder, shape: DetectorShape) -> dict[str, Any]:
-    if shape.kind == "keypoints":
-        raise UserError("recipe", "no paper finds keypoints with C4; use a recipe with a pyramid, such as coco-fpn-1x")
     levels = pyramid_levels(encoder)
     if len(levels) < 2:
         raise UserError("encoder", f"{encoder.name} has too few stages for C4; use a recipe with a pyramid")

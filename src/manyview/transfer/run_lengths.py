@@ -65,7 +65,8 @@ def _polygon_has_flaw(polygon: Any, height: int, width: int) -> bool:
     if not all(type(each) in (int, float) and math.isfinite(each) for each in polygon):
         return True
     across, down = polygon[::2], polygon[1::2]
-    return min(across) < -width or max(across) > 2 * width or min(down) < -height or max(down) > 2 * height
+    outside = min(across) < -width or max(across) > 2 * width or min(down) < -height or max(down) > 2 * height
+    return bool(outside)
 
 
 def _uncompressed(counts: str) -> list[int] | None:

@@ -43,7 +43,8 @@ def open_voc(path: Path, kind: Kind) -> tuple[ObjectImages, ObjectImages]:
         if train and test:
             names = [[(each, name) for each in some for name in _names(_list(each, split))]
                      for some, split in ((train, first), (test, second))]  # fmt: skip
-            return _open(names, (first, second))
+            learnt, scored = _open(names, (first, second))
+            return learnt, scored
     everything = [(each, file.stem) for each in folders for file in sorted((each / "Annotations").glob("*.xml"))]
     if not everything:
         raise UserError("data", f"{printable(str(path))} has no XML file in Annotations")
