@@ -83,9 +83,16 @@ def write(
 
 
 def after_training(
-    ended: Run | Outcome, *, own: Dataset | None = None, say: Callable[[str], object], warn: Callable[[str], object]
+    ended: Run | Outcome,
+    *,
+    own: Dataset | None = None,
+    say: Callable[[str], object],
+    warn: Callable[[str], object],
+    seconds: float | None = None,
 ) -> None:
     """Writes the page of a run or comparison that has ended into its folder; says so, or what went wrong, in one line.
+
+    seconds  that embedding images may take, about, where a run has its time
 
     Training collects signals; here, with nothing left to save, Ctrl-C stops at once again.
     """
@@ -93,7 +100,8 @@ def after_training(
         compared = ended if isinstance(ended, Outcome) else None
         runs = ended.runs() if isinstance(ended, Outcome) else [ended]
         with _interruptible():
-            say(f"report {write(runs, ended.folder / REPORT, own=own, compared=compared)}")
+            time = SECONDS if seconds is None else seconds
+            say(f"report {write(runs, ended.folder / REPORT, own=own, compared=compared, seconds=time)}")
     except (Exception, KeyboardInterrupt) as error:  # the run itself has ended well, whatever becomes of its page
         why = "interrupted" if isinstance(error, KeyboardInterrupt) else reason(error)
         warn(f"no report was written: {why}; try `manyview report {shlex.quote(str(ended.folder))}`")
