@@ -2,7 +2,7 @@
 
     python benchmarks/segmentation.py scenes                  # from L: untrained, dcl, 1 to 4 views, from scratch
     python benchmarks/segmentation.py views                   # each view's encoder of a full graph of four
-    python benchmarks/segmentation.py pairs --data DIR        # rgb, thermal, both; DIR/{train,test}/{rgb,thermal,labels}
+    python benchmarks/segmentation.py pairs --data DIR        # each, both; DIR/{train,test}/{rgb,thermal,labels}
 
 Each row is a `manyview pretrain` and a `manyview transfer --task segment` of its own, in one thread, as many at a time
 as --jobs. What is complete in --out is not computed again, so that a study that was stopped goes on.
@@ -36,7 +36,10 @@ def scenes(given: argparse.Namespace) -> Rows:
         f"cmc, {count} views: {', '.join(VIEWS[:count])}": (f"{CORE} --views {','.join(VIEWS[:count])}", "L")
         for count in (2, 3, 4)
     }
-    alone = {"dcl, L": ("--method dcl --views L", "L"), "cmc, 1 view: L (DIM)": ("--method deep_infomax --views L", "L")}
+    alone = {
+        "dcl, L": ("--method dcl --views L", "L"),
+        "cmc, 1 view: L (DIM)": ("--method deep_infomax --views L", "L"),
+    }
     return {name: (f"{flags} {_scenes(given)}", view) for name, (flags, view) in {**alone, **more}.items()}
 
 
@@ -80,13 +83,15 @@ def main() -> None:
 def scored(
     given: argparse.Namespace, flags: str, view: str, seed: int, folder: Path, name: str
 ) -> dict[str, dict[str, float]]:
-    """Trains an encoder and transfers it; the scores of what is trained, and of the baselines where they are asked for."""
+    """Trains an encoder and transfers it: its scores, and for the first row also those of the baselines."""
     run, first = folder / f"run-{seed}", folder.name == "0"
     if not (run / "done").exists():
         manyview("pretrain", *flags.split(), *QUIET.split(), "--seed", str(seed), "--out", str(run))
         (run / "done").touch()
     out = folder / f"transfer-{seed}"
-    lies = ["scenes", "--data.count", str(given.masks), "--data.size", "64"] if given.data is None else [str(given.data)]
+    lies = (
+        ["scenes", "--data.count", str(given.masks), "--data.size", "64"] if given.data is None else [str(given.data)]
+    )
     baselines = [] if first else ["--untrained", "false", "--supervised", "false"]
     manyview(
         "transfer", f"{view}={run}" if view else str(run), "--task", "segment", "--data", *lies, "--seed", str(seed),

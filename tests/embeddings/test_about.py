@@ -19,7 +19,14 @@ def test_it_survives_json() -> None:
     assert About.from_json(ABOUT.to_json()) == ABOUT
 
 
-@pytest.mark.parametrize("change", [{"view": 3}, {"mean": ["a"]}, {"more": 1}, {"manyview_embeddings": 2}])
+def test_a_file_from_before_there_were_places_has_none() -> None:
+    older = {name: value for name, value in json.loads(ABOUT.to_json()).items() if name != "grid"}
+    assert About.from_json(json.dumps(older).encode()).grid == ()
+
+
+@pytest.mark.parametrize(
+    "change", [{"view": 3}, {"mean": ["a"]}, {"grid": ["a"]}, {"more": 1}, {"manyview_embeddings": 2}]
+)
 def test_what_is_damaged_is_refused(change: dict[str, object]) -> None:
     text = json.dumps({**json.loads(ABOUT.to_json()), **change}).encode()
     with pytest.raises(ValueError, match=r"damaged|of format 1"):

@@ -17,8 +17,10 @@ from manyview.core.errors import UserError
 from manyview.core.lock import locked
 from manyview.data import Folder, TorchDataset
 from manyview.embeddings import Embeddings, embed
+from manyview.embeddings.embed import last_map
 from manyview.embeddings.image_source import ImageReader
 from manyview.embeddings.partial_embeddings import PartialEmbeddings
+from manyview.embeddings.search import search
 from manyview.encoders import Encoder
 from manyview.features.embedding_pass import features
 from manyview.features.preprocess import Preprocess
@@ -301,3 +303,36 @@ def test_an_image_that_was_replaced_in_place_is_noticed(encoder: Encoder, tmp_pa
     (tmp_path / "other" / "0.png").rename(data / "31.png")
     with pytest.raises(UserError, match=r"e\.npz is of other images, or of files .*; delete it, or give another --to"):
         embedded(encoder, data, to)
+
+
+def test_patches_are_the_vectors_of_the_last_map_place_by_place(encoder: Encoder, data: Path, tmp_path: Path) -> None:
+    found = embedded(encoder, data, tmp_path / "e.npz", patches=True)
+    with torch.no_grad():
+        seen = Preprocess(32)([found.file(row) or "" for row in range(3)])
+        last = list(encoder.eval().layers(seen).values())[-1]  # (3, C, rows, columns)
+    assert found.patches.shape == (IMAGES, *last.shape[2:], last.shape[1])
+    assert torch.allclose(found.patches[:3], last.permute(0, 2, 3, 1), atol=1e-5)
+    assert torch.allclose(found.patches[2, 1, 0], last[2, :, 1, 0], atol=1e-5)
+
+
+def test_patches_that_were_stopped_go_on_and_are_not_taken_for_embeddings(
+    encoder: Encoder, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = embedded(encoder, data, tmp_path / "whole.npz", patches=True)
+    with monkeypatch.context() as patched:
+        stopping(patched, 1)
+        with pytest.raises(KeyboardInterrupt):
+            embedded(encoder, data, tmp_path / "e.npz", patches=True)
+    with pytest.raises(UserError, match="is of grid"):
+        embedded(encoder, data, tmp_path / "e.npz")
+    assert torch.equal(embedded(encoder, data, tmp_path / "e.npz", patches=True).vectors, whole.vectors)
+    with pytest.raises(UserError, match="hold a vector a place"):
+        search(encoder, whole.file(0) or "", whole)
+    with pytest.raises(UserError, match="one vector an image"):
+        _ = embedded(encoder, data, tmp_path / "plain.npz").patches
+
+
+def test_a_network_without_maps_has_no_patches(encoder: Encoder) -> None:
+    encoder.layer_shapes = lambda: {"fc": (16,)}  # type: ignore[method-assign]
+    with pytest.raises(UserError, match="has no feature maps"):
+        last_map(encoder)

@@ -123,7 +123,7 @@ def test_a_long_gradient_is_cut(tmp_path: Path) -> None:
 
 
 def test_a_loss_that_is_no_number_is_one_line_about_the_learning_rate(tmp_path: Path) -> None:
+    each = training()
+    object.__setattr__(each, "losses", lambda batch: {"loss": torch.tensor(float("nan"))})
     with pytest.raises(UserError, match=r"lr: with 0.1 the loss is nan after 0 steps"):
-        each = training()
-        object.__setattr__(each, "losses", lambda batch: {"loss": torch.tensor(float("nan"))})
         fit(each, tmp_path)

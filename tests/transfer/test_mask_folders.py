@@ -68,7 +68,7 @@ def test_scenes_render_what_views_ask_for() -> None:
 
 def test_where_there_is_no_mask_or_are_several_it_is_said_which_there_are(tmp_path: Path) -> None:
     tiny.pictures(tmp_path / "plain", 3)
-    with pytest.raises(UserError, match="mask: .*plain has no masks: it has image; expected a folder images/"):
+    with pytest.raises(UserError, match=r"mask: .*plain has no masks: it has image; expected a folder images/"):
         opened(tmp_path / "plain")
     pair(tmp_path / "two" / "images", tmp_path / "two" / "masks", 2)
     pair(tmp_path / "two" / "images", tmp_path / "two" / "labels", 2)
@@ -87,4 +87,3 @@ def test_a_fifth_is_held_out_by_ids_alone(tmp_path: Path) -> None:
     assert not set(train.ids.tolist()) & set(test.ids.tolist())
     with pytest.raises(UserError, match="2 pictures are too few"):
         hold_out(test)
-

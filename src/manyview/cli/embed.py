@@ -42,6 +42,7 @@ def embed(
     labels: Annotated[Labels, "whether folders are classes"] = "auto",
     max_pixels: Annotated[MaxPixels, "of a picture in a folder; one with more is left out"] = MAX_PIXELS,
     dtype: Annotated[Literal["float32", "float16"], "of the vectors"] = "float32",
+    patches: Annotated[bool, "a vector for every place of the last feature map, instead of one an image"] = False,
     batch_size: Annotated[Count, "images at a time"] = 64,
     device: Annotated[str, "cpu, cuda, cuda:1, ..."] = "auto",
     workers: Annotated[int | None, "processes that read images; by default chosen by the cores"] = None,
@@ -51,8 +52,8 @@ def embed(
     target(to)  # before an encoder is loaded
     made = embedded(
         encoder, data, to, view=view, split=split, root=root, labels=labels, download=download, max_pixels=max_pixels,
-        dtype=dtype, batch_size=batch_size, device=device, workers=workers, progress=not quiet, size=size,
-        weights=weights, pretrained=pretrained, stem=stem,
+        dtype=dtype, patches=patches, batch_size=batch_size, device=device, workers=workers, progress=not quiet,
+        size=size, weights=weights, pretrained=pretrained, stem=stem,
     )  # fmt: skip
     tell_unended(encoder)
     unreadable = made.about.broken
@@ -60,9 +61,11 @@ def embed(
         print(f"warning: {printable(name)} is left out: {printable(why)}", file=sys.stderr)
     if len(unreadable) > SHOWN:
         print(f"warning: and {len(unreadable) - SHOWN} more, which the file names", file=sys.stderr)
-    count, dim = made.vectors.shape
+    count, dim = len(made), (made.about.grid or made.vectors.shape)[-1]
     across = "" if made.projections is None else f", and {made.projections.shape[1]} to compare with other views"
-    print(f"{printable(to)}: {count:,} images, vectors of {dim} numbers{across}, {made.about.dtype}")
+    rows, columns = made.about.grid[:2] or (1, 1)
+    places = f" at {rows} x {columns} places" if patches else ""
+    print(f"{printable(to)}: {count:,} images, vectors of {dim} numbers{places}{across}, {made.about.dtype}")
     if made.about.taken:
         one = "; --split takes one of them" if "splits" in made.about.options else ""
         print(f"the images are those of {printable(made.about.taken + made.about.data)}{one}")

@@ -72,14 +72,14 @@ def evaluate(
         raise UserError("against", "is for --suite; give that too")
     names = None if protocols is None else known(protocols)
     by_protocol, options = _divided(settings, [*(names or (*USUAL, *ACROSS)), *([SUPERVISED] if supervised else [])])
-    folder = _out(what, out, pretrained, weights)
+    folder = results_folder(what, out, pretrained, weights)
     say = partial(print, file=sys.stderr)
     kept = None if no_cache else FeatureCache(cache)
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: say(f"warning: {one_line(str(message))}")
         if suite is not None:
             own = {"size": size, "weights": weights, "pretrained": pretrained, "stem": stem}
-            other = {} if against is None else {against: _out(against, None, False, None)}
+            other = {} if against is None else {against: results_folder(against, None, False, None)}
             common = {"seed": seed, "device": device, "workers": workers, "batch_size": batch_size,
                       "recompute": recompute, "cache": kept, "show_bar": True}  # fmt: skip
             lies, chosen = _suite_data(options), by_protocol.get(PROTOCOL, {})
@@ -240,10 +240,13 @@ def _data(data: str | None, transfer_to: Sequence[str], options: Flat) -> list[A
     return [{"name": name, **{key: values[name][f"data.{key}"] for key in options}} for name in names] or [None]
 
 
-def _out(what: str, out: str | None, pretrained: bool, weights: str | None) -> Path:
+def results_folder(
+    what: str, out: str | None, pretrained: bool, weights: str | None, *, within: str = "", others: str = "evaluations"
+) -> Path:
+    """Where results go: what was given, else the run's folder, or one `within` it, else one of `others` by its name."""
     run = run_of(what)
     if out or run is not None:
-        return Path(out) if out else run.folder  # type: ignore[union-attr]
+        return Path(out) if out else run.folder / within  # type: ignore[union-attr]
     name = "-".join(part for part in Path(what).with_suffix("").parts if part.strip("/."))
     kind = "-pretrained" if pretrained else f"-{Path(weights).stem}" if weights else ""
-    return Path("evaluations") / f"{name}{kind}"
+    return Path(others) / f"{name}{kind}"

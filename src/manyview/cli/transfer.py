@@ -4,16 +4,15 @@ import inspect
 import sys
 import warnings
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any
 
 from manyview.cli.arguments import table, usage
 from manyview.cli.embed import Pretrained, Size, Stem, Weights, tell_unended
+from manyview.cli.evaluate import results_folder
 from manyview.config.keys import Flat, flag_name, shown, typed
 from manyview.config.sections import data_keys
 from manyview.core.errors import UserError
 from manyview.core.text import one_line, printable
-from manyview.embeddings.model_source import run_of
 from manyview.evaluate.results import FILE, Result
 from manyview.transfer.transfer import HOME, TASKS, schema
 from manyview.transfer.transfer import transfer as transferred
@@ -61,7 +60,7 @@ def transfer(
     if task is None:
         raise UserError("task", f"is needed; give --task, one of {', '.join(TASKS)}")
     chosen, options = _divided(task, settings)
-    folder = _out(what, out, pretrained, weights)
+    folder = results_folder(what, out, pretrained, weights, within=HOME, others="transfers")
     say = partial(print, file=sys.stderr, flush=True)
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: say(f"warning: {one_line(str(message))}")
@@ -136,12 +135,3 @@ def _data(data: str | None, options: Flat) -> dict[str, Any] | None:
         return None
     values = typed(data_keys(data), {}, {f"data.{key}": value for key, value in options.items()})
     return {"name": data, **{key: values[f"data.{key}"] for key in options}}
-
-
-def _out(what: str, out: str | None, pretrained: bool, weights: str | None) -> Path:
-    run = run_of(what)
-    if out or run is not None:
-        return Path(out) if out else run.folder / HOME  # type: ignore[union-attr]
-    name = "-".join(part for part in Path(what).with_suffix("").parts if part.strip("/."))
-    kind = "-pretrained" if pretrained else f"-{Path(weights).stem}" if weights else ""
-    return Path("transfers") / f"{name}{kind}"

@@ -26,6 +26,7 @@ class About:
     classes      the labels' names
     fingerprint  of which images there were
     broken       the images that could not be read, and why
+    grid         rows, columns and length of the vectors of places, where an image has one a place; else empty
     """
 
     encoder: str
@@ -44,6 +45,7 @@ class About:
     fingerprint: str
     version: str
     broken: dict[str, str]
+    grid: tuple[int, ...] = ()
 
     @property
     def taken(self) -> str:
@@ -62,6 +64,7 @@ class About:
         found = json.loads(text)
         if not isinstance(found, dict) or found.pop("manyview_embeddings", None) != FORMAT:
             raise UserError(None, f"it does not say that it is of format {FORMAT}")
+        found.setdefault("grid", [])  # of older files
         wrong = [field.name for field in fields(cls) if not isinstance(found.get(field.name), KINDS[field.name])]
         wrong = wrong or [name for name in INSIDE if not all(isinstance(each, INSIDE[name]) for each in found[name])]
         if wrong or len(found) != len(fields(cls)):
@@ -71,9 +74,14 @@ class About:
 
 KINDS: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("encoder", "network", "weights", "view", "data", "dtype", "fingerprint", "version"), str),
-    **dict.fromkeys(("mean", "std", "classes"), list),
+    **dict.fromkeys(("mean", "std", "classes", "grid"), list),
     **dict.fromkeys(("options", "broken"), dict),
     **dict.fromkeys(("size", "batch_size"), int),
     "root": (str, type(None)),
 }
-INSIDE: dict[str, type | tuple[type, ...]] = {"mean": (int, float), "std": (int, float), "classes": str}
+INSIDE: dict[str, type | tuple[type, ...]] = {
+    "mean": (int, float),
+    "std": (int, float),
+    "classes": str,
+    "grid": int,
+}

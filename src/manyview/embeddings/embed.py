@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from contextlib import closing
 from dataclasses import replace
@@ -35,6 +36,7 @@ from manyview.embeddings.image_source import (
 )
 from manyview.embeddings.model_source import ModelSource, OneModel, open_model, run_of
 from manyview.embeddings.partial_embeddings import PartialEmbeddings
+from manyview.encoders import Encoder
 from manyview.features.embedding_pass import Read, embed_pieces, embedding, on_device, project
 from manyview.training.load import normals_options
 from manyview.training.run import Run
@@ -52,6 +54,7 @@ def embed(
     download: bool = False,
     max_pixels: int = MAX_PIXELS,
     dtype: str = "float32",
+    patches: bool = False,
     batch_size: int = 64,
     device: str = "auto",
     workers: int | None = None,
@@ -66,6 +69,8 @@ def embed(
               file then also holds projections, which those of other views can be compared with
     split     of the data; None: all splits of a folder, the training split of a named set
     dtype     of a vector, float32 or float16
+    patches   write a vector for every place of the encoder's last feature map, and none of the whole image:
+              `Embeddings.patches` is (n, rows, columns, d)
     progress  is shown on stderr
     encoder   size, weights, pretrained, stem: which one is meant, where `model` is a name
 
@@ -109,11 +114,13 @@ def embed(
         check_form(images, each, f"{name or 'the encoder'} of {source.name}")
     if alone:
         _check_folder_name(images, source, known or source)
-    partial = PartialEmbeddings(path, _about(source, images, dtype, batch_size), images)
+    layer, grid = last_map(source.encoder) if patches else ("", ())
+    about = replace(_about(source, images, dtype, batch_size), grid=grid)
+    partial = PartialEmbeddings(path, about, images)
     with partial.alone():
         if not partial.complete():
-            _fill(partial, source, place, workers, progress)
-            partial.join(source.encoder.dim if source.heads else None)
+            _fill(partial, source, place, workers, progress, _read_places(layer, grid) if patches else _read(source))
+            partial.join(source.encoder.dim if source.heads and not patches else None)
     return read(path)
 
 
@@ -164,9 +171,14 @@ def _about(source: ModelSource, images: ImageSource, dtype: str, batch_size: int
 
 
 def _fill(
-    partial: PartialEmbeddings, source: ModelSource, device: torch.device, workers: int | None, shown: bool
+    partial: PartialEmbeddings,
+    source: ModelSource,
+    device: torch.device,
+    workers: int | None,
+    shown: bool,
+    reading: tuple[Read, int],
 ) -> None:
-    """Makes the pieces that are missing, in order."""
+    """Makes the pieces that are missing, in order; `reading` says what is taken of the encoder, and how long it is."""
     encoder, dataset, about = source.encoder, partial.images.dataset, partial.about
     missing = partial.missing()
     pieces = [partial.store.rows(number) for number in missing]
@@ -178,7 +190,7 @@ def _fill(
     batches = read_images(reader, [rows for piece in pieces for rows in piece.split(about.batch_size)], workers)
     progress = progress_bar(len(dataset), "embedding", start=done, shown=shown, lines=True)
     with closing(batches), on_device(encoder, device), progress as advance:
-        read_, width = _read(source)
+        read_, width = reading
         made = embed_pieces(encoder, batches, pieces, read=read_, width=width, advance=advance)
         for number, piece in zip(missing, made, strict=True):
             partial.save(number, replace(piece, vectors=_rounded(piece.vectors, about.dtype, encoder.name)))
@@ -197,6 +209,24 @@ def _read(source: ModelSource) -> tuple[Read, int]:
 
     with torch.no_grad():
         return both, dim + project(head, torch.zeros(1, dim)).shape[1]
+
+
+def last_map(encoder: Encoder) -> tuple[str, tuple[int, int, int]]:
+    """The last layer that has places, and its rows, columns and channels."""
+    found = {name: shape for name, shape in encoder.layer_shapes().items() if len(shape) == 3}
+    if not found:
+        raise UserError("patches", f"{encoder.name} has no feature maps; leave it out")
+    name, (channels, rows, columns) = list(found.items())[-1]
+    return name, (rows, columns, channels)
+
+
+def _read_places(layer: str, grid: tuple[int, ...]) -> tuple[Read, int]:
+    """The vectors of all places of a layer, one after the other, and how many numbers they are together."""
+
+    def places(encoder: Encoder, x: Tensor) -> Tensor:
+        return encoder.embed_with_maps(x, [layer])[1][layer].permute(0, 2, 3, 1).flatten(1).float()
+
+    return places, math.prod(grid)
 
 
 def _rounded(vectors: Tensor, dtype: str, encoder: str) -> Tensor:

@@ -60,6 +60,14 @@ class Embeddings:
         return len(self.ids)
 
     @property
+    def patches(self) -> Tensor:
+        """The vectors of places (n, rows, columns, d), of a file that was written with `patches`."""
+        if not self.about.grid:
+            raise UserError("patches", "the file has one vector an image; write it with --patches")
+        places: Tensor = self.vectors.unflatten(1, self.about.grid)
+        return places
+
+    @property
     def described(self) -> str:
         """How many images of what these are, with the view where there are others to compare with."""
         view = "" if self.projections is None else f"{self.about.view} "
@@ -160,6 +168,8 @@ def _check(columns: Columns, about: About) -> None:
         raise UserError("mean and std", f"expected as many of each, and std above 0, got {about.mean} and {about.std}")
     if not SIZES[0] <= about.size <= SIZES[1]:
         raise UserError("size", f"expected {SIZES[0]} to {SIZES[1]} pixels, got {about.size}")
+    if about.grid and (len(about.grid) != 3 or min(about.grid) < 1 or math.prod(about.grid) != vectors.shape[1]):
+        raise UserError("grid", f"expected rows, columns and length of {vectors.shape[1]} numbers, got {about.grid}")
     labels = columns["label"]
     if labels.min() < -1 or labels.max() >= len(about.classes):
         raise UserError("label", f"expected -1 to {len(about.classes) - 1}, got {labels.min()} to {labels.max()}")

@@ -25,7 +25,7 @@ from manyview.features.feature_cache import Piece, PieceStore, join_pieces
 BATCHES = 8  # in a piece: what a kill costs at most
 PLAN = "about.json"
 OURS = re.compile(r"about\.json|lock|\d{6,}\.safetensors|\..+\.part", re.DOTALL)  # in the folder of an unfinished file
-SAME = ("weights", "size", "mean", "std", "view", "fingerprint", "dtype", "batch_size", "version")
+SAME = ("weights", "size", "mean", "std", "view", "grid", "fingerprint", "dtype", "batch_size", "version")
 
 
 class PartialEmbeddings:

@@ -186,6 +186,8 @@ def read_as(view: str | None) -> str:
 def maker(model: OneModel, found: Embeddings, **options: Any) -> ModelSource:
     """The encoder that made the embeddings, with those of the other views where it has some."""
     about = found.about
+    if about.grid:
+        raise UserError("embeddings", "hold a vector a place, of --patches; embed the images again without it")
     if isinstance(model, str) and not os.path.exists(model) and not options.get("size"):
         options = {**options, "size": about.size}  # a name does not say at which size it sees pictures
     source = open_model(model, **options)
