@@ -22,7 +22,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "manyview.cli.evaluate:evaluate",
         "how good an encoder is, by labels: kNN, linear probes and more",
     ),
-    "transfer": ("manyview.cli.transfer:transfer", "train a task on top of an encoder: segmentation"),
+    "transfer": (
+        "manyview.cli.transfer:transfer",
+        "train a task on top of an encoder: segments, boxes, masks, keypoints",
+    ),
     "compare": ("manyview.cli.compare:compare", "train several methods alike and say which is better"),
     "embed": ("manyview.cli.embed:embed", "the vectors of all images of a folder, in a file"),
     "search": ("manyview.cli.search:search", "the images most like one, by their vectors"),

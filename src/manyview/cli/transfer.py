@@ -33,7 +33,9 @@ def transfer(
     pretrained: Pretrained = False,
     stem: Stem = None,
     untrained: Annotated[bool, "also train the task from the untrained network"] = True,
-    supervised: Annotated[bool, "also train network and task together, from scratch"] = True,
+    supervised: Annotated[
+        bool, "also train network and task together, from scratch; of detectors, from its library's published weights"
+    ] = True,
     seed: int = 0,
     device: Annotated[str, "auto, cpu or cuda"] = "auto",
     workers: Annotated[int | None, "processes that read images"] = None,

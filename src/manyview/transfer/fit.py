@@ -23,6 +23,7 @@ from manyview.training.run_log import RunLog
 
 SECONDS = 30.0  # between two checkpoints
 EVERY = 10  # steps, the first and the last of which are logged
+MODEL = "model.safetensors"  # the trained model's file
 STATE = ("step", "model", "optimizer")
 
 
@@ -39,6 +40,7 @@ class Training:
     score      of the trained model, by name in the order they are to be shown
     factor     epochs done -> what the learning rates are multiplied with
     clip       the longest gradient; None for any
+    write      writes into a folder, once it is scored, what else is to be kept beside the model
     """
 
     model: nn.Module
@@ -50,6 +52,7 @@ class Training:
     score: Callable[[], Mapping[str, float]]
     factor: Callable[[float], float] = lambda epochs: 1.0
     clip: float | None = None
+    write: Callable[[Path], object] = lambda folder: None
 
 
 def fit(training: Training, folder: Path, *, seed: int = 0, text: str = "", quiet: bool = True) -> None:

@@ -49,7 +49,7 @@ class Prepared:
     classes            what is predicted
     training           makes a training from encoders
     supervised         the same with the encoders trained along, from scratch: the upper bound; None where `training`
-                       is that already
+                       is that already. Where encoders are always trained, from weights that labels made
     joins              whether encoders of several views can be used side by side
     held_out           whether the test images were held out of the training images, and are no test split
     notes              what is to be told of the data, a line each

@@ -30,20 +30,21 @@ from manyview.evaluate.results import Result, find, put, read
 from manyview.features.embedding_pass import naming_lost_worker
 from manyview.training.load import normals_options, run_views
 from manyview.training.run import Run
-from manyview.transfer.fit import Training, fit
+from manyview.transfer.detect import detect, instances, keypoints
+from manyview.transfer.fit import MODEL, Training, fit
 from manyview.transfer.loss_in_words import loss_in_words
 from manyview.transfer.prepared import DataSource, Prepared, Start
 from manyview.transfer.segment import segment
 
 Task = Callable[..., Prepared]
-TASKS: dict[str, Task] = {"segment": segment}
+TASKS: dict[str, Task] = {"segment": segment, "detect": detect, "instances": instances, "keypoints": keypoints}
 """name -> a function of a `DataSource`, whose keyword arguments are the task's settings.
 
 It refuses wrong settings and data in one line, and trains nothing yet.
 """
 
 HOME = "transfer"  # the folder of a run where its transfers are
-SCORES, MODEL = "scores.json", "model.safetensors"
+SCORES = "scores.json"
 Data = str | os.PathLike[str] | Mapping[str, Any]
 
 
@@ -152,9 +153,19 @@ class Trainings:
         if untrained and model.trained and result.untrained is None:
             result = self._keep(replace(result, untrained=self._scores(first, "untrained", self.prepared.training)))
         if supervised and result.supervised is None and self.prepared.supervised is not None:
-            found = self._scores(first, "supervised", self.prepared.supervised)
-            result = self._keep(replace(result, supervised=found))
+            found = self._supervised(first, self.prepared.supervised)
+            result = result if found is None else self._keep(replace(result, supervised=found))
         return result
+
+    def _supervised(self, first: ModelSource, make: Callable[[Start], Training]) -> dict[str, float] | None:
+        """The scores of the supervised baseline; None where it needs published weights that cannot be had."""
+        try:
+            return self._scores(first, "supervised", make)
+        except UserError as error:
+            if error.setting != "pretrained":
+                raise
+            self.say(f"no supervised score: {error}")
+            return None
 
     def _first(self, model: ModelSource) -> ModelSource | None:
         """The networks before any training; None where they cannot be made again."""
@@ -193,6 +204,7 @@ class Trainings:
         state = {name: each.detach().cpu().contiguous() for name, each in training.model.state_dict().items()}
         with atomic_write(home / MODEL) as draft:
             save_file({name: each.clone() for name, each in state.items()}, draft)
+        training.write(home)
         with atomic_write(home / SCORES) as draft:
             draft.write_text(json.dumps(scores, indent=1, allow_nan=False))
         self._clear(home, "step-*.pt")
