@@ -15,11 +15,13 @@ from manyview.data import Loader
 from manyview.data.normals import NORMALS, camera_of
 from manyview.data.selection import missing, modality_classes
 from manyview.data.statistics import NoData, Statistics, no_data_of, suspect_zeros
+from manyview.diagnose.health import SCORES
 from manyview.features.gain import gain_in_points
 from manyview.memories import Memory
 from manyview.methods import Contrast, Method, Prediction
 from manyview.training.build import RunData
 from manyview.training.crops import small_size
+from manyview.training.instance import INSTANCE, live_instance, ranks_in_words, untrained_instance
 from manyview.training.retrieval import Scores, live_recall, recall_table, untrained_recall
 from manyview.training.run import encoder_files
 from manyview.training.state import RunState
@@ -195,8 +197,10 @@ def _nowhere(names: Sequence[str], value: float) -> str:
 
 def conclusion(state: RunState, folder: Path) -> list[str]:
     """What has come of it."""
-    gained = [name for name in state.untrained_scores if name.startswith((KNN, LINEAR)) and name in state.scores]
+    shares = (KNN, LINEAR, INSTANCE)
+    gained = [name for name in state.untrained_scores if name.partition("/")[0] in shares and name in state.scores]
     found = [line for name in gained for line in _gain(name, state)]
+    found += ranks_in_words(state.scores, state.untrained_scores)
     found += recall_table(state.scores, state.untrained_scores)
     verdict = state.health.verdict()
     found.append("too few steps to tell whether it is healthy" if verdict.word == "starting" else verdict.text)
@@ -207,16 +211,15 @@ def untrained(scores: Scores) -> list[str]:
     """What the evaluators say before the first step."""
     named = {name: value for name, value in scores.items() if name.startswith((KNN, LINEAR))}
     neighbours = [(name.replace("knn", "kNN", 1), value) for name, value in named.items()]
-    return [*(f"{name} of the untrained encoder {value:.1%}" for name, value in neighbours), *untrained_recall(scores)]
+    told = [f"{name} of the untrained encoder {value:.1%}" for name, value in neighbours]
+    return [*told, *untrained_instance(scores), *untrained_recall(scores)]
 
 
 def scores(found: Scores, before: Scores) -> list[str]:
     """The scores in the line of progress."""
     said = [f"kNN {found[KNN]:.1%}"] if KNN in found else []
     said += [f"linear {found[LINEAR]:.1%}"] if LINEAR in found else []
-    if recall := live_recall(found, before):
-        said.append(recall)
-    return said
+    return [*said, *filter(None, (live_instance(found, before), live_recall(found, before)))]
 
 
 def unreadable(loader: Loader) -> list[str]:
@@ -238,7 +241,7 @@ def _gain(name: str, state: RunState) -> list[str]:
     after, before, error = state.scores[name], state.untrained_scores[name], state.gain_error(name)
     over = "" if error is None else f" (standard error over {len(state.answers[name]):,} images)"
     said = [
-        f"{name.replace('knn', 'kNN', 1)} {after:.1%}, untrained {before:.1%}: "
+        f"{SCORES.get(name, name.replace('knn', 'kNN', 1))} {after:.1%}, untrained {before:.1%}: "
         f"{gain_in_points(after, before, error)} points{over}"
     ]
     if after <= before and name.startswith(KNN):
@@ -256,15 +259,15 @@ def _leaks(config: Config, method: Method, device: str, world: int) -> bool:
 
 
 def _scored_on(data: RunData, config: Config, method: Method) -> str:
-    across = bool(method.contrasted)
+    unlabelled = bool(method.contrasted) or INSTANCE in config.evaluators
     if data.test is None:
-        return "too few to hold out some: no score" if across else "no labels to score with: no kNN"
-    if not (config.evaluators and config.evaluate_every and (across or data.labelled)):
-        return ("no score" if across else "no kNN") + (f", {len(data.test):,} held out" if data.held_out else "")
+        return "too few to hold out some: no score" if unlabelled else "no labels to score with: no kNN"
+    if not (config.evaluators and config.evaluate_every and (unlabelled or data.labelled)):
+        return "no score" + (f", {len(data.test):,} held out" if data.held_out else "")
     scored = f"scored on {min(len(data.test), config.knn_queries):,}"
     if not data.held_out:
         return f"{scored} images of its test split"
-    by_folder = data.labelled and "labels" in config.data and not config.own_data
+    by_folder = data.labelled and config.data.get("labels") in (True, "auto") and not config.own_data
     folders = "; its folders are the classes, --data.labels false trains on all" if by_folder else ""
     return f"{scored} held-out images{folders}"
 

@@ -27,6 +27,7 @@ from manyview.training.state import RunState
 
 FLAT = slice(0, 64)  # pictures of a batch that are looked at for flat ones
 BETWEEN = 0.1  # seconds that pass before something is shown again, at least
+GAIN_ERROR = "gain_error/"  # before the name of a score: the standard error of its gain over the untrained one
 VALIDATED = 256  # held-out images that the loss is asked about at a time, at most
 
 
@@ -80,7 +81,7 @@ class Monitor:
             state.step, step, loss=loss, gradient=gradient,
             unreadable=len(self.loader.unreadable) / len(self.loader.dataset),
             flat=flat_share(pictures) if len(pictures) else 0.0,
-            knn=state.fresh_scores.get("knn"), untrained_knn=state.untrained_scores.get("knn"),
+            scores=state.fresh_scores, untrained=state.untrained_scores, errors=state.gain_errors(),
         )  # fmt: skip
         state.fresh_scores = {}
         verdict = health.verdict()
@@ -89,7 +90,7 @@ class Monitor:
         judged = {"health": verdict.word, **{f"health/{view}": word for view, word in verdict.views.items()}}
         self._write({"loss": loss, **terms, "lr": lr, "gradient_norm": gradient, **step, **judged})
         if verdict.short != before:
-            speak = self.log.say if verdict.level == "healthy" else self.log.warn
+            speak = self.log.warn if verdict.level in ("warning", "bad") else self.log.say
             speak(f"step {state.step}: {verdict.text}")
 
     def score(self) -> None:
@@ -100,7 +101,8 @@ class Monitor:
         if self.probe is not None and self.state.probe_due:
             scores |= self.probe(towers)
         self.state.scored(scores)
-        self._write({**scores, **self._validate(progress=self.state.progress)})
+        errors = {GAIN_ERROR + name: error for name, error in self.state.gain_errors().items() if name in scores}
+        self._write({**scores, **(errors if self.state.step else {}), **self._validate(progress=self.state.progress)})
 
     def show(self) -> None:
         """Shows where the run is, now and then, for who watches it."""

@@ -153,6 +153,11 @@ class RunState:
         """The standard error of a score's gain over the untrained encoder's, on the same images."""
         return gain_error(self.answers.get(name), self.untrained_answers.get(name))
 
+    def gain_errors(self) -> dict[str, float]:
+        """`gain_error` of every score that has one."""
+        errors = {name: self.gain_error(name) for name in self.answers}
+        return {name: error for name, error in errors.items() if error is not None}
+
     def state_dict(self) -> dict[str, Any]:
         plain = {name: getattr(self, name) for name in (*SAVED, *ANSWERS) if name != "health"}
         return {**plain, "health": self.health.state_dict()}

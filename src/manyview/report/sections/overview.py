@@ -16,19 +16,25 @@ from manyview.core.text import duration
 from manyview.report.frame import mean
 from manyview.report.html import DASH, Child, Html, copyable, section, signed_points, table, tag
 from manyview.report.run_record import RunRecord
+from manyview.training.instance import INSTANCE
 
 NAMED_RUNS = 6  # in the first sentence
-STARTING = ("idle", "\N{HORIZONTAL ELLIPSIS}")  # neither good nor bad: it is too early to tell
-LEVELS = {"healthy": ("good", "\N{CHECK MARK}"), "warning": ("warn", "!"), "bad": ("bad", "\N{MULTIPLICATION SIGN}")}
+LEVELS = {
+    "healthy": ("good", "\N{CHECK MARK}"),
+    "unknown": ("idle", "\N{HORIZONTAL ELLIPSIS}"),  # neither good nor bad: too little is known
+    "warning": ("warn", "!"),
+    "bad": ("bad", "\N{MULTIPLICATION SIGN}"),
+}
 HEALTH = {
     "healthy": "the run is healthy",
     "starting": "it is too early to tell whether the run is healthy",
+    "not learning yet": "it has not collapsed, but nothing shows yet that it learns",
     "diverging": "the loss is running away",
     "broken data": "part of the data is broken",
     "collapsing": "all images are becoming the same vector",
     "collapsed dimensions": "the vectors use only a few of their dimensions",
     "saturated": "little gradient is left, for the positives are told apart already",
-    "not learning": "its neighbours are no better than before training",
+    "not learning": "it is no better than before training",
 }
 
 
@@ -60,6 +66,11 @@ def summary(run: RunRecord) -> str:
         )
     elif run.pairs and run.steps:
         score = _retrieval(run)
+    elif (found := run.curve(INSTANCE)) and (before := run.before(INSTANCE)) is not None and run.steps:
+        score = (
+            f"an augmented view of a held-out image finds its own image first in {found[-1][1]:.1%} of the cases, "
+            f"{before:.1%} before training ({signed_points(found[-1][1], before)} points)"
+        )
     elif run.metrics:
         score = "there is no kNN score, since the data has no labels or nobody asked for one"
     else:
@@ -127,7 +138,7 @@ def _verdict(run: RunRecord) -> Html | None:
     verdict = run.verdict()
     if verdict is None:
         return None
-    kind, sign = STARTING if verdict.word == "starting" else LEVELS[verdict.level]
+    kind, sign = LEVELS[verdict.level]
     text = verdict.text[:1].upper() + verdict.text[1:]
     return tag("p", tag("span", sign, class_="sign", aria_hidden="true"), text, class_=f"verdict {kind}")
 

@@ -18,6 +18,8 @@ from manyview.report.html import DASH, Child, Html, figure, left_out, section, s
 from manyview.report.run_record import LINEAR, VIEW_KNN, RunRecord
 from manyview.training.build import RunData
 from manyview.training.evaluators import NEIGHBOURS
+from manyview.training.instance import INSTANCE
+from manyview.training.monitor import GAIN_ERROR
 
 AXES = {KNN: "kNN accuracy"}
 BY_EPOCH = "Mean over the seeds: what it learns from seeing every image once more."
@@ -98,6 +100,7 @@ class Row:
     untrained: float | None = None
     supervised: float | None = None
     folded: bool = False
+    error: float | None = None  # standard error of the gain over the untrained encoder
 
 
 def scores(runs: Sequence[RunRecord], data: Mapping[int, RunData] | None = None) -> Html:
@@ -120,11 +123,12 @@ def scores(runs: Sequence[RunRecord], data: Mapping[int, RunData] | None = None)
             missing.append(left_out(of, "they are of other weights than it has now"))
         rows += found
     if not rows:
-        why = "the data has no labels, or kNN was turned off"
+        why = "nothing was held out to score on, or the evaluators were turned off"
         return section("scores", "Scores", None, left_out("The table of scores", why), missing)
     lead = (
-        "In percent: the share of images that are put into the right class. Read a score against the untrained "
-        "encoder's: what both reach was not learnt."
+        "In percent: the share of images that are put into the right class, or are found. Read a score against the "
+        "untrained encoder's: what both reach was not learnt. Beside a score stands the gain, in points; "
+        "\N{PLUS-MINUS SIGN} is its standard error over the test images, which both were asked about."
     )
     many, shown = len(runs) > 1, [name for name in BASELINES if any(getattr(row, name) is not None for row in rows)]
     texts = [tag("th", name, scope="col") for name in (["run", "score"] if many else ["score"])]
@@ -150,9 +154,10 @@ def _of_present_weights(run: RunRecord, results: list[Result]) -> list[Result]:
 
 
 def _during_training(run: RunRecord, data: RunData | None) -> list[Row]:
-    """Gives the last kNN score that training measured."""
+    """Gives the last scores that training measured: kNN, and what needs no labels."""
+    without_labels = _without_labels(run)
     if not run.knn:
-        return []
+        return without_labels
     bank, queries = _counts(run.config, data)
     protocol = (
         f"during training: {NEIGHBOURS} neighbours by cosine, temperature 0.1, among {bank} training images; "
@@ -169,11 +174,35 @@ def _during_training(run: RunRecord, data: RunData | None) -> list[Row]:
             "the same, with the encoder of one view",
             points[-1][1],
             run.before(metric),
+            error=_last(run.curve(GAIN_ERROR + metric)),
         )
         for view in views
         if (points := run.curve(metric := VIEW_KNN + view))
     ]
-    return [Row(run, name, protocol, run.knn[-1][1], run.untrained), *by_view, *_probed(run)]
+    error = _last(run.curve(f"{GAIN_ERROR}knn"))
+    return [
+        Row(run, name, protocol, run.knn[-1][1], run.untrained, error=error),
+        *by_view,
+        *_probed(run),
+        *without_labels,
+    ]
+
+
+def _without_labels(run: RunRecord) -> list[Row]:
+    """Gives the last share of held-out images whose augmented view found its own image first."""
+    points, counts = run.curve(INSTANCE), run.curve("instance_images")
+    if not points or not counts:
+        return []
+    protocol = (
+        f"during training, without labels: augmented views of {counts[-1][1]:,.0f} held-out images, each searching its "
+        f"own among all of them; by chance {1 / max(1.0, counts[-1][1]):.1%}"
+    )
+    before, error = run.before(INSTANCE), run.curve(GAIN_ERROR + INSTANCE)
+    return [Row(run, "own image found first, last epoch", protocol, points[-1][1], before, error=_last(error))]
+
+
+def _last(points: Sequence[tuple[float, float]]) -> float | None:
+    return points[-1][1] if points else None
 
 
 def _probed(run: RunRecord) -> list[Row]:
@@ -182,8 +211,9 @@ def _probed(run: RunRecord) -> list[Row]:
         f"during training: logistic regression on the frozen features of at most {run.config.knn_bank:,} training "
         "images, its penalty chosen by a fifth of them; the same queries"
     )
-    points = run.curve(LINEAR)
-    return [Row(run, "linear probe, last epoch", protocol, points[-1][1], run.before(LINEAR))] if points else []
+    points, error = run.curve(LINEAR), _last(run.curve(GAIN_ERROR + LINEAR))
+    last = [value for _, value in points[-1:]]
+    return [Row(run, "linear probe, last epoch", protocol, value, run.before(LINEAR), error=error) for value in last]
 
 
 def _counts(config: Config, data: RunData | None) -> tuple[str, str]:
@@ -212,7 +242,7 @@ def _rows(run: RunRecord, result: Result) -> list[Row]:
     return [
         Row(
             run, f"{result.protocol} {name}", protocol, float(value), untrained.get(name), supervised.get(name),
-            folded=number >= MAX_SCORES,
+            folded=number >= MAX_SCORES, error=(result.errors or {}).get(name),
         )
         for number, (name, value) in enumerate(found.items())
     ]  # fmt: skip
@@ -223,7 +253,7 @@ def _cells(row: Row, many: bool, shown: Sequence[str]) -> Child:
     gain = (
         None
         if row.untrained is None or row.name.endswith(STD)
-        else tag("small", f" {signed_points(row.score, row.untrained)}")
+        else tag("small", f" {signed_points(row.score, row.untrained, row.error)}")
     )
     score = tag("td", tag("strong", _percent(row.score)), gain, class_="number")
     others = [tag("td", _percent(getattr(row, name)), class_="number") for name in shown]
