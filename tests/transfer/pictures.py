@@ -18,7 +18,9 @@ def blocks(number: int, side: int = 32) -> Array:
     return np.kron(draw.integers(0, 3, (4, 4)), np.ones((side // 4, side // 4))).astype(np.uint8)
 
 
-def pair(pictures: Path, masks: Path, count: int, *, colours: bool = False, palette: bool = False, first: int = 0) -> None:
+def pair(
+    pictures: Path, masks: Path, count: int, *, colours: bool = False, palette: bool = False, first: int = 0
+) -> None:
     """Writes pictures and their masks, as numbers, colours or a palette, under the same names."""
     for folder in (pictures, masks):
         folder.mkdir(parents=True, exist_ok=True)

@@ -19,14 +19,20 @@ def some(seed: int, ignored: float = 0.2) -> tuple[Tensor, Tensor]:
 
 def by_loops(predicted: Tensor, right: Tensor) -> dict[str, float]:
     """One pixel at a time."""
-    pixels = [(p, r) for p, r in zip(predicted.flatten().tolist(), right.flatten().tolist(), strict=True) if r != IGNORED]
+    pixels = [
+        (p, r) for p, r in zip(predicted.flatten().tolist(), right.flatten().tolist(), strict=True) if r != IGNORED
+    ]
     ious = {}
     for c, name in enumerate(CLASSES):
         both = sum(p == c and r == c for p, r in pixels)
         either = sum(p == c or r == c for p, r in pixels)
         if either:
             ious[f"iou {name}"] = both / either
-    return {"miou": sum(ious.values()) / len(ious), "pixel accuracy": sum(p == r for p, r in pixels) / len(pixels), **ious}
+    return {
+        "miou": sum(ious.values()) / len(ious),
+        "pixel accuracy": sum(p == r for p, r in pixels) / len(pixels),
+        **ious,
+    }
 
 
 @pytest.mark.parametrize("seed", range(5))

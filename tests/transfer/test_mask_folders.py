@@ -87,4 +87,3 @@ def test_a_fifth_is_held_out_by_ids_alone(tmp_path: Path) -> None:
     assert not set(train.ids.tolist()) & set(test.ids.tolist())
     with pytest.raises(UserError, match="2 pictures are too few"):
         hold_out(test)
-

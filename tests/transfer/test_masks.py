@@ -99,7 +99,9 @@ def test_a_legend_that_does_not_fit_is_refused_and_few_strange_values_are_told(t
     pair(tmp_path / "images", tmp_path / "masks", 3)
     data = opened(tmp_path)
     assert check_legend(data, "masks", THREE, []) == []
-    with pytest.raises(UserError, match="it does not fit: .*% of the pixels of 3 masks have values that legend.txt lacks"):
+    with pytest.raises(
+        UserError, match="it does not fit: .*% of the pixels of 3 masks have values that legend.txt lacks"
+    ):
         check_legend(data, "masks", Legend(("x", "y"), {2: 0, 7: 1}, source="legend.txt"), [])
     (told,) = check_legend(data, "masks", Legend(("x", "y"), {0: 0, 1: 1}, source="legend.txt"), [])
     assert "such as 2; they are ignored" in told

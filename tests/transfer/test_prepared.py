@@ -32,7 +32,9 @@ def brightness(data: DataSource, *, steps: Count = 3) -> Prepared:
             return {"square": (model(x)[:, 0] - x.mean((1, 2, 3))).square().mean()}
 
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-        return Training(model, optimizer, steps, 1, batches, losses, lambda: {"error": float(losses(pictures)["square"])})
+        return Training(
+            model, optimizer, steps, 1, batches, losses, lambda: {"error": float(losses(pictures)["square"])}
+        )
 
     return Prepared(data.name, train, test, (), training, notes=("a toy",))
 

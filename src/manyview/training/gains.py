@@ -10,7 +10,7 @@ NO_GAIN = (
     "no gain: the weights that it started from are as good as what came of them. Use those as they are, or try a lower "
     "--lr, more epochs, more images, or --encoder.freeze-below"
 )
-NO_BETTER = "its neighbours are no better than before training: train longer, or with milder augmentation"
+NO_BETTER = "it is no better than before training: train longer, or with milder augmentation"
 
 
 def gain_lines(name: str, title: str, state: RunState) -> list[str]:
