@@ -46,7 +46,7 @@ def test_the_gain_over_weights_and_over_an_untrained_encoder_has_the_paired_erro
 @pytest.mark.parametrize("end", [right(1, 0, 0, 0), right(1, 1, 0, 0)])
 def test_a_run_from_weights_that_gained_nothing_says_so(end: dict[str, float]) -> None:
     said = gain_lines("knn", "kNN", trained(end, right(1, 1, 0, 0), right(0, 0, 0, 0)))
-    assert said[1].startswith("no gain: the weights that it started from are as good")
+    assert said[1].startswith("no gain in kNN: the weights that it started from are as good")
 
 
 def test_a_gain_of_less_than_two_standard_errors_may_be_chance() -> None:
