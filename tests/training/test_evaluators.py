@@ -22,6 +22,7 @@ from manyview.methods import cmc, simclr
 from manyview.training import build
 from manyview.training.build import RunData
 from manyview.training.evaluators import KnnEvaluator, LinearEvaluator, evaluators, make_probe
+from manyview.training.instance import InstanceEvaluator
 from manyview.training.retrieval import RetrievalEvaluator
 from manyview.views import View, ViewPipeline
 from tests.config.small import flags
@@ -177,7 +178,7 @@ ONE = simclr(encoder())
 
 def test_a_run_has_the_evaluators_that_its_settings_name_where_there_are_labels() -> None:
     labelled, unlabelled = data(colours(8, 0), colours(8, 1)), data(colours(8, 0), None)
-    assert [type(each) for each in evaluators(ONE, labelled, settings(), CPU)] == [KnnEvaluator]
+    assert [type(each) for each in evaluators(ONE, labelled, settings(), CPU)] == [KnnEvaluator, InstanceEvaluator]
     assert evaluators(ONE, labelled, settings(more="--evaluators []"), CPU) == []
     assert evaluators(ONE, labelled, settings(more="--evaluate-every 0"), CPU) == []
     assert evaluators(ONE, unlabelled, settings(), CPU) == []

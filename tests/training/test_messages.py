@@ -50,7 +50,7 @@ def test_keys_that_share_statistics_with_their_queries_are_told(
 
 
 def test_without_labels_there_is_no_knn_and_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert pretrain(tmp_path / "run", data=pictures(tmp_path / "data", 32)) == 0
+    assert pretrain(tmp_path / "run", data=pictures(tmp_path / "data", 32), evaluators="knn") == 0
     assert "32 images of" in (said := capsys.readouterr().out)
     assert "no labels to score with: no kNN" in said
     assert all("knn" not in line for line in metrics(tmp_path / "run"))

@@ -11,7 +11,7 @@ from manyview.data.check import as_json, as_text, open_splits
 from manyview.data.factory import SCENES
 from manyview.data.image import MAX_PIXELS, MaxPixels
 from manyview.data.selection import modality_classes
-from manyview.data.splits import Labels
+from manyview.data.splits import LABELS_HELP, Labels
 from manyview.data.statistics import NoData
 from manyview.data.survey import survey
 
@@ -22,7 +22,7 @@ def check(
     split: Annotated[str | None, "train, test, ...; all that are there by default"] = None,
     root: Annotated[str | None, "where named sets lie; by default $MANYVIEW_DATA or ~/.cache/manyview"] = None,
     download: Annotated[bool, "fetch a named set that is not there"] = False,
-    labels: Annotated[Labels, "whether folders are classes"] = "auto",
+    labels: Annotated[Labels, LABELS_HELP] = "auto",
     modalities: Annotated[tuple[str, ...] | None, "folders or columns that are looked at; all but label maps"] = None,
     nodata: Annotated[NoData, "the value where a sensor saw nothing, or {MODALITY: VALUE}; NaN always is"] = None,
     max_pixels: Annotated[MaxPixels, "of a picture in a folder; one with more is unreadable"] = MAX_PIXELS,

@@ -8,7 +8,7 @@ from manyview.core.text import printable
 from manyview.data import NAMED
 from manyview.data.factory import SCENES
 from manyview.data.image import MAX_PIXELS, MaxPixels
-from manyview.data.splits import Labels
+from manyview.data.splits import LABELS_HELP, Labels
 from manyview.embeddings.embed import embed as embedded
 from manyview.embeddings.embed import target
 from manyview.embeddings.model_source import run_of
@@ -39,7 +39,7 @@ def embed(
     ] = None,
     root: Annotated[str | None, "where named sets lie; by default $MANYVIEW_DATA or ~/.cache/manyview"] = None,
     download: Annotated[bool, "fetch a named set that is not there"] = False,
-    labels: Annotated[Labels, "whether folders are classes"] = "auto",
+    labels: Annotated[Labels, LABELS_HELP] = "auto",
     max_pixels: Annotated[MaxPixels, "of a picture in a folder; one with more is left out"] = MAX_PIXELS,
     dtype: Annotated[Literal["float32", "float16"], "of the vectors"] = "float32",
     patches: Annotated[bool, "a vector for every place of the last feature map, instead of one an image"] = False,

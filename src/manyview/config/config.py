@@ -64,7 +64,7 @@ class Config:
     checkpoint_steps    and after so many steps
     health_every        steps between two reports on the run's health
     evaluators          what scores during training: knn where labels exist, retrieval where a method contrasts several
-                        views; [] for nothing
+                        views, else instance, which needs no labels; [] for nothing
     evaluate_every      epochs between two scores; 0 for none
     probe_every         epochs between two linear probes on frozen features, a multiple of evaluate_every; 0 for none
     knn_bank            at most so many training images are the neighbours of kNN, and train the probe,
@@ -104,7 +104,7 @@ class Config:
     checkpoint_minutes: NotNegative = 5.0
     checkpoint_steps: Annotated[int | None, AtLeast(1), AtMost(MOST)] = None
     health_every: Count = 20
-    evaluators: tuple[str, ...] = ("knn", "retrieval")
+    evaluators: tuple[str, ...] = ("knn", "retrieval", "instance")
     evaluate_every: Annotated[int, AtLeast(0), AtMost(MOST)] = 1
     probe_every: Annotated[int, AtLeast(0), AtMost(MOST)] = 0
     knn_bank: Count = 5000

@@ -13,16 +13,18 @@ from manyview.core.text import printable
 from manyview.data.dataset import Shrink, id_of, label_target
 from manyview.data.files import Found, scan
 from manyview.data.image import EXTENSIONS, MAX_PIXELS, MaxPixels, Source, decode, decode_smaller
-from manyview.data.splits import Labels, check_folder, class_labels, pick_split, sibling_classes
+from manyview.data.splits import Labels, check_folder, class_labels, find_splits, pick_split, sibling_classes
 
 
 class Folder:
-    """All images below `root`, as uint8 RGB (3, H, W) as the modality `image`.
+    r"""All images below `root`, as uint8 RGB (3, H, W) as the modality `image`.
 
     split       "train", "test", "val" or "unlabeled" picks the folder of that name in `root`. A root without such
                 folders is all train. None takes everything, whatever the folders are called.
     labels      True: the first folder below the root or split is the class. "auto": the same if every image lies
-                exactly one folder deep, in at least two folders. False: none. Classes have one number in all splits.
+                exactly one folder deep, in at least two folders. False: none. A pattern such as "([a-z]+)_\d+": what
+                its group finds in a file's name is the class; or a CSV file (file, label): `named_labels`. Classes
+                have one number in all splits.
     max_pixels  of a picture; one with more is unreadable
 
     An id is a hash of the path relative to `root`, split folder included: the same on every machine, whatever else is
@@ -53,8 +55,17 @@ class Folder:
         if not len(self._files):
             raise UserError(None, _nothing(os.path.join(self.root, self.split_folder), self.found))
         self._prefix = self.split_folder + "/" if self.split_folder else ""
-        self.labels, self.classes = class_labels(self._files, labels, sibling_classes(self.root, self.split_folder))
+        self.labels, self.classes = class_labels(
+            self._files, labels, sibling_classes(self.root, self.split_folder),
+            prefix=self._prefix, elsewhere=self._elsewhere,
+        )  # fmt: skip
         self.ids = torch.tensor([id_of(self._prefix + file) for file in self._files])
+
+    def _elsewhere(self) -> list[str]:
+        """The files of other splits, relative to the root."""
+        others = [folder for folder in find_splits(self.root).values() if self._prefix and folder != self.split_folder]
+        found = {folder: scan(os.path.join(self.root, folder), EXTENSIONS).files for folder in others}
+        return [f"{folder}/{file}" for folder, files in found.items() for file in files]
 
     def __len__(self) -> int:
         return len(self._files)

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +22,15 @@ from manyview.data.dataset import Shrink, Unreadable, id_of, label_target
 from manyview.data.files import Files, Found, scan
 from manyview.data.image import MAX_PIXELS, MaxPixels, Source, decode_if_jpeg
 from manyview.data.raster import RASTERS, decode_raster
-from manyview.data.splits import Labels, check_folder, class_labels, folders_in, pick_split, sibling_classes
+from manyview.data.splits import (
+    Labels,
+    check_folder,
+    class_labels,
+    find_splits,
+    folders_in,
+    pick_split,
+    sibling_classes,
+)
 
 REFERENCE = ("rgb", "image", "images")
 """Names of modalities of which one comes first if a root has it."""
@@ -165,7 +174,15 @@ class Paired:
         others = (
             [] if isinstance(root, Mapping) else sibling_classes(os.fspath(root), self._prefix[:-1], self.modalities)
         )
-        self.labels, self.classes = class_labels(self._stems, labels, others)
+        elsewhere = list if isinstance(root, Mapping) else partial(self._elsewhere, os.fspath(root))
+        self.labels, self.classes = class_labels(self._stems, labels, others, prefix=self._prefix, elsewhere=elsewhere)
+
+    def _elsewhere(self, root: str) -> list[str]:
+        """The samples of other splits, relative to the root: the files of the reference there."""
+        others = [folder for folder in find_splits(root).values() if self._prefix and folder != self._prefix[:-1]]
+        homes = {folder: os.path.join(root, folder, self.modalities[0]) for folder in others}
+        found = {folder: scan(home, RASTERS).files for folder, home in homes.items() if os.path.isdir(home)}
+        return [f"{folder}/{file}" for folder, files in found.items() for file in files]
 
     def _form(self, name: str) -> Form | None:
         if name not in self._forms:

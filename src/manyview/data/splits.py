@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Literal
 
 import torch
@@ -13,8 +13,11 @@ from torch import Tensor
 from manyview.core.errors import UserError
 from manyview.core.text import printable
 from manyview.data.files import is_folder
+from manyview.data.named_labels import named_labels
 
-Labels = bool | Literal["auto"]
+Labels = bool | Literal["auto"] | str
+LABELS_HELP = r"whether folders are classes; or a pattern in file names, '([a-z]+)_\d+', or FILE.csv (file, label)"
+"""Whether folders are classes; or a pattern in file names or a table of files, see `named_labels`."""
 
 _SPLITS = {
     "train": r"train(ing)?",
@@ -89,15 +92,23 @@ def pick_split(root: str, split: str | None) -> str:
 
 
 def class_labels(
-    files: Sequence[str], labels: Labels, others: Sequence[str] = ()
+    files: Sequence[str],
+    labels: Labels,
+    others: Sequence[str] = (),
+    *,
+    prefix: str = "",
+    elsewhere: Callable[[], Sequence[str]] = list,
 ) -> tuple[Tensor | None, tuple[str, ...]]:
     """Labels (n,) and class names from the first folder of each relative path; (None, ()) without.
 
     "auto" finds labels if every file lies exactly one folder deep, in at least two folders. `others` are class folders
-    of other splits, so that a class has the same number in all of them.
+    of other splits, so that a class has the same number in all of them. Any other text is a pattern or a table
+    (`named_labels`), for which `prefix` and the files of other splits, `elsewhere`, are relative to the root.
     """
-    if labels not in (True, False, "auto"):
-        raise UserError("labels", f"expected True, False or 'auto', got {labels!r}")
+    if isinstance(labels, str) and labels != "auto":
+        return named_labels(files, labels, prefix=prefix, others=elsewhere())
+    if not isinstance(labels, bool) and labels != "auto":
+        raise UserError("labels", f"expected True, False, 'auto', a pattern or a table's path, got {labels!r}")
     if labels is False:
         return None, ()
     parts = [file.split("/", 2) for file in files]

@@ -185,6 +185,8 @@ def _rows(path: str, columns: Columns, chosen: Sequence[str], split: str | None)
 
 def _classes(columns: Columns, rows: Sequence[int], labels: Labels) -> tuple[Tensor | None, tuple[str, ...]]:
     """Numbers of classes, the same in all splits; -1 where a cell is empty."""
+    if isinstance(labels, str) and labels != "auto":
+        raise UserError("labels", f"the table has its own, in the column {LABEL!r}; give true, false or auto")
     if labels is True and LABEL not in columns:
         raise UserError("labels", f"the table has no column {LABEL!r}; add one, or leave labels out")
     names = sorted({cell for cell in columns.get(LABEL, []) if cell})

@@ -16,7 +16,7 @@ from typing import Any
 from manyview.core.errors import UserError
 from manyview.diagnose.verdict import Sign, Verdict, Word, of_view, states
 
-STATE = ("measured", "first", "recent", "since", "knn")
+STATE = ("measured", "first", "recent", "since", "scores")
 STARTING = 6  # measurements before embeddings are judged: an untrained network's all look alike
 WINDOW = 5  # measurements that are averaged, since one batch tells little; the first is then no longer among them
 
@@ -48,6 +48,8 @@ ONE_PROTOTYPE, EVEN = 1.5, 0.02
 LATE = 1000  # steps by which neighbours should be better than before training; reasoned: after 200 they were not yet
 
 
+SCORES = {"knn": "kNN", "instance": "own image first"}
+"""Scores that tell whether a run learns, and how they are called; the first that is measured counts."""
 OF_VIEW = "query_similarity/"  # what the names of a measure of one of several views begin with
 
 
@@ -67,7 +69,7 @@ class Health:
         self.first: dict[str, float] = {}
         self.recent: list[dict[str, float]] = []
         self.since: dict[str, int] = {}  # word: the step from which on it has been true
-        self.knn: dict[str, float] = {}  # untrained, best, last, and the step of the last
+        self.scores: dict[str, dict[str, float]] = {}  # by name: untrained, best, last, its step and gain's error
 
     def update(
         self,
@@ -78,8 +80,9 @@ class Health:
         gradient: float,
         unreadable: float = 0.0,
         flat: float = 0.0,
-        knn: float | None = None,
-        untrained_knn: float | None = None,
+        scores: Mapping[str, float] | None = None,
+        untrained: Mapping[str, float] | None = None,
+        errors: Mapping[str, float] | None = None,
     ) -> None:
         """One measurement.
 
@@ -88,18 +91,22 @@ class Health:
         gradient          its norm over all parameters
         unreadable        share of the data's files
         flat              `flat_share` of the pictures
-        knn               where it was just scored
-        untrained_knn     the same before training; once is enough
+        scores            of held-out images, where they were just scored; those of `SCORES` are read
+        untrained         the same before training; once is enough
+        errors            by score, the standard error of its gain over the untrained one, where that is known
         """
         data = {"unreadable": unreadable, "flat": flat}
         record = {"step": float(step), "loss": loss, "gradient": gradient, **data, **measures}
         self.measured += 1
         self.first = self.first or record
         self.recent = [*self.recent, record][-WINDOW:]
-        if untrained_knn is not None:
-            self.knn["untrained"] = untrained_knn
-        if knn is not None:
-            self.knn |= {"step": float(step), "last": knn, "best": max(knn, self.knn.get("best", knn))}
+        for name in SCORES:
+            if (value := (untrained or {}).get(name)) is not None:
+                self.scores.setdefault(name, {})["untrained"] = value
+            if (value := (scores or {}).get(name)) is not None:
+                told = self.scores.setdefault(name, {})
+                told |= {"step": float(step), "last": value, "best": max(value, told.get("best", value))}
+                told["error"] = (errors or {}).get(name, 0.0)
         self.since = {sign.name: self.since.get(sign.name, step) for sign in self._signs()}
 
     def verdict(self) -> Verdict:
@@ -113,14 +120,17 @@ class Health:
                 text = f"{states(views)}: {since}, in {sign.view}, {sign.seen}: {sign.advice}"
             return Verdict(sign.level, sign.word, text, views, f"{alike} {sign.word}".strip())
         if self.measured < STARTING:
-            return Verdict("healthy", "starting", f"starting: {self.measured} of {STARTING} measurements made", views)
-        return Verdict("healthy", "healthy", f"healthy: {self._praise()}", views)
+            return Verdict("unknown", "starting", f"starting: {self.measured} of {STARTING} measurements made", views)
+        if self._learns():
+            return Verdict("healthy", "healthy", f"healthy: {self._praise('learning')}", views)
+        return Verdict("unknown", "not learning yet", f"not learning yet: {self._praise('but')}", views)
 
     def state_dict(self) -> dict[str, Any]:
         """Plain numbers, lists and dicts."""
         return {name: copy.deepcopy(getattr(self, name)) for name in STATE}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        state = {"scores": {"knn": state["knn"]}, **state} if "knn" in state else state  # of an earlier version
         missing = sorted(set(STATE) - set(state))
         if missing:
             raise UserError("state", f"{', '.join(missing)} is missing; give what state_dict() gave")
@@ -138,7 +148,7 @@ class Health:
             views = self._views()
             for signs in (self._collapsing, self._one_prototype_or_all, self._collapsed_dimensions, self._saturated):
                 yield from (sign for view in views for sign in signs(view))
-            yield from self._worse_neighbours()
+            yield from self._worse_score()
             yield from (sign for view in views for sign in self._nothing_moves(view))
 
     def _views(self) -> list[str]:
@@ -150,7 +160,8 @@ class Health:
         """The gravest word about each of several views: bad ones first, as they are told."""
         gravest = {sign.view: sign.word for sign in reversed(signs) if sign.view}
         told = dict.fromkeys(sign.view for sign in signs if sign.view)
-        otherwise: Word = "starting" if self.measured < STARTING else "healthy"
+        otherwise: Word = "healthy" if self._learns() else "not learning yet"
+        otherwise = "starting" if self.measured < STARTING else otherwise
         return {view: gravest.get(view, otherwise) for view in (*told, *self._views()) if view}
 
     def _mean(self, name: str, view: str = "") -> float:
@@ -224,12 +235,9 @@ class Health:
 
     def _nothing_moves(self, view: str) -> Iterator[Sign]:
         """Whether loss and similarities are what they were at first."""
-        positive, alike = "positive_similarity", "query_similarity"
-        loss, gap = self._mean("loss"), self._mean(positive, view) - self._mean(alike, view)
-        before, first = self.first["loss"], self.first
-        gap_before = first.get(of_view(positive, view), math.nan) - first.get(of_view(alike, view), math.nan)
-        still = abs(loss - before) < STILL_LOSS * max(1.0, abs(before)) and abs(gap - gap_before) < STILL_GAP
-        learns = self.knn.get("best", 0.0) > self.knn.get("untrained", 1.0)
+        loss, before = self._mean("loss"), self.first["loss"]
+        still = abs(loss - before) < STILL_LOSS * max(1.0, abs(before)) and abs(self._gap_change(view)) < STILL_GAP
+        learns = any(each.get("best", 0.0) > each.get("untrained", 1.0) for each in self.scores.values())
         if still and self._late() and not learns:
             one_loss = self.coupled and not view  # with several views it is a sum over their edges
             chance = f", {math.log1p(self._mean('negatives')):.3g} tells nothing apart" if one_loss else ""
@@ -237,20 +245,52 @@ class Health:
             more = ", or another temperature" if self._contrasts(view) else ", or more epochs"
             yield Sign("warning", "not learning", seen, f"{AGAIN} with a higher --lr{more}", view)
 
-    def _worse_neighbours(self) -> Iterator[Sign]:
-        untrained, best = self.knn.get("untrained", math.nan), self.knn.get("best", math.nan)
-        if best < untrained and self.knn["step"] >= self.first["step"] + LATE:
-            seen = f"neighbours find the class of {best:.1%} at best, and of {untrained:.1%} before training"
+    def _worse_score(self) -> Iterator[Sign]:
+        name, told = self._score()
+        untrained, best = told.get("untrained", math.nan), told.get("best", math.nan)
+        if best < untrained and told["step"] >= self.first["step"] + LATE:
+            seen = f"{SCORES[name]} {best:.1%} at best, and {untrained:.1%} before training"
             advice = f"{AGAIN} with milder augmentation, another --lr, or more epochs"
             yield Sign("warning", "not learning", seen, advice)
 
-    def _praise(self) -> str:
+    def _score(self) -> tuple[str, dict[str, float]]:
+        """The score that tells whether the run learns, the first of `SCORES` that was measured; or nothing."""
+        found = ((name, self.scores.get(name, {})) for name in SCORES)
+        return next(((name, told) for name, told in found if {"last", "untrained"} <= set(told)), ("", {}))
+
+    def _learns(self) -> bool:
+        """Whether the run is seen to learn: its score is above the untrained one by more than the gain's error.
+
+        Without a score, the loss has fallen, or positives have come nearer than other images while it has not risen;
+        against more negatives than at first, as while a queue fills, a loss rises by itself and says nothing.
+        """
+        name, told = self._score()
+        if name:
+            return told["last"] - told["untrained"] > told["error"]
+        if not self.recent:
+            return False
+        loss, first = self._mean("loss"), self.first["loss"]
+        margin = STILL_LOSS * max(1.0, abs(first))
+        negatives, then = self._mean("negatives"), self.first.get("negatives", math.nan)
+        may_rise = loss < first + margin or negatives > 1.1 * then
+        nearer = any(self._gap_change(view) > STILL_GAP for view in self._views())
+        return loss < first - margin or (may_rise and nearer)
+
+    def _gap_change(self, view: str) -> float:
+        """By how much positives have come nearer than other images since the first measurement; NaN without pairs."""
+        positive, alike = (of_view(name, view) for name in ("positive_similarity", "query_similarity"))
+        before = self.first.get(positive, math.nan) - self.first.get(alike, math.nan)
+        return self._mean("positive_similarity", view) - self._mean("query_similarity", view) - before
+
+    def _praise(self, learning: str) -> str:
+        """What is known of collapse, and of learning: after the word "learning", or "but" where there is no sign."""
+        name, told = self._score()
+        score = [f"{SCORES[name]} {told['last']:.1%}, untrained {told['untrained']:.1%}"] if name else []
+        seen = ", ".join([*score, f"the loss is {self._mean('loss'):.3g}, and {self.first['loss']:.3g} at first"])
         if "rank" not in self.recent[-1]:  # nothing is contrasted
-            return f"the loss is {self._mean('loss'):.3g}, and {self.first['loss']:.3g} at first"
-        text = "; ".join(f"{view} {self._praise_of(view)}".strip() for view in self._views())
-        if {"last", "untrained"} <= set(self.knn):
-            text += f", neighbours {self.knn['last']:.1%}, untrained {self.knn['untrained']:.1%}"
-        return text
+            return seen
+        collapse = "; ".join(f"{view} {self._praise_of(view)}".strip() for view in self._views())
+        return f"not collapsed ({collapse}), {learning}: {seen}"
 
     def _praise_of(self, view: str) -> str:
         # with several views a query's positives and negatives are of another view, where all may be far away

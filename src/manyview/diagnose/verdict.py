@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-Level = Literal["healthy", "warning", "bad"]
+Level = Literal["healthy", "unknown", "warning", "bad"]
 Word = Literal[
-    "starting", "healthy", "diverging", "broken data", "collapsing", "collapsed dimensions", "saturated", "not learning"
-]
+    "starting", "not learning yet", "healthy", "diverging", "broken data", "collapsing", "collapsed dimensions",
+    "saturated", "not learning",
+]  # fmt: skip
 
 IN_WORDS: dict[Word, tuple[str, str]] = {  # of a view
     "collapsing": ("has", "collapsed"),
@@ -17,6 +18,7 @@ IN_WORDS: dict[Word, tuple[str, str]] = {  # of a view
     "saturated": ("is", "saturated"),
     "not learning": ("is", "not learning"),
     "starting": ("is", "starting"),
+    "not learning yet": ("is", "not learning yet"),
     "healthy": ("is", "healthy"),
 }
 PLURAL = {"has": "have", "is": "are"}
@@ -25,6 +27,9 @@ PLURAL = {"has": "have", "is": "are"}
 @dataclass(frozen=True)
 class Verdict:
     """How a run is doing: a colour, a word, and a sentence with the number that led to it and what to do.
+
+    "healthy" is said of a run that has not collapsed and is seen to learn; "unknown" is the level of one of which only
+    the first is known ("not learning yet"), or nothing ("starting").
 
     views  a word for each view, where there are several
     short  the word, with the names of the views that it is about

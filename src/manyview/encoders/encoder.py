@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ from manyview.encoders.backbone import Backbone, Maps, State
 from manyview.encoders.strided_crops import check_crop, strided_crops
 
 Stem = Literal["cifar"] | None
+Own = TypeVar("Own", bound="Encoder")
 
 FAMILIES = {  # imported when asked for: timm and torchvision take seconds
     "timm": "manyview.encoders.timm_models",
@@ -82,7 +83,7 @@ class Encoder(nn.Module):
             raise UserError("layer", f"{self.name} has none named {', '.join(missing)}; there are {stages}")
         return embedded, maps
 
-    def train(self, mode: bool = True) -> Self:
+    def train(self: Own, mode: bool = True) -> Own:
         """Sets the mode of all parts but the frozen ones, whose batch norms keep their statistics."""
         super().train(mode)
         for name in self.frozen:

@@ -74,7 +74,8 @@ def merged(encoder: Encoder) -> Encoder:
     plain.network.load_state_dict(state)
     vars(plain).update({name: vars(encoder)[name] for name in KEPT if name in vars(encoder)})
     some = next(iter(state.values()))
-    return plain.to(some.device, some.dtype).train(encoder.training)
+    plain.to(some.device, some.dtype).train(encoder.training)
+    return plain
 
 
 def parametrizations(part: nn.Module) -> list[str]:

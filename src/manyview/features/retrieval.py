@@ -1,4 +1,4 @@
-"""Cross-view retrieval: how often the nearest keys of a query hold the same sample's, seen in another view."""
+"""Retrieval without labels: how often the nearest keys of a query hold the same sample's, seen otherwise."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyview.core.errors import UserError
+from manyview.features.gain import Share
 
 KS = (1, 5, 10)
 ENTRIES = 1 << 24  # similarities that are held at a time
 
 
-@torch.no_grad()
 def recall(queries: Tensor, keys: Tensor, ks: Sequence[int] = KS) -> dict[int, float]:
     """Recall@k by cosine, for each k: the share of queries (N, d) whose own row of the keys (N, d) is among the k
     nearest keys.
@@ -23,15 +23,31 @@ def recall(queries: Tensor, keys: Tensor, ks: Sequence[int] = KS) -> dict[int, f
     A key that is as near as the own one counts as nearer, and so does one whose similarity is NaN: an encoder that
     has collapsed finds nothing. Chance is k / N. In pieces of queries, so that memory grows with N and not with N^2.
     """
+    if not ks or min(ks) < 1:
+        raise UserError("ks", f"expected numbers from 1, got {tuple(ks) or 'none'}")
+    nearer = count_nearer(queries, keys)
+    return {k: float((nearer < k).double().mean()) for k in ks}
+
+
+def found_first(queries: Tensor, keys: Tensor) -> Share:
+    """Recall@1, which remembers the queries (N, d) that find their own row of the keys (N, d) first.
+
+    Of augmented views and the images that they are made of it is how well the encoder tells images apart, whatever is
+    done to them: instance discrimination (Wu et al., CVPR 2018) on images that training has not seen, without labels.
+    """
+    return Share.of(count_nearer(queries, keys) == 0)
+
+
+@torch.no_grad()
+def count_nearer(queries: Tensor, keys: Tensor) -> Tensor:
+    """(N,) how many keys (N, d) are at least as near by cosine to each query (N, d) as its own row, which is not
+    counted."""
     if queries.dim() != 2 or queries.shape != keys.shape or not len(queries):
         got = f"{tuple(queries.shape)} and {tuple(keys.shape)}"
         raise UserError("queries and keys", f"expected (N, d) each with N >= 1, got {got}")
-    if not ks or min(ks) < 1:
-        raise UserError("ks", f"expected numbers from 1, got {tuple(ks) or 'none'}")
     precise = torch.promote_types(queries.dtype, torch.float32)
     queries, keys = (F.normalize(each.to(precise), dim=1) for each in (queries, keys.to(queries.device)))
-    nearer = torch.cat([_nearer(queries, keys, rows) for rows in _pieces(len(keys))])
-    return {k: float((nearer < k).double().mean()) for k in ks}
+    return torch.cat([_nearer(queries, keys, rows) for rows in _pieces(len(keys))])
 
 
 def recalls(

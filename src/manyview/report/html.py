@@ -13,6 +13,7 @@ from typing import Any
 
 from manyview.core.errors import UserError
 from manyview.core.text import reason
+from manyview.features.gain import gain_in_points
 
 VOID = ("meta", "br", "img", "wbr")
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")  # what no page may hold; names of files may
@@ -95,10 +96,9 @@ def copyable(text: str, name: str) -> Html:
     return tag("div", tag("pre", tag("code", text)), button, class_="copied")
 
 
-def signed_points(after: float, before: float) -> str:
-    """Writes the difference of two shares in points, with its sign, +12.3, as it is of what is shown of them."""
-    points = (round(1000 * after) - round(1000 * before)) / 10
-    return f"{'+' if points >= 0 else chr(0x2212)}{abs(points):.1f}"
+def signed_points(after: float, before: float, error: float | None = None) -> str:
+    """Writes the difference of two shares in points as `gain_in_points` does, with a true minus sign."""
+    return gain_in_points(after, before, error).replace("-", "\N{MINUS SIGN}")
 
 
 def _attribute(key: str, value: object) -> str:

@@ -11,12 +11,14 @@ from typing import Any, NamedTuple
 
 from manyview.comparison.outcome import steps_per_epoch
 from manyview.config.config import Config, components, differences
-from manyview.diagnose.health import Health
+from manyview.diagnose.health import SCORES, Health
 from manyview.diagnose.verdict import Verdict
 from manyview.losses import is_coupled
 from manyview.report.charts import Point
 from manyview.report.frame import colour_class
+from manyview.training.instance import INSTANCE
 from manyview.training.load import has_ended
+from manyview.training.monitor import GAIN_ERROR, RANDOM
 from manyview.training.run import CONFIG, METRICS, Run, read_metrics
 
 TERM, BOUND = "loss/", "bound/"  # before the name of a term, where a method has several
@@ -25,10 +27,27 @@ LINEAR = "linear"  # a linear probe during training; "linear/VIEW" of a view
 RECALL, PAIRS = "recall@", "pairs/"  # recall@1/rgb to thermal: from the query's view to the one that is searched
 VIEW_HEALTH = "health/"  # before the name of a view
 KS = (1, 5, 10)
-NO_MEASURES = ("gradient_norm", "lr", "loss", "health", "knn", LINEAR, "not_finite", "step", "epoch", "seconds")
-NO_MEASURE_PREFIXES = ("validation_", TERM, BOUND, VIEW_KNN, f"{LINEAR}/", RECALL, PAIRS, VIEW_HEALTH)
+NO_MEASURES = (
+    "gradient_norm", "lr", "loss", "health", "knn", LINEAR, INSTANCE, "instance_images", "rankme", "rankme_limit",
+    "lidar", "lidar_limit", "not_finite", "step", "epoch", "seconds",
+)  # fmt: skip
+NO_MEASURE_PREFIXES = (
+    "validation_",
+    TERM,
+    BOUND,
+    VIEW_KNN,
+    f"{LINEAR}/",
+    RECALL,
+    PAIRS,
+    VIEW_HEALTH,
+    GAIN_ERROR,
+    RANDOM,
+)
 NAMED_SETTINGS = 2  # that differ, in a run's name
-LEVELS = {"diverging": "bad", "collapsing": "bad", "healthy": "healthy", "starting": "healthy"}  # else a warning
+LEVELS = {  # else a warning
+    "diverging": "bad", "collapsing": "bad", "healthy": "healthy", "starting": "unknown",
+    "not learning yet": "unknown",
+}  # fmt: skip
 Metrics = dict[str, Any]
 
 
@@ -130,6 +149,19 @@ class RunRecord:
         """What was measured before training."""
         return next((value for when, value in self.curve(name) if when == 0), None)
 
+    def random(self, name: str) -> float | None:
+        """The score of an untrained encoder, where the run began with weights."""
+        return self.last(RANDOM + name)
+
+    def gain_error(self, name: str, *, over_random: bool = False) -> float | None:
+        """The standard error of the last gain of a score over what the run began with, or over drawn weights."""
+        return self.last((RANDOM if over_random else "") + GAIN_ERROR + name)
+
+    def last(self, name: str) -> float | None:
+        """What was measured last."""
+        points = self.curve(name)
+        return points[-1][1] if points else None
+
     @property
     def pairs(self) -> list[tuple[str, str]]:
         """The ordered pairs of views of which one was searched with the other: the query's view first."""
@@ -150,14 +182,18 @@ class RunRecord:
     def verdict(self) -> Verdict | None:
         """Judges again, from the metrics, how the run was doing at its last measurement."""
         loss = components(self.config).get("loss")
-        health, knn = Health(coupled=loss is not None and is_coupled(loss)), None
+        health = Health(coupled=loss is not None and is_coupled(loss))
+        scores: dict[str, float] = {}
+        errors: dict[str, float] = {}
+        untrained = {name: before for name in SCORES if (before := self.before(name)) is not None}
         for line in self.metrics:
-            knn = line["knn"] if line.get("knn") is not None else knn
+            scores |= {name: line[name] for name in SCORES if line.get(name) is not None}
+            errors |= {name: line[GAIN_ERROR + name] for name in SCORES if line.get(GAIN_ERROR + name) is not None}
             if "loss" in line:
                 numbers = {"loss": _number(line["loss"]), "gradient": _number(line.get("gradient_norm"))}
                 measures = {name: _number(value) for name, value in line.items() if _is_measure(name)}
-                health.update(line["step"], measures, **numbers, knn=knn, untrained_knn=self.untrained)
-                knn = None
+                health.update(line["step"], measures, **numbers, scores=scores, untrained=untrained, errors=errors)
+                scores = {}
         word = next((line["health"] for line in reversed(self.metrics) if "health" in line), None)
         if word is None:
             return None

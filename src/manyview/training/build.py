@@ -23,6 +23,7 @@ from manyview.data import NAMED, Dataset
 from manyview.data.dataset import few_samples, fingerprint, usual_shape
 from manyview.data.decoded import some_samples
 from manyview.data.factory import SCENES, divided_for, has_classes
+from manyview.data.named_labels import is_table_of_labels
 from manyview.data.selection import left_out, only_modalities, reference
 from manyview.data.statistics import Statistics
 from manyview.encoders import Encoder
@@ -79,7 +80,7 @@ def data(config: Config, own: Dataset | None = None) -> RunData:
     if own is None and config.own_data:
         raise UserError("data", "the run was made on a data set of your own; give it: manyview.pretrain(data=...)")
     options, there = config.data_options, config.data["name"] if own is None else own
-    found, opened_anew = divided_for(config.views or (), there, unlabelled=scored_across_views(config), **options)
+    found, opened_anew = divided_for(config.views or (), there, unlabelled=scored_without_labels(config), **options)
     normalisation.check(config, found.train.modalities)
     views = views_of(config, found.train.modalities, reference(found.train) if config.views else None)
     if takes_many(config) and config.views is None:
@@ -221,7 +222,7 @@ def small_method(config: Config, views: Sequence[str]) -> Method:
 
 
 def scored_across_views(config: Config) -> bool:
-    """Whether unlabelled images are of use to score on: embeddings of several views are contrasted, no feature maps."""
+    """Whether one view of a sample can be found by another: embeddings of several are contrasted, no feature maps."""
     try:
         return takes_many(config) and bool(small_method(config, config.views or UNKNOWN).contrasted)
     except UnknownLayer:
@@ -250,6 +251,25 @@ def test_pipeline(config: Config, views: Mapping[str, View]) -> ViewPipeline:
     middle = AUGMENTATIONS["probe-test"](config.augmentation["size"]).augmentations
     made = ViewPipeline(middle, normalisation.modalities(config, views), picture=picture(config))
     return made.of(dict.fromkeys(views, 1), views=views)
+
+
+def whole_and_augmented(config: Config, views: Mapping[str, View], copies: int) -> ViewPipeline:
+    """What encoders see in evaluation, and then augmented copies of it.
+
+    These are MoCo v2's without its blur, which leaves little of small pictures: the same for every run, whatever it
+    trains with, so that runs can be compared.
+    """
+    whole, (augmented,) = (
+        test_pipeline(config, views),
+        AUGMENTATIONS["moco-v2"](config.augmentation["size"], 1).augmentations,
+    )
+    seen = [*whole.augmentations, *[replace(augmented, blur=0.0)] * copies]
+    return replace(whole, augmentations=seen).of(dict.fromkeys(views, len(seen)), views=views)
+
+
+def scored_without_labels(config: Config) -> bool:
+    """Whether unlabelled images are of use to score on: by augmented views of them, or by one view of another."""
+    return (bool(config.evaluate_every) and "instance" in config.evaluators) or scored_across_views(config)
 
 
 def picture(config: Config) -> Modality:
@@ -336,6 +356,8 @@ def _absolute(source: dict[str, Any]) -> dict[str, Any]:
         found["name"] = os.path.abspath(source["name"])
     if source.get("root"):
         found["root"] = os.path.abspath(source["root"])
+    if is_table_of_labels(source.get("labels")):
+        found["labels"] = os.path.abspath(source["labels"])
     return found
 
 

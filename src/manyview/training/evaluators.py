@@ -20,6 +20,7 @@ from manyview.features.knn import knn
 from manyview.features.logistic import Scaling, fit_chosen, logits
 from manyview.methods import Method
 from manyview.training import build
+from manyview.training.instance import INSTANCE, make_instance
 from manyview.training.retrieval import Scores, make_retrieval
 
 NEIGHBOURS = 20
@@ -134,6 +135,7 @@ def make_probe(data: build.RunData, config: Config, device: torch.device) -> Lin
 EVALUATORS: dict[str, Callable[[Method, build.RunData, Config, torch.device], Evaluator | None]] = {
     "knn": make_knn,
     "retrieval": make_retrieval,
+    INSTANCE: make_instance,
 }
 
 

@@ -7,10 +7,10 @@ from manyview.training.state import RunState
 
 SURE = 2.0  # standard errors from which on a gain is taken for one
 NO_GAIN = (
-    "no gain: the weights that it started from are as good as what came of them. Use those as they are, or try a lower "
+    "no gain in {title}: the weights that it started from are as good. Use those as they are, or try a lower "
     "--lr, more epochs, more images, or --encoder.freeze-below"
 )
-NO_BETTER = "its neighbours are no better than before training: train longer, or with milder augmentation"
+NO_BETTER = "{title} is no better than before training: train longer, or with milder augmentation"
 
 
 def gain_lines(name: str, title: str, state: RunState) -> list[str]:
@@ -23,12 +23,15 @@ def gain_lines(name: str, title: str, state: RunState) -> list[str]:
     over = "" if error is None else f" (standard error over the same {len(state.answers[name]):,} held-out images)"
     gained, before = gain_in_points(after, start, error), state.random_scores.get(name)
     if not state.random_scores:
-        return [f"{title} {after:.1%}, untrained {start:.1%}: {gained} points{over}", *_doubts(after, start, error, "")]
+        return [
+            f"{title} {after:.1%}, untrained {start:.1%}: {gained} points{over}",
+            *_doubts(title, after, start, error, NO_BETTER),
+        ]
     said = f"{title} {after:.1%}: {gained} points over the weights that it started from, {start:.1%}"
     if before is not None:
         points = gain_in_points(after, before, state.gain_error_over_random(name))
         said += f"; {points} over an untrained encoder, {before:.1%}"
-    return [f"{said}{over}", *_doubts(after, start, error, NO_GAIN)]
+    return [f"{said}{over}", *_doubts(title, after, start, error, NO_GAIN)]
 
 
 def start_line(name: str, title: str, state: RunState) -> str:
@@ -51,12 +54,12 @@ def live_gain(name: str, title: str, state: RunState) -> str:
     return f"{title} {now:.1%} ({', '.join(said)})"
 
 
-def _doubts(after: float, start: float, error: float | None, no_gain: str) -> list[str]:
+def _doubts(title: str, after: float, start: float, error: float | None, no_gain: str) -> list[str]:
     """What has to be said of a gain that is none, or too small to be sure of."""
     if after <= start:
-        return [no_gain or NO_BETTER]
+        return [no_gain.format(title=title)]
     if error is not None and after - start < SURE * error:
         return [
-            f"this gain is less than {SURE:g} standard errors: it may be chance; train longer, or hold out more images"
+            f"the gain in {title} is less than {SURE:g} standard errors: it may be chance; train longer, or hold out more images"
         ]
     return []

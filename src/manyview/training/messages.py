@@ -15,11 +15,13 @@ from manyview.data import Loader
 from manyview.data.normals import NORMALS, camera_of
 from manyview.data.selection import missing, modality_classes
 from manyview.data.statistics import NoData, Statistics, no_data_of, suspect_zeros
+from manyview.diagnose.health import SCORES
 from manyview.memories import Memory
 from manyview.methods import Contrast, Method, Prediction
 from manyview.training.build import RunData, facts
 from manyview.training.crops import small_size
 from manyview.training.gains import gain_lines, live_gain, start_line
+from manyview.training.instance import INSTANCE, ranks_in_words, untrained_instance
 from manyview.training.retrieval import live_recall, recall_table, untrained_recall
 from manyview.training.run import encoder_files
 from manyview.training.start import weights_lines
@@ -188,8 +190,10 @@ def _nowhere(names: Sequence[str], value: float) -> str:
 
 def conclusion(state: RunState, folder: Path) -> list[str]:
     """What has come of it."""
-    gained = [name for name in state.untrained_scores if name.startswith((KNN, LINEAR)) and name in state.scores]
+    shares = (KNN, LINEAR, INSTANCE)
+    gained = [name for name in state.untrained_scores if name.partition("/")[0] in shares and name in state.scores]
     found = [line for name in gained for line in gain_lines(name, _title(name), state)]
+    found += ranks_in_words(state.scores, state.untrained_scores)
     found += recall_table(state.scores, state.untrained_scores)
     verdict = state.health.verdict()
     found.append("too few steps to tell whether it is healthy" if verdict.word == "starting" else verdict.text)
@@ -198,19 +202,21 @@ def conclusion(state: RunState, folder: Path) -> list[str]:
 
 def untrained(state: RunState) -> list[str]:
     """What the evaluators say before the first step."""
-    told = [start_line(name, _title(name), state) for name in state.scores if name.startswith((KNN, LINEAR))]
-    return [*told, *untrained_recall(state.scores)]
+    shares = [name for name in state.scores if name.startswith((KNN, LINEAR))]
+    found = [] if state.random_scores else untrained_instance(state.scores)
+    shares += [INSTANCE] if INSTANCE in state.scores and not found else []
+    return [*(start_line(name, _title(name), state) for name in shares), *found, *untrained_recall(state.scores)]
 
 
 def scores(state: RunState) -> list[str]:
     """The scores in the line of progress."""
-    said = [live_gain(name, _title(name), state) for name in (KNN, LINEAR) if name in state.scores]
+    said = [live_gain(name, _title(name), state) for name in (KNN, LINEAR, INSTANCE) if name in state.scores]
     return [*said, *filter(None, [live_recall(state.scores, state.untrained_scores)])]
 
 
 def _title(name: str) -> str:
     """What a score is called."""
-    return name.replace("knn", "kNN", 1)
+    return SCORES.get(name, name.replace("knn", "kNN", 1))
 
 
 def ahead(config: Config, seconds: float) -> list[str]:
@@ -244,15 +250,15 @@ def _leaks(config: Config, method: Method, device: str, world: int) -> bool:
 
 
 def _scored_on(data: RunData, config: Config, method: Method) -> str:
-    across = bool(method.contrasted)
+    unlabelled = bool(method.contrasted) or INSTANCE in config.evaluators
     if data.test is None:
-        return "too few to hold out some: no score" if across else "no labels to score with: no kNN"
-    if not (config.evaluators and config.evaluate_every and (across or data.labelled)):
-        return ("no score" if across else "no kNN") + (f", {len(data.test):,} held out" if data.held_out else "")
+        return "too few to hold out some: no score" if unlabelled else "no labels to score with: no kNN"
+    if not (config.evaluators and config.evaluate_every and (unlabelled or data.labelled)):
+        return "no score" + (f", {len(data.test):,} held out" if data.held_out else "")
     scored = f"scored on {min(len(data.test), config.knn_queries):,}"
     if not data.held_out:
         return f"{scored} images of its test split"
-    by_folder = data.labelled and "labels" in config.data and not config.own_data
+    by_folder = data.labelled and config.data.get("labels") in (True, "auto") and not config.own_data
     folders = "; its folders are the classes, --data.labels false trains on all" if by_folder else ""
     return f"{scored} held-out images{folders}"
 

@@ -31,6 +31,7 @@ FLAT = slice(0, 64)  # pictures of a batch that are looked at for flat ones
 RANDOM = "untrained/"  # before the name of a score: that of an untrained encoder, where a run begins with weights
 BETWEEN = 0.1  # seconds that pass before something is shown again, at least
 UNTIMED, TIMED = 2, 5  # steps: before any is timed, and timed before the run's time is foreseen
+GAIN_ERROR = "gain_error/"  # before the name of a score: the standard error of its gain over the untrained one
 VALIDATED = 256  # held-out images that the loss is asked about at a time, at most
 
 
@@ -90,7 +91,7 @@ class Monitor:
             state.step, step, loss=loss, gradient=gradient,
             unreadable=len(self.loader.unreadable) / len(self.loader.dataset),
             flat=flat_share(pictures) if len(pictures) else 0.0,
-            knn=state.fresh_scores.get("knn"), untrained_knn=state.untrained_scores.get("knn"),
+            scores=state.fresh_scores, untrained=state.untrained_scores, errors=state.gain_errors(),
         )  # fmt: skip
         state.fresh_scores = {}
         verdict = health.verdict()
@@ -99,15 +100,19 @@ class Monitor:
         judged = {"health": verdict.word, **{f"health/{view}": word for view, word in verdict.views.items()}}
         self._write({"loss": loss, **terms, "lr": lr, "gradient_norm": gradient, **step, **judged})
         if verdict.short != before:
-            speak = self.log.say if verdict.level == "healthy" else self.log.warn
+            speak = self.log.warn if verdict.level in ("warning", "bad") else self.log.say
             speak(f"step {state.step}: {verdict.text}")
 
     def score(self) -> None:
         """Scores the encoders as they stand, and asks the loss about held-out images. For who has evaluators."""
         assert self._validate is not None
         scores = self._scores(self.method.towers)
-        self.state.scored(scores)
-        self._write({**scores, **self._validate(progress=self.state.progress)})
+        state = self.state
+        state.scored(scores)
+        errors = {GAIN_ERROR + name: error for name, error in state.gain_errors().items() if name in scores}
+        over_random = {name: state.gain_error_over_random(name) for name in scores}
+        errors |= {RANDOM + GAIN_ERROR + name: error for name, error in over_random.items() if error is not None}
+        self._write({**scores, **(errors if state.step else {}), **self._validate(progress=state.progress)})
 
     def foresee(self) -> None:
         """Says how long the run will take, once a few steps are timed; the first ones allocate memory and plan."""

@@ -168,6 +168,11 @@ class RunState:
         """The standard error of a score's gain over that of what the run began with, on the same images."""
         return gain_error(self.answers.get(name), self.untrained_answers.get(name))
 
+    def gain_errors(self) -> dict[str, float]:
+        """`gain_error` of every score that has one."""
+        errors = {name: self.gain_error(name) for name in self.answers}
+        return {name: error for name, error in errors.items() if error is not None}
+
     def scored_random(self, scores: dict[str, float]) -> None:
         """Takes the scores of an untrained encoder, for a run that begins with weights."""
         self.random_scores = {name: float(score) for name, score in scores.items()}

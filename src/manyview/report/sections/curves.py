@@ -10,12 +10,15 @@ from manyview.report.charts import Line, line_chart, trail_chart
 from manyview.report.frame import Axis
 from manyview.report.html import Html, figure, left_out, section, tag
 from manyview.report.run_record import BOUND, LINEAR, PAIRS, RECALL, TERM, VIEW_HEALTH, VIEW_KNN, RunRecord
+from manyview.training.instance import INSTANCE
 
 EPOCH, MINUTES = Axis("epoch", low=0.0), Axis("minutes", low=0.0)
 NATS = Axis("nats")
 ACCURACY, DIMENSIONS = Axis("kNN accuracy", percent=True), Axis("dimensions (RankMe)", low=0.0)
 LOG_FROM = 100.0  # times the least, from which on a curve is drawn by its logarithm
-COLOUR = {"healthy": "good", "starting": "idle", "diverging": "bad", "collapsing": "bad"}  # else a warning
+COLOUR = {  # else a warning
+    "healthy": "good", "starting": "idle", "not learning yet": "idle", "diverging": "bad", "collapsing": "bad",
+}  # fmt: skip
 LOSS = "What is minimised. Losses of different methods are on different scales: compare shapes, not heights."
 TERMS = (
     "What each part of the objective adds, before its weight: of views, one a direction of each edge of their graph."
@@ -28,6 +31,14 @@ RECALLS = "How often a held-out sample in one view finds itself first in the oth
 BY_VIEW = "The same for each view's encoder alone, and for all views side by side."
 KNN = "Share of images whose class their neighbours name. It should rise above the untrained encoder and stay."
 PROBE = "Share of held-out images that a linear classifier on the frozen features puts into the right class."
+OWN_IMAGE = (
+    "Share of held-out images whose augmented view is nearest to its own image among all of them, by the encoder's "
+    "features. It needs no labels; the views are the same every time."
+)
+HELD_OUT_RANK = (
+    "How many dimensions the encoder's features of the same held-out images use: all that vary (RankMe), or those in "
+    "which images differ by more than augmentation moves them (LiDAR). The dashed line is the most that it can be."
+)
 BY_TIME = "The same by training time, without the time that scoring takes: what a minute buys."
 TRAIL = (
     "From the ring, the first measurement, to the dot, the last. Down: views of one image agree. Left: images "
@@ -67,7 +78,8 @@ def curves(runs: Sequence[RunRecord]) -> Html:
     by_time = _lines(runs, "knn", over="minutes", alone="trained")
     drawn = [
         _loss(runs),
-        _chart("kNN by epoch", _lines(runs, "knn", alone="trained"), ACCURACY, KNN, more=_untrained(runs)),
+        _chart("kNN by epoch", _lines(runs, "knn", alone="trained"), ACCURACY, KNN, more=_untrained(runs, "knn")),
+        _instance(runs),
         _chart("kNN by time", by_time, ACCURACY, BY_TIME, x=MINUTES),
         chart("Linear probe by epoch", LINEAR, Axis("accuracy", percent=True), PROBE, source="CACR, Fig. 10"),
         *(_of_views(runs[0]) if len(runs) == 1 else [_recall_of_runs(runs)]),
@@ -75,6 +87,7 @@ def curves(runs: Sequence[RunRecord]) -> Html:
         _similarities(runs, view),
         chart("Entropy of the negatives", "entropy", NATS, ENTROPY + view, "entropy_limit", source="CACR, Eq. 8"),
         chart("Dimensions in use", "rank", DIMENSIONS, RANK + view, "rank_limit", source="RankMe, Eq. 1"),
+        *_ranks(runs),
         chart("Coupling", "coupling", Axis("q_B", low=0.0, high=1.02), COUPLING + view, source="DCL, appendix"),
         chart("Prototypes in use", "prototypes_in_use", Axis("prototypes", low=0.0), IN_USE + view, source="DINO, 5.3"),
         chart("Entropy of assignments", "assignment_entropy", NATS, ASSIGNED + view, "assignment_entropy_limit"),
@@ -163,12 +176,27 @@ def _recall_of_runs(runs: Sequence[RunRecord]) -> Html | None:
     return _chart(title, _lines(runs, f"{RECALL}1"), Axis("recall@1", percent=True), RECALLS)
 
 
-def _untrained(runs: Sequence[RunRecord]) -> list[Line]:
-    """Gives the untrained encoder's accuracy as a line across the chart."""
-    if len(runs) > 1 or runs[0].untrained is None or len(runs[0].knn) < 2:
+def _untrained(runs: Sequence[RunRecord], name: str) -> list[Line]:
+    """Gives the untrained encoder's score as a line across the chart."""
+    points, before = runs[0].curve(name), runs[0].before(name)
+    if len(runs) > 1 or before is None or len(points) < 2:
         return []
-    ends = runs[0].knn[0][0], runs[0].knn[-1][0]
-    return [Line("untrained", [(end, runs[0].untrained) for end in ends], 8, dashed=True)]
+    return [Line("untrained", [(end, before) for end in (points[0][0], points[-1][0])], 8, dashed=True)]
+
+
+def _instance(runs: Sequence[RunRecord]) -> Html | None:
+    """Draws the score that needs no labels."""
+    shown, axis = _lines(runs, INSTANCE, alone="trained"), Axis("share", percent=True)
+    return _chart("Own image found first", shown, axis, OWN_IMAGE, more=_untrained(runs, INSTANCE))
+
+
+def _ranks(runs: Sequence[RunRecord]) -> list[Html | None]:
+    """Draws RankMe and LiDAR of held-out images, with the most that they could be."""
+    return [
+        _chart(f"{title} of held-out images", _lines(runs, name), Axis("dimensions", low=0.0), HELD_OUT_RANK,
+               more=_limits(runs, f"{name}_limit"), source=source)
+        for title, name, source in (("RankMe", "rankme", "RankMe, Eq. 1"), ("LiDAR", "lidar", "LiDAR, section 3"))
+    ]  # fmt: skip
 
 
 def _first_view(runs: Sequence[RunRecord]) -> str:

@@ -16,19 +16,25 @@ from manyview.core.text import duration
 from manyview.report.frame import mean
 from manyview.report.html import DASH, Child, Html, copyable, section, signed_points, table, tag
 from manyview.report.run_record import RunRecord
+from manyview.training.instance import INSTANCE
 
 NAMED_RUNS = 6  # in the first sentence
-STARTING = ("idle", "\N{HORIZONTAL ELLIPSIS}")  # neither good nor bad: it is too early to tell
-LEVELS = {"healthy": ("good", "\N{CHECK MARK}"), "warning": ("warn", "!"), "bad": ("bad", "\N{MULTIPLICATION SIGN}")}
+LEVELS = {
+    "healthy": ("good", "\N{CHECK MARK}"),
+    "unknown": ("idle", "\N{HORIZONTAL ELLIPSIS}"),  # neither good nor bad: too little is known
+    "warning": ("warn", "!"),
+    "bad": ("bad", "\N{MULTIPLICATION SIGN}"),
+}
 HEALTH = {
     "healthy": "the run is healthy",
     "starting": "it is too early to tell whether the run is healthy",
+    "not learning yet": "it has not collapsed, but nothing shows yet that it learns",
     "diverging": "the loss is running away",
     "broken data": "part of the data is broken",
     "collapsing": "all images are becoming the same vector",
     "collapsed dimensions": "the vectors use only a few of their dimensions",
     "saturated": "little gradient is left, for the positives are told apart already",
-    "not learning": "its neighbours are no better than before training",
+    "not learning": "it is no better than before training",
 }
 
 
@@ -55,11 +61,16 @@ def summary(run: RunRecord) -> str:
     verdict = run.verdict()
     if run.knn and run.untrained is not None and run.steps:
         score = (
-            f"its nearest neighbours find the class of {run.knn[-1][1]:.1%} of the images, {run.untrained:.1%} before "
-            f"training ({signed_points(run.knn[-1][1], run.untrained)} points)"
+            f"its nearest neighbours find the class of {run.knn[-1][1]:.1%} of the images, "
+            f"{_gain(run, 'knn', run.knn[-1][1], run.untrained)}"
         )
     elif run.pairs and run.steps:
         score = _retrieval(run)
+    elif (found := run.curve(INSTANCE)) and (before := run.before(INSTANCE)) is not None and run.steps:
+        score = (
+            f"an augmented view of a held-out image finds its own image first in {found[-1][1]:.1%} of the cases, "
+            f"{_gain(run, INSTANCE, found[-1][1], before)}"
+        )
     elif run.metrics:
         score = "there is no kNN score, since the data has no labels or nobody asked for one"
     else:
@@ -72,6 +83,17 @@ def summary(run: RunRecord) -> str:
     unfinished = "" if run.finished else "Not finished. "
     after = f"After {_plural(run.epochs, 'epoch')} ({run.steps:,} steps, {duration(run.seconds)})"
     return f"{unfinished}{after} {score}; {health}."
+
+
+def _gain(run: RunRecord, name: str, after: float, start: float) -> str:
+    """Says what a score was before training, and with drawn weights where the run began with others, and the gains."""
+    points, random = signed_points(after, start, run.gain_error(name)), run.random(name)
+    if random is None:
+        return f"{start:.1%} before training ({points} points)"
+    over = signed_points(after, random, run.gain_error(name, over_random=True))
+    none = "" if after > start else ": no gain over those"
+    weights = f"{start:.1%} with the weights that it started from ({points} points{none})"
+    return f"{weights} and {random:.1%} untrained ({over} points)"
 
 
 def _retrieval(run: RunRecord) -> str:
@@ -127,7 +149,7 @@ def _verdict(run: RunRecord) -> Html | None:
     verdict = run.verdict()
     if verdict is None:
         return None
-    kind, sign = STARTING if verdict.word == "starting" else LEVELS[verdict.level]
+    kind, sign = LEVELS[verdict.level]
     text = verdict.text[:1].upper() + verdict.text[1:]
     return tag("p", tag("span", sign, class_="sign", aria_hidden="true"), text, class_=f"verdict {kind}")
 

@@ -18,6 +18,7 @@ from manyview.report.html import DASH, Child, Html, figure, left_out, section, s
 from manyview.report.run_record import LINEAR, VIEW_KNN, RunRecord
 from manyview.training.build import RunData
 from manyview.training.evaluators import NEIGHBOURS
+from manyview.training.instance import INSTANCE
 
 AXES = {KNN: "kNN accuracy"}
 BY_EPOCH = "Mean over the seeds: what it learns from seeing every image once more."
@@ -26,7 +27,7 @@ MAX_SCORES = 8  # of one protocol in the table itself; the others are folded bel
 BASELINE = "supervised"  # results under this name are shown beside the others
 NO_SCORES = ("chosen", "epoch")  # words in the names of numbers that are reported with scores: "chosen C"
 STD = " std"  # at the end of the name of a standard deviation, of which a gain would say nothing
-BASELINES = ("untrained", "supervised")  # columns beside a score, where they were measured
+BASELINES = ("start", "untrained", "supervised")  # columns beside a score, where they were measured
 BY_TIME = "The same by training time, without scoring: what a minute buys."
 
 
@@ -98,6 +99,13 @@ class Row:
     untrained: float | None = None
     supervised: float | None = None
     folded: bool = False
+    error: float | None = None  # standard error of the gain over what the run began with
+    start: float | None = None  # the score of the weights that the run began with, where it did
+
+    @property
+    def before(self) -> float | None:
+        """The score of what the run began with, weights or none."""
+        return self.untrained if self.start is None else self.start
 
 
 def scores(runs: Sequence[RunRecord], data: Mapping[int, RunData] | None = None) -> Html:
@@ -120,11 +128,12 @@ def scores(runs: Sequence[RunRecord], data: Mapping[int, RunData] | None = None)
             missing.append(left_out(of, "they are of other weights than it has now"))
         rows += found
     if not rows:
-        why = "the data has no labels, or kNN was turned off"
+        why = "nothing was held out to score on, or the evaluators were turned off"
         return section("scores", "Scores", None, left_out("The table of scores", why), missing)
     lead = (
-        "In percent: the share of images that are put into the right class. Read a score against the untrained "
-        "encoder's: what both reach was not learnt."
+        "In percent: the share of images that are put into the right class, or are found. Read a score against the "
+        "untrained encoder's: what both reach was not learnt. Beside a score stands the gain, in points; "
+        "\N{PLUS-MINUS SIGN} is its standard error over the test images, which both were asked about."
     )
     many, shown = len(runs) > 1, [name for name in BASELINES if any(getattr(row, name) is not None for row in rows)]
     texts = [tag("th", name, scope="col") for name in (["run", "score"] if many else ["score"])]
@@ -150,9 +159,10 @@ def of_present_weights(run: RunRecord, results: list[Result]) -> list[Result]:
 
 
 def _during_training(run: RunRecord, data: RunData | None) -> list[Row]:
-    """Gives the last kNN score that training measured."""
+    """Gives the last scores that training measured: kNN, and what needs no labels."""
+    without_labels = _without_labels(run)
     if not run.knn:
-        return []
+        return without_labels
     bank, queries = _counts(run.config, data)
     protocol = (
         f"during training: {NEIGHBOURS} neighbours by cosine, temperature 0.1, among {bank} training images; "
@@ -162,18 +172,30 @@ def _during_training(run: RunRecord, data: RunData | None) -> list[Row]:
     views = run.names(VIEW_KNN)
     last = "kNN, all views side by side, last epoch" if views else "kNN, last epoch"
     name = f"{last} (best {best:.1%})" if best > run.knn[-1][1] else last
-    by_view = [
-        Row(
-            run,
-            f"kNN of {view}, last epoch",
-            "the same, with the encoder of one view",
-            points[-1][1],
-            run.before(metric),
-        )
-        for view in views
-        if (points := run.curve(metric := VIEW_KNN + view))
-    ]
-    return [Row(run, name, protocol, run.knn[-1][1], run.untrained), *by_view, *_probed(run)]
+    alone = "the same, with the encoder of one view"
+    by_view = [row for view in views for row in _measured(run, f"kNN of {view}, last epoch", alone, VIEW_KNN + view)]
+    return [*_measured(run, name, protocol, "knn"), *by_view, *_probed(run), *without_labels]
+
+
+def _measured(run: RunRecord, title: str, protocol: str, name: str) -> list[Row]:
+    """Gives the last score of a name that training measured, beside what the run began with; none where it has none."""
+    score, before, random = run.last(name), run.before(name), run.random(name)
+    if score is None:
+        return []
+    untrained, start = (before, None) if random is None else (random, before)
+    return [Row(run, title, protocol, score, untrained, error=run.gain_error(name), start=start)]
+
+
+def _without_labels(run: RunRecord) -> list[Row]:
+    """Gives the last share of held-out images whose augmented view found its own image first."""
+    points, counts = run.curve(INSTANCE), run.curve("instance_images")
+    if not points or not counts:
+        return []
+    protocol = (
+        f"during training, without labels: augmented views of {counts[-1][1]:,.0f} held-out images, each searching its "
+        f"own among all of them; by chance {1 / max(1.0, counts[-1][1]):.1%}"
+    )
+    return _measured(run, "own image found first, last epoch", protocol, INSTANCE)
 
 
 def _probed(run: RunRecord) -> list[Row]:
@@ -182,8 +204,7 @@ def _probed(run: RunRecord) -> list[Row]:
         f"during training: logistic regression on the frozen features of at most {run.config.knn_bank:,} training "
         "images, its penalty chosen by a fifth of them; the same queries"
     )
-    points = run.curve(LINEAR)
-    return [Row(run, "linear probe, last epoch", protocol, points[-1][1], run.before(LINEAR))] if points else []
+    return _measured(run, "linear probe, last epoch", protocol, LINEAR)
 
 
 def _counts(config: Config, data: RunData | None) -> tuple[str, str]:
@@ -208,11 +229,12 @@ def _rows(run: RunRecord, result: Result) -> list[Row]:
     text = ", ".join(settings)
     text = text if len(text) <= SETTINGS_LETTERS else f"{text[:SETTINGS_LETTERS]}\N{HORIZONTAL ELLIPSIS}"
     protocol = ", ".join([*filter(None, [text]), *others, data])
-    untrained, supervised = baselines
+    began, supervised = baselines
+    start, untrained = (began, {}) if run.config.encoder["pretrained"] else ({}, began)
     return [
         Row(
             run, f"{result.protocol} {name}", protocol, float(value), untrained.get(name), supervised.get(name),
-            folded=number >= MAX_SCORES,
+            folded=number >= MAX_SCORES, error=(result.errors or {}).get(name), start=start.get(name),
         )
         for number, (name, value) in enumerate(found.items())
     ]  # fmt: skip
@@ -222,8 +244,8 @@ def _cells(row: Row, many: bool, shown: Sequence[str]) -> Child:
     run = tag("th", row.run.name, scope="row", class_=f"name {row.run.colour_class}") if many else None
     gain = (
         None
-        if row.untrained is None or row.name.endswith(STD)
-        else tag("small", f" {signed_points(row.score, row.untrained)}")
+        if row.before is None or row.name.endswith(STD)
+        else tag("small", f" {signed_points(row.score, row.before, row.error)}")
     )
     score = tag("td", tag("strong", _percent(row.score)), gain, class_="number")
     others = [tag("td", _percent(getattr(row, name)), class_="number") for name in shown]

@@ -1,0 +1,105 @@
+"""A score that needs no labels: the share of held-out images whose augmented view finds its own image first.
+
+The metrics are "instance" (that share; chance is 1 / "instance_images"), "rankme" and "lidar" of the same held-out
+images, with the most that they could be: "rankme_limit" and "lidar_limit".
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from manyview.config.config import Config
+from manyview.data import Loader
+from manyview.data.factory import some
+from manyview.diagnose.lidar import COPIES, copies_for, lidar
+from manyview.diagnose.variance import spectrum
+from manyview.encoders import Towers
+from manyview.encoders.towers import SHARED
+from manyview.features.embedding_pass import embedding, forward
+from manyview.features.retrieval import found_first
+from manyview.methods import Method
+from manyview.training import build
+from manyview.training.retrieval import Scores
+
+INSTANCE = "instance"
+
+
+class InstanceEvaluator:
+    """Instance discrimination on held-out images, RankMe and LiDAR of their embeddings, with the encoders' features.
+
+    Each of at most `knn_queries` held-out images is seen whole, as evaluation shows it, and in augmented copies, the
+    same at every scoring: they depend on (seed, id). The first copy is the query of the score; LiDAR takes them all.
+    With an encoder a view, their features stand side by side, of the images that have all views.
+    """
+
+    def __init__(self, data: build.RunData, config: Config, device: torch.device, dim: int) -> None:
+        assert data.test is not None
+        images = some(data.test, config.knn_queries, labelled=False)
+        self.views, self.copies = tuple(data.views), copies_for(len(images), dim)
+        pipeline = build.whole_and_augmented(config, data.views, self.copies or 1)
+        self.loader = Loader(
+            images, pipeline, min(64, len(images)), shuffle=False, drop_last=False, seed=config.seed, device=device,
+            workers=config.workers, max_unreadable=1.0, examples=data.met,
+        )  # fmt: skip
+
+    def __call__(self, towers: Towers) -> Scores:
+        seen = self._embedded(towers)  # (n, 1 + copies, dim)
+        if len(seen) < 2 or not bool(torch.isfinite(seen).all()):
+            return {}
+        whole, copies = seen[:, 0], seen[:, 1:]
+        ranked = spectrum(whole)
+        scores: Scores = {
+            INSTANCE: found_first(copies[:, 0], whole), "instance_images": float(len(seen)),
+            "rankme": ranked.rank, "rankme_limit": float(ranked.limit),
+        }  # fmt: skip
+        if self.copies is not None:
+            scores |= {"lidar": lidar(copies), "lidar_limit": float(min(len(seen) - 1, seen.shape[2]))}
+        return scores
+
+    def _embedded(self, towers: Towers) -> Tensor:
+        """What the encoders say of the images that can be read and have all views: whole, and of each copy."""
+        encoders, found, start = towers.encoders, [], 0
+        for batch in self.loader.epoch(0):
+            there = batch.index.cpu() == torch.arange(start, start + len(batch))  # else another stands in for it
+            start += len(batch)
+            parts = []
+            for view, copies in batch.views().items():
+                encoder = encoders.get(view, encoders.get(SHARED))
+                if encoder is not None:
+                    parts.append(torch.stack([forward(encoder, copy, read=embedding).cpu() for copy in copies], 1))
+                    there &= batch.present[view].cpu() if batch.present else True
+            found.append(torch.cat(parts, 2)[there])
+        return torch.cat(found)
+
+
+def make_instance(
+    method: Method, data: build.RunData, config: Config, device: torch.device
+) -> InstanceEvaluator | None:
+    """The evaluator of methods that find no view by another; where they do, retrieval is the score without labels."""
+    if method.contrasted:
+        return None
+    return InstanceEvaluator(data, config, device, sum(each.dim for each in method.towers.encoders.values()))
+
+
+def untrained_instance(scores: Scores) -> list[str]:
+    """A line about the encoders before the first step, where they were scored."""
+    if INSTANCE not in scores:
+        return []
+    count = scores["instance_images"]
+    return [
+        f"own image found first by the untrained encoder {scores[INSTANCE]:.1%}, by chance {1 / count:.1%}: "
+        f"augmented views among {count:,.0f} held-out images"
+    ]
+
+
+def ranks_in_words(scores: Scores, untrained: Scores) -> list[str]:
+    """RankMe and LiDAR of the held-out images, the most that they could be, and before training."""
+    told = []
+    for name, title in (("rankme", "RankMe"), ("lidar", "LiDAR")):
+        if name in scores:
+            before = f", untrained {untrained[name]:.0f}" if name in untrained else ""
+            told.append(f"{title} {scores[name]:.0f} of at most {scores[f'{name}_limit']:.0f}{before}")
+    if told and "lidar" not in scores:
+        told.append(f"LiDAR needs more held-out images: a {COPIES[1] - 1}th of twice the features' length")
+    return [f"dimensions in use on held-out images: {'; '.join(told)}"] if told else []
