@@ -58,8 +58,8 @@ class TimeBudget:
             self.lacking(needed)
             raise UserError(
                 None,
-                f"embedding an image takes {1000 * self.per_image:.0f} ms here: {least * copies} augmented views would take "
-                f"more than their share of {self.seconds:.0f} s; `manyview report` shows it, with --seconds {needed}",
+                f"embedding an image takes {1000 * self.per_image:.0f} ms here: {least * copies} augmented views would "
+                f"take more than their share of {self.seconds:.0f} s; `manyview report --seconds {needed}` shows it",
             )
         count = least
         while count * 2 <= min(allowed, most):
