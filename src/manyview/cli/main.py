@@ -4,8 +4,10 @@ import importlib
 import io
 import os
 import sys
+import time
 import traceback
 import warnings
+from contextvars import ContextVar
 from typing import Any
 
 from manyview.core.errors import UserError, is_memory, nearest
@@ -16,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "pretrain": ("manyview.cli.pretrain:pretrain", "learn an encoder from a folder of images"),
     "compare": ("manyview.cli.compare:compare", "train several methods alike and say which is better"),
     "evaluate": ("manyview.cli.evaluate:evaluate", "how good an encoder is: kNN, linear probes and more"),
+    "transfer": ("manyview.cli.transfer:transfer", "train a task on top of an encoder: segmentation"),
     "report": ("manyview.cli.report:report", "one HTML page of a run: curves, scores, figures, a map of images"),
     "embed": ("manyview.cli.embed:embed", "the vectors of all images of a folder, in a file"),
     "search": ("manyview.cli.search:search", "the images most like one, by their vectors"),
@@ -29,6 +32,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 """name -> (where its function is, one line of help). The function's signature is what it can be given."""
 
+began: ContextVar[float] = ContextVar("began")
+"""When the command was given, by `time.monotonic`: what it imports takes seconds."""
 BUG, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141  # the last two as shells count: 128 + the signal's number
 LESS = "free some, or ask for less: a smaller batch, smaller images, fewer workers"
 REPORT_IT = "this is a bug: please report it, with the lines above, to the maintainers of manyview"
@@ -36,6 +41,7 @@ REPORT_IT = "this is a bug: please report it, with the lines above, to the maint
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command. What the user can mend is one line on stderr and exit code 2; all else is a bug, and code 1."""
+    began.set(time.monotonic())
     arguments = sys.argv[1:] if arguments is None else arguments
     _prepare_streams()
     os.environ.pop("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", None)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from manyview.cli.arguments import usage
+from manyview.cli.main import began
 from manyview.cli.show import settings_table
 from manyview.config.config import Config
 from manyview.config.recipes import read
@@ -37,10 +38,10 @@ def pretrain(
         print(f"\nThe method {method.__name__}, and its settings:\n  {about}")
         return 0
     if resume is None:
-        start(configured(recipe, settings, smoke=smoke))
+        start(configured(recipe, settings, smoke=smoke), began=began.get(None))
         return 0
     for name, given in (("recipe", recipe is not None), ("smoke", smoke)):
         if given:
             raise UserError(name, "cannot be given with --resume: a run that was begun has its settings")
-    start(resumed(Path(resume), settings))
+    start(resumed(Path(resume), settings), began=began.get(None))
     return 0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -27,6 +27,13 @@ RUNTIME_KEYS = (
 )  # fmt: skip
 """Settings that say where and how a run runs, not what it computes: a resumed run may change them."""
 MOST_MINUTES = 60 * 24 * 365
+AUTO = (
+    "encoder.name", "augmentation.size", "augmentation.small_scale", "method.copies", "method.small", "precision",
+    "batch_size", "schedule.warmup",
+)  # fmt: skip
+"""Settings that follow from data, machine and time where nobody gives them; a recipe leaves none of them open."""
+WITH_TIME = ("epochs", "evaluate_every", "schedule.warmup", "schedule.milestones")
+"""Settings that follow from `minutes`, whatever a recipe says, where a person does not give them too."""
 OWN = "(own)"  # the name of a data set that a person made themselves
 PATHS = ("data.name", "data.root", "encoder.pretrained", "out")
 MAY_CHANGE = ", ".join(f"--{flag_name(key)}" for key in RUNTIME_KEYS if key != "out")
@@ -41,6 +48,8 @@ class Config:
     out                 the run's folder; None: runs/ and a name made of method, data and settings
     schedule            per: epoch holds the rate for an epoch; epochs count from first_epoch, 1 in MoCo's CIFAR-10
                         notebook, where the last one has the rate 0
+    minutes             how long, from the command to the report, instead of epochs; what is chosen for it, from a few
+                        timed steps, is written into the run's settings
     epochs, max_steps   how long; the schedule spans the epochs (2.5 is allowed), and max_steps only ends a run early
     batch_size          images a step, of all processes together
     drop_last           an epoch leaves out a last batch that is not full; false: that is trained on too, unless it is a
@@ -64,6 +73,8 @@ class Config:
     wait_minutes        how long processes wait for one another, while one of them downloads, scores or writes the page
     max_unreadable      the share of unreadable images that is too much
     report              whether a page about the run is written at its end
+
+    `auto`, in code alone: the keys of settings that are left to the data, the machine and the time.
     """
 
     data: dict[str, Any]
@@ -75,6 +86,7 @@ class Config:
     schedule: dict[str, Any]
     views: tuple[str, ...] | None = None
     out: str | None = None
+    minutes: Annotated[float | None, Above(0), AtMost(MOST_MINUTES)] = None
     epochs: Annotated[int | float, Above(0), AtMost(MOST)] = 100
     max_steps: Annotated[int | None, AtLeast(1), AtMost(MOST)] = None
     batch_size: Annotated[int, AtLeast(2), AtMost(MOST)] = 64  # with one image there is nothing to contrast it with
@@ -101,11 +113,14 @@ class Config:
     loggers: tuple[str, ...] = ("tensorboard",)
     report: bool = True
     quiet: bool = False
+    auto: tuple[str, ...] = ()
 
     def nested(self) -> dict[str, Any]:
         """The settings as a recipe has them: the method's parts beside the other sections."""
         found: dict[str, Any] = {}
         for each in fields(self):
+            if each.name == "auto":
+                continue
             value = getattr(self, each.name)
             found |= value if each.name == "parts" else {each.name: value}
         return found
@@ -140,6 +155,7 @@ def resolve(recipe: Flat, given: Flat) -> Config:
     kept = _by_section(kept, {**kept, **given})
     keys = schema({**kept, **given})
     kept, given = (_whole_keys(each, keys) for each in (kept, given))
+    kept, given, auto = _left_open(kept, given, keys)
     method = chosen_method({**kept, **given})
     parts = parts_of(method)
     for key in (*kept, *given):
@@ -152,7 +168,27 @@ def resolve(recipe: Flat, given: Flat) -> Config:
         if isinstance(path := values.get(key), str) and path.startswith("~"):
             values[key] = str(expanded(flag_name(key), path))
     _check(values)
-    return _config(values, method)
+    if values["augmentation.name"] == "auto":
+        auto = (*auto, "augmentation.name")
+    return replace(_config(values, method), auto=auto)
+
+
+def _left_open(recipe: Flat, given: Flat, keys: Mapping[str, Key]) -> tuple[Flat, Flat, tuple[str, ...]]:
+    """Recipe and what was given, without `auto` and without what is given anew; and the keys that are left open."""
+    auto = [key for key in AUTO if given.get(key, recipe.get(key)) == "auto" or not (recipe or key in given)]
+    given = {key: value for key, value in given.items() if key not in auto}
+    recipe = {key: value for key, value in recipe.items() if key not in auto}
+    length = [key for key in ("epochs", "max_steps") if given.get(key) is not None]
+    if given.get("minutes") is not None:
+        for key in length:
+            raise UserError("minutes", f"{given['minutes']} and {key} {given[key]} are both given; leave one out")
+        recipe = {key: value for key, value in recipe.items() if key != "max_steps"}
+        auto += [key for key in WITH_TIME if key not in given]
+    elif length:
+        recipe = {key: value for key, value in recipe.items() if key != "minutes"}
+    elif recipe.get("minutes") is not None and "epochs" not in recipe:
+        auto += [key for key in WITH_TIME if key not in recipe and key not in given]
+    return recipe, given, tuple(key for key in dict.fromkeys(auto) if key in keys)
 
 
 def schema(chosen: Flat) -> dict[str, Key]:
@@ -164,12 +200,12 @@ def schema(chosen: Flat) -> dict[str, Key]:
     data = sections.data_keys(named if isinstance(named, str) else None)
     keys = {"data.name": Key(str, REQUIRED), **data, **sections.encoder_keys()}
     hints = typing.get_type_hints(Config, include_extras=True)
-    own = [each for each in fields(Config) if each.name not in (*ALWAYS, "parts")]
+    own = [each for each in fields(Config) if each.name not in (*ALWAYS, "parts", "auto")]
     keys |= {each.name: key_of(hints[each.name], each.default) for each in own}
     method = chosen_method(chosen)
     for section in ("method", *parts_of(method), *SECTIONS):
         keys |= sections.section_keys(section, chosen, method)
-    return keys
+    return sections.gentler(keys, chosen)
 
 
 def _by_section(settings: Flat, chosen: Flat) -> Flat:

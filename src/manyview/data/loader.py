@@ -40,6 +40,7 @@ class Loader:
     memory          bytes that decoded data may take; None: a quarter of the machine's, 0: never
     max_unreadable  the share of unreadable samples above which the loader gives up
     examples        a picture (C, H, W) of each modality, for those that no sample has: their views are zeros
+    like            another loader of the same data set, whose decoded samples are taken
 
     In place of a sample that cannot be read comes the next one that can, so that batches stay full; one of them may
     then be there twice. They are listed in `unreadable`, as far as this process has met them.
@@ -61,6 +62,7 @@ class Loader:
         memory: int | None = None,
         max_unreadable: float = 0.05,
         examples: Mapping[str, Tensor] | None = None,
+        like: Loader | None = None,
     ) -> None:
         if not isinstance(dataset, Dataset):
             what = f"{type(dataset).__name__} is none; open_data(name) makes one, TorchDataset wraps one of torch's"
@@ -74,7 +76,10 @@ class Loader:
         self.unreadable: dict[int, str] = {}
         self.labels = torch.full((len(dataset),), -1) if dataset.labels is None else dataset.labels
         _check(self)
-        self._decoded = decode(dataset, memory, examples) if memory != 0 else None
+        if like is not None and like.dataset is dataset:
+            self._decoded = like._decoded
+        else:
+            self._decoded = decode(dataset, memory, examples) if memory != 0 else None
         self._note({} if self._decoded is None else self._decoded.unreadable)
         self._replacement = _next_readable(len(dataset), self.unreadable)
         self._rows: EpochRows = []

@@ -90,25 +90,36 @@ def write(
 
 
 def after_training(
-    ended: Run | Outcome, *, own: Dataset | None = None, say: Callable[[str], object], warn: Callable[[str], object]
+    ended: Run | Outcome,
+    *,
+    own: Dataset | None = None,
+    say: Callable[[str], object],
+    warn: Callable[[str], object],
+    seconds: float | None = None,
 ) -> None:
     """Writes the page of a run or comparison that has ended into its folder; says so, or what went wrong, in one line.
 
-    It may take `SHARE` of the time that training took; what that does not suffice for is left out, and the command that
-    completes the page is said. Training collects signals; here, with nothing left to save, Ctrl-C stops at once again.
+    seconds  that embedding images may take, about, where a run has its time; without, `SHARE` of the training time
+
+    What the time does not suffice for is left out, and the command that completes the page is said. Training collects
+    signals; here, with nothing left to save, Ctrl-C stops at once again.
     """
     lacking: list[float] = []
     try:
         compared = ended if isinstance(ended, Outcome) else None
         runs = ended.runs() if isinstance(ended, Outcome) else [ended]
         with _interruptible():
-            path, seconds = ended.folder / REPORT, min(max(SECONDS, SHARE * _trained(runs)), MOST_SECONDS)
-            written = write(runs, path, seconds=seconds, own=own, compared=compared, lacking=lacking.append)
+            share = min(max(SECONDS, SHARE * _trained(runs)), MOST_SECONDS)
+            time = share if seconds is None else seconds
+            written = write(
+                runs, ended.folder / REPORT, own=own, compared=compared, seconds=time, lacking=lacking.append
+            )
             say(f"report {written}")
         if lacking:
-            told = f"{len(lacking)} figures would take longer than {seconds:.0f} s, {SHARE:.0%} of the training's time"
+            whose = f", {SHARE:.0%} of the training's time (but {SECONDS:.0f} to {MOST_SECONDS:.0f} s)"
+            told = f"{len(lacking)} figures would take longer than {time:.0f} s{whose if seconds is None else ''}"
             command = f"manyview report {shlex.quote(str(ended.folder))} --seconds {math.ceil(max(lacking))}"
-            say(f"{told} (but {SECONDS:.0f} to {MOST_SECONDS:.0f} s); to complete the report: {command}")
+            say(f"{told}; to complete the report: {command}")
     except (Exception, KeyboardInterrupt) as error:  # the run itself has ended well, whatever becomes of its page
         why = "interrupted" if isinstance(error, KeyboardInterrupt) else reason(error)
         warn(f"no report was written: {why}; try `manyview report {shlex.quote(str(ended.folder))}`")

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from manyview import encoders
 from manyview.config.config import OWN, Config, component, components, resolve
+from manyview.config.keys import Flat
 from manyview.config.sections import ENCODER
 from manyview.core.errors import UserError, nearest
 from manyview.core.parallel import resolve_device
@@ -33,12 +34,14 @@ from manyview.methods.method import VIEW, UnknownView
 from manyview.methods.terms import try_loss
 from manyview.training import crops, normalisation
 from manyview.training.batches import check_groups
+from manyview.training.usual import Facts, computes_bf16, slow_in_bf16, usual
 from manyview.views import AUGMENTATIONS, VIEWS, Modality, ViewPipeline
 from manyview.views.augmentation_recipes import usual_augmentation, usual_size
 from manyview.views.view import View, view_named
 
 MANY = "encoders"  # the first parameter of a method that has an encoder a view
 PHOTO_VIEWS = ("L", "ab")  # of photos, for such a method, where nobody says
+TRAINED_PART = tuple(inspect.signature(encoders.choose_trained_part).parameters)[1:]
 UNKNOWN = ("one", "other")  # stand for views that the data will say
 
 
@@ -132,8 +135,20 @@ def views_of(config: Config, modalities: tuple[str, ...], picture: str | None = 
     return {VIEW: next(iter(views.values()))}
 
 
+def facts(config: Config, found: RunData) -> Facts:
+    """What the settings that are left open go by."""
+    machine = device(config)
+    bf16 = "precision" in config.auto and computes_bf16(machine)
+    if bf16 and machine == "cpu" and "encoder.name" not in config.auto:
+        sized = replace(config, augmentation={**config.augmentation, "size": 64})
+        with torch.random.fork_rng(devices=[]), torch.device("meta"):
+            bf16 = not slow_in_bf16(encoder(sized, next(iter(found.channels.values())), begun=True))
+    return Facts(len(found.train), found.side, machine, bf16)
+
+
 def settled(config: Config, found: RunData) -> Config:
-    """The settings with everything decided that depends on the data: augmentation and size, the run's folder."""
+    """The settings with everything decided that depends on the data and the machine, and the run's folder."""
+    config = with_chosen(config, usual(config, facts(config, found)))
     size = config.augmentation["size"] or usual_size(found.side)
     name = config.augmentation["name"]
     name = usual_augmentation(size, len(found.views)) if name == "auto" else name
@@ -144,15 +159,29 @@ def settled(config: Config, found: RunData) -> Config:
     if found.opened_anew and not config.own_data:
         source["modalities"] = found.modalities
     encoder = {**config.encoder}
-    if isinstance(encoder["pretrained"], str):
+    if isinstance(encoder["pretrained"], str) and os.path.isfile(encoder["pretrained"]):
         encoder["pretrained"] = os.path.abspath(encoder["pretrained"])
     views = tuple(found.views) if takes_many(config) else config.views
     config = replace(config, augmentation=augmentation, data=source, encoder=encoder, views=views)
-    config = resolve(config.flat(), {})
+    config = with_chosen(config, {})
     images = source["name"]
     if config.out and os.path.isabs(images) and os.path.realpath(config.out) == os.path.realpath(images):
         raise UserError("out", f"{config.out} is the folder of the images; give another, which is made")
     return config if config.out else replace(config, out=str(Path("runs") / _name(config, found)))
+
+
+def with_size(config: Config, views: int, size: int) -> Config:
+    """The settings with views of another size, and the augmentation that goes with it unless somebody named one."""
+    open_name = "augmentation.name" in config.auto
+    name = usual_augmentation(size, views) if open_name else config.augmentation["name"]
+    kept = {key: value for key, value in config.flat().items() if key != "augmentation.small_size"}
+    made = resolve(kept, {"augmentation.name": name, "augmentation.size": size})
+    return replace(made, augmentation={**made.augmentation, **crops.settled(made, size)}, auto=config.auto)
+
+
+def with_chosen(config: Config, chosen: Flat) -> Config:
+    """The settings with values for some that were left open, checked as if they had been given."""
+    return replace(resolve({**config.flat(), **chosen}, {}), auto=config.auto)
 
 
 def check(config: Config) -> None:
@@ -273,9 +302,12 @@ def encoder(config: Config, channels: int, *, begun: bool = False) -> Encoder:
     """
     options: dict[str, Any] = {**config.encoder, **({"pretrained": False} if begun else {})}
     more, name = options.pop("options"), options.pop("name")
+    learns = {key: options.pop(key) for key in TRAINED_PART}
     try:
         encoders.check_options(more)
-        return encoders.create(name, channels=channels, size=config.augmentation["size"], **options, **more)
+        made = encoders.create(name, channels=channels, size=config.augmentation["size"], **options, **more)
+        encoders.choose_trained_part(made, **learns)
+        return made
     except UserError as error:
         raise error.within("augmentation" if error.setting == "size" else "encoder") from None
 
@@ -331,7 +363,7 @@ def _absolute(source: dict[str, Any]) -> dict[str, Any]:
 
 def _name(config: Config, found: RunData) -> str:
     """The same settings and data give the same folder, so that the same command goes on with the same run."""
-    settings = config.fixed()
+    settings = {**config.fixed(), **dict.fromkeys(config.auto, "auto")}
     settings["data.name"] = found.fingerprint[:2] if config.own_data else config.data["name"]  # copies have other times
     digest = hashlib.sha256(repr(sorted(settings.items())).encode()).hexdigest()[:6]
     source = "own" if config.own_data else os.fsencode(Path(config.data["name"]).name).decode("utf-8", "replace")

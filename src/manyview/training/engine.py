@@ -26,6 +26,7 @@ from manyview.encoders import Towers
 from manyview.encoders.layers import batch_norms
 from manyview.methods import BatchOutputs, Method
 from manyview.training import build
+from manyview.training.layer_decay import decay_by_layer
 from manyview.training.optimizers import set_lr
 from manyview.training.step import Engine, MakeViews, StepOutput, micro_batches, whole_batch
 
@@ -54,7 +55,8 @@ def start_fabric(config: Config) -> Fabric:
     if world > 1 and not TorchElasticEnvironment.detect():
         raise UserError("WORLD_SIZE", f"is {world}, and torchrun has not started this process; use it, or unset this")
     device = build.device(config)
-    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)  # it would tell of every start
+    for name in ("lightning.fabric", "lightning_fabric"):  # they would tell of every start
+        logging.getLogger(name).setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", ".*broadcast_buffers.*")  # the new name is not in older versions of torch
     # batch norm does not use running statistics in training, and the towers average those that count: no broadcast
     wait = timedelta(minutes=config.wait_minutes)
@@ -92,6 +94,9 @@ class Trainer:
         encoders.dense_convolutions(method)
         self.fabric, self.config, self.method = fabric, config, method
         self.optimizer = component(config, "optimizer")(method.towers)
+        if (decay := config.optimizer["layer_decay"]) is not None:
+            for encoder in method.towers.encoders.values():
+                decay_by_layer(self.optimizer, encoder.network, decay)
         self._module, self._stepper = fabric.setup(method, self.optimizer)
         unsynced = partial(fabric.no_backward_sync, self._module)
         self._engine = Engine(method, self._module, fabric.backward, unsynced)

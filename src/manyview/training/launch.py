@@ -87,12 +87,13 @@ def resumed(folder: Path, given: Flat) -> Config:
     return after
 
 
-def start(config: Config, own: Dataset | None = None) -> Run:
+def start(config: Config, own: Dataset | None = None, began: float | None = None) -> Run:
+    """Trains as the settings say; `began` as for `train`."""
     with naming_failures(config):
         build.check(config)
         from manyview.training.train import train  # the engine takes a second to import
 
-        return train(config, own)
+        return train(config, own, began)
 
 
 def encoder_parameters(config: Config) -> int:

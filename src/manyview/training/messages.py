@@ -10,25 +10,28 @@ from pathlib import Path
 from torch import nn
 
 from manyview.config.config import Config
-from manyview.core.text import printable
+from manyview.core.text import duration, printable
 from manyview.data import Loader
 from manyview.data.normals import NORMALS, camera_of
 from manyview.data.selection import missing, modality_classes
 from manyview.data.statistics import NoData, Statistics, no_data_of, suspect_zeros
 from manyview.diagnose.health import SCORES
-from manyview.features.gain import gain_in_points
 from manyview.memories import Memory
 from manyview.methods import Contrast, Method, Prediction
-from manyview.training.build import RunData
+from manyview.training.build import RunData, facts
 from manyview.training.crops import small_size
-from manyview.training.instance import INSTANCE, live_instance, ranks_in_words, untrained_instance
-from manyview.training.retrieval import Scores, live_recall, recall_table, untrained_recall
+from manyview.training.gains import gain_lines, live_gain, start_line
+from manyview.training.instance import INSTANCE, chance, ranks_in_words
+from manyview.training.retrieval import live_recall, recall_table, untrained_recall
 from manyview.training.run import encoder_files
+from manyview.training.start import weights_lines
 from manyview.training.state import RunState
+from manyview.training.usual import explained
 
 Say = Callable[[str], object]
 KNN, LINEAR = "knn", "linear"  # what the names of their scores begin with
 FEW_IMAGES = 8  # in a batch; reasoned
+LONG, SHORTER = 30 * 60, 20  # seconds that are long, and minutes that are not
 MANY_LEFT_OUT = 0.1  # of the samples of an epoch; reasoned
 
 
@@ -41,7 +44,8 @@ def introduction(config: Config, data: RunData, method: Method, state: RunState)
         f"encoder {config.encoder['name']} ({_parameters(method)} parameters), augmentation "
         f"{config.augmentation['name']} of {config.augmentation['size']} px{_small(config, method)}, "
         f"batch {config.batch_size}, {state.total:,} steps",
-        *_weights(config, method),
+        *explained(config, facts(config, data)),
+        *weights_lines(config, method),
         *_imbalance(config, data),
         *roles(method),
         *_epoch(len(data.train), state.per_epoch, config.batch_size),
@@ -52,17 +56,6 @@ def introduction(config: Config, data: RunData, method: Method, state: RunState)
 def _small(config: Config, method: Method) -> str:
     """The small crops of a method that takes some."""
     return f" and {method.small} small of {small_size(config, config.augmentation['size'])} px" if method.small else ""
-
-
-def _weights(config: Config, method: Method) -> list[str]:
-    """What the encoders begin with, where that is not drawn."""
-    given = config.encoder["pretrained"]
-    if not given:
-        return []
-    if given is True:
-        return [f"it starts from the published weights of {config.encoder['name']}"]
-    encoder = next(iter(method.towers.encoders.values()))
-    return [f"it starts from {given}" + (f", what is named {encoder.beginning}* there" if encoder.beginning else "")]
 
 
 def _imbalance(config: Config, data: RunData) -> list[str]:
@@ -197,9 +190,8 @@ def _nowhere(names: Sequence[str], value: float) -> str:
 
 def conclusion(state: RunState, folder: Path) -> list[str]:
     """What has come of it."""
-    shares = (KNN, LINEAR, INSTANCE)
-    gained = [name for name in state.untrained_scores if name.partition("/")[0] in shares and name in state.scores]
-    found = [line for name in gained for line in _gain(name, state)]
+    gained = [name for name in state.untrained_scores if _is_share(name) and name in state.scores]
+    found = [line for name in gained for line in gain_lines(name, _title(name), state)]
     found += ranks_in_words(state.scores, state.untrained_scores)
     found += recall_table(state.scores, state.untrained_scores)
     verdict = state.health.verdict()
@@ -207,19 +199,33 @@ def conclusion(state: RunState, folder: Path) -> list[str]:
     return [*found, encoders(folder)]
 
 
-def untrained(scores: Scores) -> list[str]:
+def untrained(state: RunState) -> list[str]:
     """What the evaluators say before the first step."""
-    named = {name: value for name, value in scores.items() if name.startswith((KNN, LINEAR))}
-    neighbours = [(name.replace("knn", "kNN", 1), value) for name, value in named.items()]
-    told = [f"{name} of the untrained encoder {value:.1%}" for name, value in neighbours]
-    return [*told, *untrained_instance(scores), *untrained_recall(scores)]
+    told = [start_line(name, _title(name), state) for name in state.scores if _is_share(name)]
+    return [*told, *chance(state.scores), *untrained_recall(state.scores)]
 
 
-def scores(found: Scores, before: Scores) -> list[str]:
+def scores(state: RunState) -> list[str]:
     """The scores in the line of progress."""
-    said = [f"kNN {found[KNN]:.1%}"] if KNN in found else []
-    said += [f"linear {found[LINEAR]:.1%}"] if LINEAR in found else []
-    return [*said, *filter(None, (live_instance(found, before), live_recall(found, before)))]
+    said = [live_gain(name, _title(name), state) for name in (KNN, LINEAR, INSTANCE) if name in state.scores]
+    return [*said, *filter(None, [live_recall(state.scores, state.untrained_scores)])]
+
+
+def _is_share(name: str) -> bool:
+    """Whether a score is one of which a gain is told."""
+    return name.partition("/")[0] in (KNN, LINEAR, INSTANCE)
+
+
+def _title(name: str) -> str:
+    """What a score is called."""
+    return SCORES.get(name, name.replace("knn", "kNN", 1))
+
+
+def ahead(config: Config, seconds: float) -> list[str]:
+    """How long a run will take, before anyone waits; nothing of a short one, or of one that has its minutes."""
+    if seconds < LONG or config.minutes is not None:
+        return []
+    return [f"about {duration(seconds)} on this machine; for {SHORTER} minutes: --minutes {SHORTER}"]
 
 
 def unreadable(loader: Loader) -> list[str]:
@@ -234,19 +240,6 @@ def unreadable(loader: Loader) -> list[str]:
 def encoders(folder: Path) -> str:
     files = encoder_files(folder)
     return f"encoder{'s' if len(files) > 1 else ''} {', '.join(map(str, files))}"
-
-
-def _gain(name: str, state: RunState) -> list[str]:
-    """A score beside the untrained encoder's, and the gain with its standard error."""
-    after, before, error = state.scores[name], state.untrained_scores[name], state.gain_error(name)
-    over = "" if error is None else f" (standard error over {len(state.answers[name]):,} images)"
-    said = [
-        f"{SCORES.get(name, name.replace('knn', 'kNN', 1))} {after:.1%}, untrained {before:.1%}: "
-        f"{gain_in_points(after, before, error)} points{over}"
-    ]
-    if after <= before and name.startswith(KNN):
-        said.append("its neighbours are no better than before training: train longer, or with milder augmentation")
-    return said
 
 
 def _leaks(config: Config, method: Method, device: str, world: int) -> bool:

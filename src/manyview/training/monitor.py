@@ -9,6 +9,7 @@ from functools import cached_property
 from statistics import fmean
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from manyview.config.config import Config, plain
@@ -17,6 +18,7 @@ from manyview.core.sample import Batch
 from manyview.data import Loader
 from manyview.data.factory import some
 from manyview.diagnose.measures import flat_share, validation
+from manyview.encoders import Towers
 from manyview.features.preprocess import EncoderInput
 from manyview.methods import Method
 from manyview.training import build, messages
@@ -26,8 +28,10 @@ from manyview.training.run_log import RunLog
 from manyview.training.state import RunState
 
 FLAT = slice(0, 64)  # pictures of a batch that are looked at for flat ones
+RANDOM = "untrained/"  # before the name of a score: that of an untrained encoder, where a run begins with weights
 BETWEEN = 0.1  # seconds that pass before something is shown again, at least
 GAIN_ERROR = "gain_error/"  # before the name of a score: the standard error of its gain over the untrained one
+UNTIMED, TIMED = 2, 5  # steps: before any is timed, and timed before the run's time is foreseen
 VALIDATED = 256  # held-out images that the loss is asked about at a time, at most
 
 
@@ -41,9 +45,11 @@ class Monitor:
         self.method, self.loader, self.state = method, loader, state
         self.evaluators = evaluators(method, data, self.config, loader.device)
         self.probe = make_probe(data, self.config, loader.device)
-        self._validate = _validation(data, self.config, method, loader) if self.evaluators else None
+        self._validate = validation_of(data, self.config, method, loader) if self.evaluators else None
         self._lap = self._saved = time.monotonic()
         self._shown = -math.inf
+        self._first: tuple[int, float] | None = None  # step and seconds from which on steps are timed
+        self._foreseen, self._score_seconds = bool(state.step), 0.0
 
     def begin(self, cautions: list[str]) -> None:
         """Says what is about to happen, and scores the untrained encoders."""
@@ -55,8 +61,12 @@ class Monitor:
         if self.state.step:
             self.log.say(f"going on after step {self.state.step:,} of {self.state.total:,}")
         elif self.evaluators:
+            if self.config.encoder["pretrained"]:
+                self._score_random()
+            self.lap()
             self.score()
-            for line in messages.untrained(self.state.scores):
+            self._score_seconds = self.lap()
+            for line in messages.untrained(self.state):
                 self.log.say(line)
         self.log.begin()
         self.lap()
@@ -96,13 +106,39 @@ class Monitor:
     def score(self) -> None:
         """Scores the encoders as they stand, and asks the loss about held-out images. For who has evaluators."""
         assert self._validate is not None
-        towers = self.method.towers
-        scores = {name: value for each in self.evaluators for name, value in each(towers).items()}
-        if self.probe is not None and self.state.probe_due:
-            scores |= self.probe(towers)
+        scores = self._scores(self.method.towers)
         self.state.scored(scores)
         errors = {GAIN_ERROR + name: error for name, error in self.state.gain_errors().items() if name in scores}
         self._write({**scores, **(errors if self.state.step else {}), **self._validate(progress=self.state.progress)})
+
+    def foresee(self) -> None:
+        """Says how long the run will take, once a few steps are timed; the first ones allocate memory and plan."""
+        state = self.state
+        if self._foreseen or state.step < UNTIMED:
+            return
+        step, seconds = self._first = self._first or (state.step, state.seconds)
+        if state.step - step < TIMED or (state.seconds - seconds < 1 and not state.done):
+            return
+        self._foreseen = True
+        every = state.config.evaluate_every * state.per_epoch
+        scores = state.total // every if every and self.evaluators else 0
+        left = (state.seconds - seconds) / (state.step - step) * (state.total - state.step)
+        for line in messages.ahead(self.config, left + scores * self._score_seconds):
+            self.log.say(line)
+
+    def _score_random(self) -> None:
+        """Scores an untrained encoder of the same kind, which the run's gain over drawn weights is told by."""
+        with torch.random.fork_rng():
+            drawn = build.unstarted(self.config, self.data.channels, begun=True).to(self.loader.device)
+        scores = self._scores(drawn.towers)
+        self.state.scored_random(scores)
+        self._write({RANDOM + name: score for name, score in scores.items()})
+
+    def _scores(self, towers: Towers) -> dict[str, float]:
+        scores = {name: value for each in self.evaluators for name, value in each(towers).items()}
+        if self.probe is not None and self.state.probe_due:
+            scores |= self.probe(towers)
+        return scores
 
     def show(self) -> None:
         """Shows where the run is, now and then, for who watches it."""
@@ -110,9 +146,9 @@ class Monitor:
         if not over and time.monotonic() - self._shown < BETWEEN:
             return
         facts = [f"epoch {state.epoch}"]
-        facts += [] if state.loss is None else [f"loss {state.loss:.4g}"]
+        facts += [] if state.running_loss is None else [f"loss {state.running_loss:.4g}"]
         facts += [f"{self.loader.seen(state.step) / state.seconds:,.0f} images/s"] if state.seconds else []
-        facts += messages.scores(state.scores, state.untrained_scores)
+        facts += messages.scores(state)
         facts += [state.health.verdict().short] if state.health.measured else []
         self.log.show(state.step, "  ".join(facts), now=over or self._shown < 0)
         self._shown = time.monotonic()
@@ -156,7 +192,9 @@ class Monitor:
         self.log.write(self.state.step, values, epoch=self.state.epoch, seconds=round(self.state.seconds, 3))
 
 
-def _validation(data: build.RunData, config: Config, method: Method, loader: Loader) -> Callable[..., dict[str, float]]:
+def validation_of(
+    data: build.RunData, config: Config, method: Method, loader: Loader
+) -> Callable[..., dict[str, float]]:
     """What the loss would say of held-out images, the mean over their batches, which are the same every time.
 
     So CACR (section 5.1) has its entropies: on every batch of the validation data. Batches are as large as training's,

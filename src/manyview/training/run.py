@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,20 @@ ANEW = "of the run in this folder nothing had been saved yet: it begins anew"
 def checkpoints(folder: Path) -> Checkpoints:
     """The checkpoints of the run in a folder."""
     return Checkpoints(folder / CHECKPOINTS, flaw=_flaw)
+
+
+def as_begun(config: Config, views: int) -> Config:
+    """The settings, those left open as they were chosen when the run in their folder was begun, if one was."""
+    folder = Path(config.out or "")
+    if not config.auto or not (folder / CONFIG).is_file():
+        return config
+    if not (any((folder / CHECKPOINTS).glob("*.pt")) or encoder_files(folder)):
+        return config
+    before = from_yaml(folder / CONFIG).flat()
+    chosen = {key: before[key] for key in config.auto if key in before and key != "augmentation.name"}
+    if "augmentation.size" in chosen:
+        config = build.with_size(config, views, chosen["augmentation.size"])
+    return replace(build.with_chosen(config, chosen), auto=())
 
 
 def encoder_files(folder: Path) -> list[Path]:

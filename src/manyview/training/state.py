@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -20,7 +22,9 @@ SAVED: dict[str, Any] = {
     "step": int, "seconds": float, "losses": list, "loss": float | None, "scores": dict, "fresh_scores": dict,
     "untrained_scores": dict, "health": dict,
 }  # fmt: skip
-ANSWERS = ("answers", "untrained_answers")  # what checkpoints of earlier versions lack, and can
+ANSWERS = ("answers", "untrained_answers", "random_scores", "random_answers")
+"""What checkpoints of earlier versions lack, and can."""
+RECENT = 50  # steps, of whose losses the mean is shown
 
 
 @dataclass
@@ -38,9 +42,12 @@ class RunState:
     loss: float | None = None  # of the last step that is known
     scores: dict[str, float] = field(default_factory=dict)  # the evaluators' last
     fresh_scores: dict[str, float] = field(default_factory=dict)  # the same, until the run's health has been told
-    untrained_scores: dict[str, float] = field(default_factory=dict)
+    untrained_scores: dict[str, float] = field(default_factory=dict)  # of what the run began with, weights or none
+    random_scores: dict[str, float] = field(default_factory=dict)  # of drawn weights, where it began with others
     answers: dict[str, Tensor] = field(default_factory=dict)  # by score, which of the last ones were right
     untrained_answers: dict[str, Tensor] = field(default_factory=dict)
+    random_answers: dict[str, Tensor] = field(default_factory=dict)
+    recent: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))  # losses, for who watches
     pending: list[Tensor] = field(default_factory=list)  # this process's share of losses that others do not know yet
 
     @classmethod
@@ -111,6 +118,7 @@ class RunState:
         self.pending.append(losses)
         if losses.device.type == "cpu":
             self.loss = float(losses[0])
+            self.recent.append(self.loss)
 
     def settle_losses(self) -> None:
         """Makes the pending losses the means over all processes. To be called by all of them at the same step."""
@@ -119,6 +127,8 @@ class RunState:
         words = exchange(torch.cat(self.pending).tolist())
         means = [sum(each) / len(words) for each in zip(*words, strict=True)]
         width = len(self.pending[0])
+        if self.pending[0].device.type != "cpu":
+            self.recent.extend(means[::width])
         self.losses += [means[start : start + width] for start in range(0, len(means), width)]
         self.loss = self.losses[-1][0]
         self.pending.clear()
@@ -131,6 +141,11 @@ class RunState:
         known = [[each for each in column if not math.isnan(each)] for column in zip(*self.losses, strict=True)]
         self.losses.clear()
         return [sum(each) / len(each) if each else math.nan for each in known]
+
+    @property
+    def running_loss(self) -> float | None:
+        """The mean of the last losses that are known: that of a single step tells little."""
+        return fmean(self.recent) if self.recent else self.loss
 
     @property
     def diverged(self) -> float | None:
@@ -150,13 +165,22 @@ class RunState:
             self.untrained_scores, self.untrained_answers = plain, dict(self.answers)
 
     def gain_error(self, name: str) -> float | None:
-        """The standard error of a score's gain over the untrained encoder's, on the same images."""
+        """The standard error of a score's gain over that of what the run began with, on the same images."""
         return gain_error(self.answers.get(name), self.untrained_answers.get(name))
 
     def gain_errors(self) -> dict[str, float]:
         """`gain_error` of every score that has one."""
         errors = {name: self.gain_error(name) for name in self.answers}
         return {name: error for name, error in errors.items() if error is not None}
+
+    def scored_random(self, scores: dict[str, float]) -> None:
+        """Takes the scores of an untrained encoder, for a run that begins with weights."""
+        self.random_scores = {name: float(score) for name, score in scores.items()}
+        self.random_answers = answers(scores)
+
+    def gain_error_over_random(self, name: str) -> float | None:
+        """The same of its gain over an untrained encoder, where the run began with weights."""
+        return gain_error(self.answers.get(name), self.random_answers.get(name))
 
     def state_dict(self) -> dict[str, Any]:
         plain = {name: getattr(self, name) for name in (*SAVED, *ANSWERS) if name != "health"}

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from manyview.core.distributed import world_size
 from manyview.core.errors import UserError
 from manyview.core.sample import Views
+from manyview.diagnose.measures import log_negatives
 from manyview.methods import BatchOutputs, Method
 from manyview.methods.method import Objective
 
@@ -141,3 +142,19 @@ def _set_random_state(state: list[Tensor]) -> None:
     torch.set_rng_state(state[0])
     for device, each in zip(_devices(), state[1:], strict=True):
         torch.cuda.set_rng_state(each, device)
+
+
+def logged_losses(method: Method, objective: Objective) -> torch.Tensor | None:
+    """(1 + 2 terms,): the loss, and where there are several terms theirs and log k - L of each, as far as it has one.
+
+    NaN stands for what there is not; None where no term had anything to compare.
+    """
+    if all(each.skipped for each in objective.terms.values()):
+        return None
+    if len(objective.terms) == 1:
+        return objective.loss.detach()[None]
+    nothing = torch.full_like(objective.loss, torch.nan, dtype=torch.float64)
+    limits = log_negatives(method, objective, world_size())
+    terms = {name: nothing if each.skipped else each.loss.double() for name, each in objective.terms.items()}
+    bounds = [limits[name] - loss if name in limits else nothing for name, loss in terms.items()]
+    return torch.stack([objective.loss.double(), *terms.values(), *bounds]).detach()

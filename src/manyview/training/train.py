@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -20,33 +21,38 @@ from manyview.core.rng import key
 from manyview.core.sample import Batch, Views
 from manyview.data import Dataset, Loader
 from manyview.data.selection import having
-from manyview.diagnose.measures import log_negatives, measure_step
+from manyview.diagnose.measures import measure_step
 from manyview.encoders import Towers
 from manyview.features.embedding_pass import channels_last
-from manyview.methods import BatchOutputs, Method
-from manyview.methods.method import Objective
-from manyview.training import build, messages, signals
+from manyview.methods import BatchOutputs
+from manyview.training import build, messages, rehearsal, signals
 from manyview.training.batches import check_groups, check_labels, epoch_of
 from manyview.training.engine import Trainer, groups_are_processes, start_fabric
 from manyview.training.failures import Interrupted, diverged, naming_misfit
 from manyview.training.load import save
 from manyview.training.monitor import Monitor
 from manyview.training.optimizers import Schedule
-from manyview.training.run import ANEW, CONFIG, REPORT, Run, RunFolder, encoder_file, resume_command
+from manyview.training.run import ANEW, CONFIG, REPORT, Run, RunFolder, as_begun, encoder_file, resume_command
 from manyview.training.run_log import RunLog
 from manyview.training.state import RunState
-from manyview.training.step import NotFinite
+from manyview.training.step import NotFinite, logged_losses
+from manyview.training.time_budget import embedding_seconds
 
 
-def train(config: Config, own: Dataset | None = None) -> Run:
+def train(config: Config, own: Dataset | None = None, began: float | None = None) -> Run:
     """Trains as the settings say, or goes on with what was begun. The run's folder holds everything.
 
-    own: a data set of your own, instead of the one that the settings name.
+    own    a data set of your own, instead of the one that the settings name
+    began  when the command was given, by `time.monotonic`, from which on its minutes count; now unless given
     """
-    fabric = start_fabric(config)
+    began = time.monotonic() if began is None else began
+    start_fabric(config)
     data = _data(config, own)
     with fail_together():
-        config = build.settled(config, data)
+        config = as_begun(build.settled(config, data), len(data.views))
+    config = _agreed(config)
+    fabric = start_fabric(config)  # of the precision that was chosen
+    with fail_together():
         folder = RunFolder(config, data)
         complete = folder.complete()
     if complete:
@@ -54,19 +60,25 @@ def train(config: Config, own: Dataset | None = None) -> Run:
             say: messages.Say = (lambda text: None) if config.quiet else print
             say(f"{folder.path} is complete; nothing is left to do. Its {messages.encoders(folder.path)}")
             if not (folder.path / REPORT).is_file():  # killed while it was being written
-                _page(config, folder.path, own, say=say, warn=say)
+                _page(config, folder.path, own, say=say, warn=say, seconds=None)
         return Run(folder.path)
     with ExitStack() as stack:
         with fail_together():  # the folder belongs to one run, and to one process at a time
             if distributed.rank() == 0:
                 stack.enter_context(folder.claimed())
-        session = _session(fabric, config, data, folder, stack)
+        decoded = None
+        if "epochs" in config.auto:
+            rehearse = partial(_unwatched, fabric, data, folder)
+            folder.config, decoded = rehearsal.chosen(config, data, folder.path, began, rehearse)
+        session = _session(fabric, data, folder, stack, decoded)
         first = distributed.rank() == 0
         session.signals = stack.enter_context(signals.collected(quiet=config.quiet or not first, speaks=first))
         session.loop()
         with fail_together():
             if session.monitor is not None:
-                session.finish(own)
+                timed = "epochs" in folder.config.auto  # in this sitting, from its beginning
+                seconds = embedding_seconds(folder.config, time.monotonic() - began) if timed else None
+                session.finish(own, seconds)
     return Run(folder.path)
 
 
@@ -82,6 +94,11 @@ class Session:
     folder: RunFolder
     monitor: Monitor | None  # of the first process alone
     signals: signals.Signals
+
+    def steps(self, count: int) -> None:
+        """So many steps more, whatever the settings say."""
+        self.state.total = self.state.step + count
+        self.loop()
 
     def loop(self) -> None:
         """All steps that are left. What ends one process ends all of them, at the beginning of a step."""
@@ -114,7 +131,7 @@ class Session:
         norm = self.trainer.step(lr, state.step, measure=report)
         measured = measure_step(method, output.objective) if monitor is not None and report else None
         method.update(output.batch, state.step, state.planned)  # from here on keys are no more the step's
-        state.stepped(_losses(method, output.objective))
+        state.stepped(logged_losses(method, output.objective))
         if monitor is not None:
             state.seconds += monitor.lap()
         if report or state.save_due:
@@ -129,12 +146,13 @@ class Session:
                     monitor.lap()  # scoring and saving are no part of the training's time
                 if measured is not None:
                     monitor.report(losses, measured, batch, norm, lr)
+                monitor.foresee()
                 monitor.show()
             if state.save_due:
                 self._save(batch)
 
-    def finish(self, own: Dataset | None) -> None:
-        """Writes the encoders, and a page about the run."""
+    def finish(self, own: Dataset | None, seconds: float | None = None) -> None:
+        """Writes the encoders, and a page about the run, for which images may be embedded for so many seconds."""
         assert self.monitor is not None
         config, path, log = self.config, self.folder.path, self.monitor.log
         go_on = f"the run is saved; free some space and: {resume_command(config, distributed.world_size())}"
@@ -146,7 +164,7 @@ class Session:
             log.warn(line)
         for line in messages.conclusion(self.state, path):
             log.say(line)
-        _page(config, path, own, say=log.say, warn=log.warn)
+        _page(config, path, own, say=log.say, warn=log.warn, seconds=seconds)
 
     def _batches(self, batches: Iterator[Batch], agreement: Agreement) -> Iterator[tuple[Batch, Agreed]]:
         """The batches of an epoch, each with the one status word of its step."""
@@ -196,14 +214,15 @@ class Session:
         raise Interrupted(*self.signals.came[:1])
 
 
-def _session(fabric: Any, config: Config, data: build.RunData, folder: RunFolder, stack: ExitStack) -> Session:
-    """Networks, optimiser, images and log, as they were when the run was left."""
+def _unwatched(
+    fabric: Any, data: build.RunData, folder: RunFolder, config: Config, decoded: Loader | None, *, begun: bool = False
+) -> Session:
+    """Networks, optimiser and images at the beginning of a run, and nobody who watches."""
     rank, world = distributed.rank(), distributed.world_size()
-    saved = folder.saved()
     with fail_together():
         there = having(data.train)
         present = {name: there[view.modality] for name, view in data.views.items()}
-        method = build.method(config, data.channels, len(data.train), begun=saved is not None, present=present)
+        method = build.method(config, data.channels, len(data.train), begun=begun, present=present)
         check_groups(method, config, world, len(data.train))
         check_labels(method, data.train)
         if config.grad_checkpoint:
@@ -211,10 +230,19 @@ def _session(fabric: Any, config: Config, data: build.RunData, folder: RunFolder
         loader = Loader(
             data.train, build.pipeline(config, data.views, method), config.batch_size, seed=config.seed,
             device=fabric.device, rank=rank, world=world, workers=config.workers, max_unreadable=config.max_unreadable,
-            drop_last=epoch_of(config, len(data.train)).drop_last,
+            drop_last=epoch_of(config, len(data.train)).drop_last, like=decoded,
         )  # fmt: skip
     trainer = Trainer(fabric, config, method)  # in which processes wait for one another
     state = RunState.begun(config, method, len(loader))
+    return Session(config, trainer, component(config, "schedule"), loader, state, folder, None, signals.Signals())
+
+
+def _session(fabric: Any, data: build.RunData, folder: RunFolder, stack: ExitStack, decoded: Loader | None) -> Session:
+    """Networks, optimiser, images and log, as they were when the run was left."""
+    rank, world, config = distributed.rank(), distributed.world_size(), folder.config
+    saved = folder.saved()
+    session = _unwatched(fabric, data, folder, config, decoded, begun=saved is not None)
+    state, trainer, loader, method = session.state, session.trainer, session.loader, session.trainer.method
     changed = [ANEW] if (folder.path / CONFIG).is_file() else []
     if saved is not None:
         with fail_together(), naming_misfit(folder.checkpoints.folder):
@@ -223,17 +251,23 @@ def _session(fabric: Any, config: Config, data: build.RunData, folder: RunFolder
             loader.unreadable |= saved["unreadable"] if rank == 0 else {}
         again = [f"{name} was damaged, and is written again" for name in folder.damaged_encoders]
         changed = [*again, *_changed(saved, config, data, loader, method.towers)]
-    monitor = None
     with fail_together():
         if rank == 0:
             folder.write_settings()
             log = stack.enter_context(
                 RunLog(folder.path, steps=state.total, start=state.step, loggers=config.loggers, quiet=config.quiet)
             )
-            monitor = Monitor(folder, data, method, loader, state, log)
+            session.monitor = monitor = Monitor(folder, data, method, loader, state, log)
             damaged = [f"passed over a checkpoint: {line}" for line in folder.checkpoints.damaged]
             monitor.begin([*damaged, *changed, *messages.cautions(config, data, loader, method, world)])
-    return Session(config, trainer, component(config, "schedule"), loader, state, folder, monitor, signals.Signals())
+    return session
+
+
+def _agreed(config: Config) -> Config:
+    """The settings with a precision that all processes' machines are fast in, where nobody gave one."""
+    if "precision" not in config.auto or all(fast for (fast,) in distributed.exchange([config.precision == "bf16"])):
+        return config
+    return build.with_chosen(config, {"precision": "fp32"})
 
 
 def _data(config: Config, own: Dataset | None) -> build.RunData:
@@ -259,28 +293,14 @@ def _changed(saved: dict[str, Any], config: Config, data: build.RunData, loader:
     return changed
 
 
-def _losses(method: Method, objective: Objective) -> torch.Tensor | None:
-    """(1 + 2 terms,): the loss, and where there are several terms theirs and log k - L of each, as far as it has one.
-
-    NaN stands for what there is not; None where no term had anything to compare.
-    """
-    if all(each.skipped for each in objective.terms.values()):
-        return None
-    if len(objective.terms) == 1:
-        return objective.loss.detach()[None]
-    nothing = torch.full_like(objective.loss, torch.nan, dtype=torch.float64)
-    limits = log_negatives(method, objective, distributed.world_size())
-    terms = {name: nothing if each.skipped else each.loss.double() for name, each in objective.terms.items()}
-    bounds = [limits[name] - loss if name in limits else nothing for name, loss in terms.items()]
-    return torch.stack([objective.loss.double(), *terms.values(), *bounds]).detach()
-
-
 def _views(batch: Batch, rows: slice) -> Views:
     return {name: [channels_last(each) for each in copies] for name, copies in batch.views(rows).items()}
 
 
-def _page(config: Config, folder: Path, own: Dataset | None, *, say: messages.Say, warn: messages.Say) -> None:
+def _page(
+    config: Config, folder: Path, own: Dataset | None, *, say: messages.Say, warn: messages.Say, seconds: float | None
+) -> None:
     if config.report:
         from manyview.report.page import after_training  # takes a second to import
 
-        after_training(Run(folder), own=own, say=say, warn=warn)
+        after_training(Run(folder), own=own, say=say, warn=warn, seconds=seconds)
