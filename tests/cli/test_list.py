@@ -39,3 +39,12 @@ def test_without_a_name_it_says_which_lists_there_are(capsys: pytest.CaptureFixt
 @pytest.mark.parametrize("what", [name for name in LISTS if name != "encoders"])
 def test_what_is_said_of_a_name_is_whole(what: str) -> None:
     assert not [about for about in LISTS[what]().values() if about.endswith((":", ","))]
+
+
+def test_encoders_are_few_lines_until_a_word_narrows_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["list", "encoders"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) < 20
+    assert lines[-1].endswith("manyview list encoders WORD")
+    assert cli.main(["list", "encoders", "resnet18"]) == 0
+    assert "timm/resnet18" in capsys.readouterr().out.split()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+import pytest
 import torch
 
 from manyview import contrast, losses
+from manyview.core.errors import UserError
 from manyview.methods.contrast import total
 from manyview.methods.topologies import each_copy, every_copy, view_pairs
 from tests.methods.test_topologies import arranged, leaves, mask, torn, two_view_loss, views
@@ -39,3 +43,11 @@ def test_contrast_reads_nothing_of_an_absent_view() -> None:
     value = contrast(torn(z, present), topology=view_pairs, present=present, temperature=0.1)
     torch.testing.assert_close(value, two_view_loss(z[0][both], z[1][both], 0.1))
     assert all(grad.isfinite().all() for grad in torch.autograd.grad(value, z))
+
+
+@pytest.mark.parametrize("loss", ["cacr", "align_uniform"])
+def test_an_option_that_a_loss_does_not_take_is_one_line_with_those_it_takes(loss: str) -> None:
+    with pytest.raises(UserError, match=rf"^temperature: {loss} takes none; it takes \w+, "):
+        contrast(views(2), loss=loss, temperature=0.1)
+    with pytest.raises(UserError, match=r"^t_neg: dcl takes none; it takes temperature, "):
+        contrast(views(2), loss=partial(losses.dcl, temperature=0.1), t_neg=1.0)

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+from collections.abc import Callable
 from dataclasses import asdict
 from html import unescape
 from pathlib import Path
@@ -167,6 +168,33 @@ def test_what_is_no_run_or_a_wrong_number_is_one_line(run: Run, tmp_path: Path) 
     with pytest.raises(ValueError, match="at least one run"):
         write([], tmp_path / "report.html")
     assert not (tmp_path / "report.html").exists()
+
+
+def test_after_training_a_page_takes_a_share_of_the_time_and_says_what_completes_it(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+
+    def written(runs: object, path: Path, *, seconds: float, lacking: Callable[[float], object], **_: object) -> Path:
+        asked.append(seconds)
+        if seconds < 100:
+            lacking(41.2)
+            lacking(90.5)
+        return path
+
+    monkeypatch.setattr("manyview.report.page.write", written)
+    said: list[str] = []
+    for trained in (10.0, 4000.0, 1e6):
+        here = copy(run, tmp_path / str(trained))
+        with (here.folder / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps({"step": 1000, "epoch": 1, "seconds": trained}) + "\n")
+        after_training(here, say=said.append, warn=pytest.fail)
+    assert asked == [8.0, 200.0, 600.0]  # a twentieth, within bounds
+    assert len(said) == 4
+    assert said[1] == (
+        "2 figures would take longer than 8 s, 5% of the training's time (but 8 to 600 s); to complete the report: "
+        f"manyview report {tmp_path / '10.0'} --seconds 91"
+    )
 
 
 def test_after_training_whatever_goes_wrong_is_one_line(

@@ -79,12 +79,21 @@ def test_every_distance_is_checked_without_data(distance: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "held_out"), [("cmc", True), ("cmc_moco", True), ("prediction", False), ("cmc_patch", False)]
+    ("method", "held_out"),
+    [
+        ("cmc", True),
+        ("cmc_moco", True),
+        ("prediction", False),
+        ("cmc_patch", False),
+        ("prediction --evaluators instance", True),
+        ("prediction --evaluators instance --evaluate-every 0", False),
+    ],
 )
 def test_unlabelled_images_are_held_out_where_they_can_be_scored_on(method: str, held_out: bool) -> None:
     pairs = Pairs(whole=True)
     pairs.labels = None
-    found = build.data(flags(f"--method {method} --views image,depth"), pairs)
+    scored = "" if "--evaluators" in method else "--evaluators knn,retrieval"
+    found = build.data(flags(f"--method {method} --views image,depth {scored}"), pairs)
     assert (found.test is not None, found.held_out) == (held_out, held_out)
     assert (len(found.train) == len(Pairs(whole=True))) != held_out
 

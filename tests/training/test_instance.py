@@ -14,9 +14,9 @@ from manyview.methods import cmc
 from manyview.training.evaluators import evaluators
 from manyview.training.instance import (
     InstanceEvaluator,
+    chance,
     make_instance,
     ranks_in_words,
-    untrained_instance,
 )
 from manyview.training.run import Run
 from manyview.views import View
@@ -84,9 +84,10 @@ def test_methods_that_find_one_view_by_another_have_their_own_score_without_labe
 
 def test_the_score_is_said_beside_the_untrained_one_and_chance() -> None:
     before, after = {"instance": 0.2, "instance_images": 50.0, "rankme": 4.0}, {"instance": 0.5, "rankme": 9.2}
-    assert untrained_instance(before) == [
-        "own image found first by the untrained encoder 20.0%, by chance 2.0%: augmented views among 50 held-out images"
+    assert chance(before) == [
+        "own image first: an augmented view finds its own among 50 held-out images; by chance 2.0%"
     ]
+    assert chance({}) == []
     told = ranks_in_words({**after, "rankme_limit": 16.0, "lidar": 7.7, "lidar_limit": 15.0}, before)
     assert told == ["dimensions in use on held-out images: RankMe 9 of at most 16, untrained 4; LiDAR 8 of at most 15"]
 
@@ -97,8 +98,8 @@ def test_a_run_without_labels_is_scored_on_held_out_images(tmp_path: Path, capsy
     said = capsys.readouterr().out
     assert "on 54 images of" in said
     assert "scored on 6 held-out images" in said
-    assert "own image found first by the untrained encoder" in said
-    assert "(standard error over 6 images)" in said
+    assert "own image first of the untrained encoder" in said
+    assert "(standard error over the same 6 held-out images)" in said
     scored = [line for line in Run(tmp_path / "run").metrics if "instance" in line]
     assert [line["step"] for line in scored] == [0, scored[-1]["step"]]
     assert "gain_error/instance" in scored[-1]

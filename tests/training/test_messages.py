@@ -119,7 +119,7 @@ def test_quiet_prints_nothing_but_warnings(
 def test_it_says_what_somebody_may_not_have_meant(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = pictures(tmp_path / "photos", 60)
     (folder / "0.png").write_bytes(b"no picture")
-    assert pretrain(tmp_path / "run", data=folder, method="moco_v2", epochs=1, max_unreadable=0.1) == 0
+    assert pretrain(tmp_path / "run", data=folder, method="moco_v2", epochs=1, max_unreadable=0.1, evaluators="[]") == 0
     said = capsys.readouterr().err
     assert "the queue of 65,536 keys is larger than the data" in said
     assert "1 of 60 images cannot be read, others stand in for them: 0.png" in said
@@ -149,7 +149,7 @@ def test_it_says_which_of_several_modalities_is_trained_on_and_that_a_batch_is_s
 def test_it_says_that_an_epoch_leaves_many_samples_out(
     count: int, said: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert pretrain(tmp_path / "run", data=pictures(tmp_path / "photos", count), max_steps=1) == 0
+    assert pretrain(tmp_path / "run", data=pictures(tmp_path / "photos", count), max_steps=1, evaluators="[]") == 0
     told = [line for line in capsys.readouterr().out.splitlines() if "leaves out" in line]
     assert told == [f"{line}and none that is not full; --drop-last false takes them too" for line in said]
 

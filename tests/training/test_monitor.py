@@ -34,7 +34,7 @@ def test_snapshots_stay(tmp_path: Path) -> None:
 def test_images_that_cannot_be_read_are_remembered_over_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = pictures(tmp_path / "data", 48, sides=(32, 40))  # of different sizes: read as they are needed
     (folder / "3.png").write_text("no picture")
-    settings = {"data": folder, "workers": 0, "health_every": 1}
+    settings = {"data": folder, "workers": 0, "health_every": 1, "evaluators": "[]"}
     assert pretrain(tmp_path / "whole", **settings) == 0
     with monkeypatch.context() as patch:
         at_step(patch, 10, stop_with(signal.SIGTERM))
@@ -81,7 +81,7 @@ def test_a_healthy_run_is_called_healthy(tmp_path: Path) -> None:
         == 0
     )
     assert health(tmp_path)[-1] == "healthy"
-    assert " healthy: similarity " in (tmp_path / "train.log").read_text()
+    assert " healthy: not collapsed (similarity " in (tmp_path / "train.log").read_text()
 
 
 def test_a_run_of_alignment_alone_is_called_collapsing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

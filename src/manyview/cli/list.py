@@ -8,6 +8,12 @@ from manyview.config.recipes import read, recipes
 from manyview.config.sections import PARTS, SECTIONS
 from manyview.core.errors import UserError, hint
 
+USUAL_ENCODERS = (
+    "torchvision/resnet18", "torchvision/resnet50", "timm/resnet18", "timm/resnet50", "timm/convnext_tiny",
+    "timm/efficientnet_b0", "timm/vit_small_patch16_224", "timm/vit_base_patch16_224",
+    "timm/vit_small_patch14_dinov2",
+)  # fmt: skip
+
 
 def list_(
     what: Annotated[str | None, "methods, losses, memories, heads, momentum, views, augmentations, optimizers, "
@@ -20,6 +26,9 @@ def list_(
         return 0
     if what not in LISTS:
         raise UserError("what", f"there is no list of {what!r}; {hint(what, LISTS)}")
+    if what == "encoders" and not text:
+        print(_encoders_in_short())
+        return 0
     found = {name: about for name, about in LISTS[what]().items() if text.lower() in name.lower()}
     if not found:
         raise UserError(f"list {what}", f"no name has {text!r} in it")
@@ -43,6 +52,18 @@ def _encoders() -> dict[str, str]:
     libraries = [f"torchvision/{name}" for name in torchvision.models.list_models(module=torchvision.models)]
     libraries += [f"timm/{name}" for name in timm.list_models()]
     return own | dict.fromkeys(libraries, "")
+
+
+def _encoders_in_short() -> str:
+    """Our own networks, how many the libraries have, and the usual ones: all of them are over a thousand lines."""
+    found = _encoders()
+    own = [f"{name:<32}  {about}" for name, about in found.items() if about]
+    counts = {name: sum(each.startswith(f"{name}/") for each in found) for name in ("torchvision", "timm")}
+    usual = [name for name in USUAL_ENCODERS if name in found]
+    return "\n".join([
+        *own, *usual,
+        f"and {counts['torchvision']} of torchvision, {counts['timm']:,} of timm in all: manyview list encoders WORD",
+    ])  # fmt: skip
 
 
 def _data() -> dict[str, str]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 from manyview.comparison.outcome import OUTCOME, read
+from manyview.core.bounds import Positive
 from manyview.report.page import IMAGES, write
 from manyview.training.run import REPORT, Run
 
@@ -15,6 +16,7 @@ def report(
     runs: Annotated[tuple[str, ...], "a run's folder, several, or the folder of a comparison"],
     *,
     out: Annotated[str | None, f"the file; by default {REPORT} in the first run's folder"] = None,
+    seconds: Annotated[Positive, "that embedding the images of a run may take, about"] = PATIENCE,
     images: Annotated[int, "that the map shows, at most"] = IMAGES,
     spread_images: Annotated[int | None, "compared over 32 augmented copies each; JCL's Fig. 3 has 32768"] = None,
 ) -> int:
@@ -25,6 +27,6 @@ def report(
         path = path / REPORT
     compared = read(folders[0]) if len(folders) == 1 and (folders[0] / OUTCOME).is_file() else None
     shown = [Run(folder) for folder in folders] if compared is None else compared.runs()
-    written = write(shown, path, images=images, seconds=PATIENCE, compared=compared, spread_images=spread_images)
+    written = write(shown, path, images=images, seconds=seconds, compared=compared, spread_images=spread_images)
     print(f"wrote {written} ({written.stat().st_size / 1e6:.1f} MB); open it in a browser")
     return 0

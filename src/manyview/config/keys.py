@@ -24,7 +24,10 @@ SIXTIES = re.compile(r"\d:\d")  # YAML reads 1:30 as 90
 SHOWN = 200  # characters of a value that is refused
 REQUIRED = inspect.Parameter.empty
 PLAIN = (int, float, str, bool, type(None), Any, ...)  # types that a recipe can hold
-ELSEWHERE = {"learning_rate": "optimizer.lr", "queue_size": "memory.size", "momentum": "optimizer.momentum, of sgd"}
+ELSEWHERE = {
+    "learning_rate": "optimizer.lr", "queue_size": "memory.size", "momentum": "optimizer.momentum, of sgd",
+    **dict.fromkeys(("image_size", "img_size", "input_size", "crop_size", "resolution"), "augmentation.size"),
+}  # fmt: skip
 
 
 class Key(NamedTuple):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,6 +19,8 @@ from manyview.memories import Memory
 from manyview.methods.embeddings import Embeddings, check_shapes
 from manyview.methods.topologies import Topology, each_copy, every_copy
 
+SHARED_OPTIONS = ("present", "reduction", "gather")  # which a topology or `contrast` gives a loss
+
 
 def total(triples: Iterable[Triple], loss: Loss | str, *, gather: Gather = no_gather, **options: Any) -> Tensor:
     """The sum of weight * loss over the triples; 0 if there are none. Vectors are taken as they are, of any length."""
@@ -28,9 +32,23 @@ def total(triples: Iterable[Triple], loss: Loss | str, *, gather: Gather = no_ga
         raise UserError(
             "reduction", f"expected 'mean', got {options['reduction']!r}; for one value per query call the loss itself"
         )
+    _check_options(loss, options)
     more = options if gather is no_gather else {**options, "gather": gather}  # a loss of one's own may know no gather
     parts = [triple.weight * triple.loss(loss, **more) for triple in triples]
     return torch.stack(parts).sum() if parts else torch.zeros((), requires_grad=True)
+
+
+def _check_options(loss: Loss, options: Mapping[str, Any]) -> None:
+    """Refuses what a loss does not take, such as a temperature for CACR, which has t_pos and t_neg."""
+    given = loss.func if isinstance(loss, partial) else loss
+    taken = inspect.signature(given).parameters
+    if any(each.kind is each.VAR_KEYWORD for each in taken.values()):
+        return
+    own = [name for name, each in taken.items() if each.kind is each.KEYWORD_ONLY and name not in SHARED_OPTIONS]
+    for name in options:
+        if name not in taken:
+            what = getattr(given, "__name__", "the loss")
+            raise UserError(name, f"{what} takes none; it takes {', '.join(own) or 'no options'}")
 
 
 def contrast(

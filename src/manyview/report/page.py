@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 import os
 import shlex
 import signal
@@ -37,7 +38,9 @@ from manyview.training.run import CONFIG, REPORT, Run
 
 IMAGES, MIN_IMAGES = 400, 16  # of a map
 MAX_SPREAD = 1_000_000  # images whose augmented copies are compared: a figure needs no more
-SECONDS = 8.0
+SECONDS, MOST_SECONDS = 8.0, 600.0  # of a page at the end of training, at least and at most
+SHARE = 0.05  # of the run's training time that its page may take, within these
+Lacking = Callable[[float], object]
 WRITER = "manyview"  # by which a page of ours is known, that may be written over
 LINKS = {
     "comparison": "Comparison", "scores": "Scores", "across": "Across views", "samples": "Samples", "map": "Map",
@@ -55,6 +58,7 @@ def write(
     own: Dataset | None = None,
     compared: Outcome | None = None,
     spread_images: int | None = None,
+    lacking: Lacking = lambda seconds: None,
 ) -> Path:
     """Writes the page about these runs to a file, whole or not at all, and gives the file's path.
 
@@ -64,6 +68,7 @@ def write(
     compared       the outcome of a comparison of which these are runs
     spread_images  training images of which 32 augmented copies each are compared (JCL's Fig. 3 has 32,768), however
                    long that takes; None: as many as the time allows
+    lacking        is called with the seconds that each figure would need which the time does not suffice for
 
     A file that is there already is written over only where it is such a page, and a link is not followed. What cannot
     be shown (no labels, no checkpoint, data that has moved) is left out, and the page says why.
@@ -73,7 +78,9 @@ def write(
     path = Path(path)
     check_writable("out", path.parent, path)
     check_own("out", path, _is_page)
-    text = page(runs, images=images, seconds=seconds, own=own, compared=compared, spread_images=spread_images)
+    text = page(
+        runs, images=images, seconds=seconds, own=own, compared=compared, spread_images=spread_images, lacking=lacking
+    )
     with naming_setting("out", path):
         path.parent.mkdir(parents=True, exist_ok=True)
         check_own("out", path, _is_page)  # once more: a page takes a minute
@@ -92,21 +99,37 @@ def after_training(
 ) -> None:
     """Writes the page of a run or comparison that has ended into its folder; says so, or what went wrong, in one line.
 
-    seconds  that embedding images may take, about, where a run has its time
+    seconds  that embedding images may take, about, where a run has its time; without, `SHARE` of the training time
 
-    Training collects signals; here, with nothing left to save, Ctrl-C stops at once again.
+    What the time does not suffice for is left out, and the command that completes the page is said. Training collects
+    signals; here, with nothing left to save, Ctrl-C stops at once again.
     """
+    lacking: list[float] = []
     try:
         compared = ended if isinstance(ended, Outcome) else None
         runs = ended.runs() if isinstance(ended, Outcome) else [ended]
         with _interruptible():
-            time = SECONDS if seconds is None else seconds
-            say(f"report {write(runs, ended.folder / REPORT, own=own, compared=compared, seconds=time)}")
+            share = min(max(SECONDS, SHARE * _trained(runs)), MOST_SECONDS)
+            time = share if seconds is None else seconds
+            written = write(
+                runs, ended.folder / REPORT, own=own, compared=compared, seconds=time, lacking=lacking.append
+            )
+            say(f"report {written}")
+        if lacking:
+            whose = f", {SHARE:.0%} of the training's time (but {SECONDS:.0f} to {MOST_SECONDS:.0f} s)"
+            told = f"{len(lacking)} figures would take longer than {time:.0f} s{whose if seconds is None else ''}"
+            command = f"manyview report {shlex.quote(str(ended.folder))} --seconds {math.ceil(max(lacking))}"
+            say(f"{told}; to complete the report: {command}")
     except (Exception, KeyboardInterrupt) as error:  # the run itself has ended well, whatever becomes of its page
         why = "interrupted" if isinstance(error, KeyboardInterrupt) else reason(error)
         warn(f"no report was written: {why}; try `manyview report {shlex.quote(str(ended.folder))}`")
         if isinstance(error, KeyboardInterrupt):
             raise Interrupted(signal.SIGINT) from None
+
+
+def _trained(runs: Sequence[Run]) -> float:
+    """The seconds that runs have trained for, the longest of them."""
+    return max((float(line.get("seconds") or 0) for run in runs for line in run.metrics[-1:]), default=0.0)
 
 
 @contextmanager
@@ -130,6 +153,7 @@ def page(
     own: Dataset | None = None,
     compared: Outcome | None = None,
     spread_images: int | None = None,
+    lacking: Lacking = lambda seconds: None,
 ) -> str:
     """Makes the text of the page."""
     if not runs:
@@ -143,7 +167,7 @@ def page(
         raise UserError("spread_images", f"expected 2 to {MAX_SPREAD:,}, got {spread_images}")
     records = read_records(runs)
     with torch.random.fork_rng():  # an encoder is drawn before it is loaded; the caller's random numbers stay
-        embedded = embed_runs(records, images, seconds, own, spread_images)
+        embedded = embed_runs(records, images, seconds, own, spread_images, lacking)
         main = tag("main", _sections(records, embedded, compared))
     links = [tag("a", text, href=f"#{name}") for name, text in LINKS.items() if f'id="{name}"' in main]
     nav = tag("nav", links, aria_label="Sections")

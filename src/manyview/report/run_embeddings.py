@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -40,19 +41,25 @@ MAX_SAMPLES = 512  # of several views, that are searched across them
 
 @dataclass(frozen=True)
 class TimeBudget:
-    """The seconds that embedding the images of one run may take, about, and what one image takes."""
+    """The seconds that embedding the images of one run may take, about, and what one image takes.
+
+    lacking  is called with the seconds that would have been enough for what is left out
+    """
 
     seconds: float
     per_image: float
+    lacking: Callable[[float], object] = lambda seconds: None
 
     def images(self, share: float, copies: int, *, least: int, most: int) -> int:
         """Computes for how many images a share of the time suffices; a power of two, so that reports are alike."""
         allowed = share * self.seconds / (copies * self.per_image)
         if allowed < least:
+            needed = math.ceil(least * copies * self.per_image / share)
+            self.lacking(needed)
             raise UserError(
                 None,
                 f"embedding an image takes {1000 * self.per_image:.0f} ms here: {least * copies} augmented views would "
-                f"take more than their share of {self.seconds:g} s; `manyview report` takes more time, and a GPU less",
+                f"take more than their share of {self.seconds:.0f} s; `manyview report --seconds {needed}` shows it",
             )
         count = least
         while count * 2 <= min(allowed, most):
@@ -200,9 +207,17 @@ class EmbeddedRuns:
 
 
 def embed_runs(
-    records: Sequence[RunRecord], images: int, seconds: float, own: Dataset | None, spread_images: int | None = None
+    records: Sequence[RunRecord],
+    images: int,
+    seconds: float,
+    own: Dataset | None,
+    spread_images: int | None = None,
+    lacking: Callable[[float], object] = lambda seconds: None,
 ) -> EmbeddedRuns:
-    """Embeds images of the first few runs, one a colour; runs on the same data share theirs, and their thumbnails."""
+    """Embeds images of the first few runs, one a colour; runs on the same data share theirs, and their thumbnails.
+
+    lacking  is called with the seconds that figures would need which the time does not suffice for
+    """
     found = EmbeddedRuns()
     sources: dict[RunRecord, ModelSource] = {}
     for record in [each for each in records if each.first][:MAX_RUNS]:
@@ -211,7 +226,7 @@ def embed_runs(
         except Exception as error:  # a page without pictures is better than none, whatever they lack
             found.missing[record.name] = reason(error)
     slowest = max(map(_seconds_per_image, sources.values()), default=1.0)  # so that all are shown the same images
-    budget, runs = TimeBudget(seconds, slowest), max(1, len(sources))
+    budget, runs = TimeBudget(seconds, slowest, lacking), max(1, len(sources))
     count = min(images, MAX_IMAGES // runs, max(MIN_IMAGES, int(0.2 * seconds / (2 * slowest))))
     sheets: list[tuple[RunData, str, PageImages]] = []
     for record, source in sources.items():

@@ -82,15 +82,13 @@ def make_instance(
     return InstanceEvaluator(data, config, device, sum(each.dim for each in method.towers.encoders.values()))
 
 
-def untrained_instance(scores: Scores) -> list[str]:
-    """A line about the encoders before the first step, where they were scored."""
+def chance(scores: Scores) -> list[str]:
+    """What the score means, and what chance gives, where it was measured."""
     if INSTANCE not in scores:
         return []
     count = scores["instance_images"]
-    return [
-        f"own image found first by the untrained encoder {scores[INSTANCE]:.1%}, by chance {1 / count:.1%}: "
-        f"augmented views among {count:,.0f} held-out images"
-    ]
+    what = f"own image first: an augmented view finds its own among {count:,.0f} held-out images"
+    return [f"{what}; by chance {1 / count:.1%}"]
 
 
 def ranks_in_words(scores: Scores, untrained: Scores) -> list[str]:

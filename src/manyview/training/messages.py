@@ -21,7 +21,7 @@ from manyview.methods import Contrast, Method, Prediction
 from manyview.training.build import RunData, facts
 from manyview.training.crops import small_size
 from manyview.training.gains import gain_lines, live_gain, start_line
-from manyview.training.instance import INSTANCE, ranks_in_words, untrained_instance
+from manyview.training.instance import INSTANCE, chance, ranks_in_words
 from manyview.training.retrieval import live_recall, recall_table, untrained_recall
 from manyview.training.run import encoder_files
 from manyview.training.start import weights_lines
@@ -190,8 +190,7 @@ def _nowhere(names: Sequence[str], value: float) -> str:
 
 def conclusion(state: RunState, folder: Path) -> list[str]:
     """What has come of it."""
-    shares = (KNN, LINEAR, INSTANCE)
-    gained = [name for name in state.untrained_scores if name.partition("/")[0] in shares and name in state.scores]
+    gained = [name for name in state.untrained_scores if _is_share(name) and name in state.scores]
     found = [line for name in gained for line in gain_lines(name, _title(name), state)]
     found += ranks_in_words(state.scores, state.untrained_scores)
     found += recall_table(state.scores, state.untrained_scores)
@@ -202,16 +201,19 @@ def conclusion(state: RunState, folder: Path) -> list[str]:
 
 def untrained(state: RunState) -> list[str]:
     """What the evaluators say before the first step."""
-    shares = [name for name in state.scores if name.startswith((KNN, LINEAR))]
-    found = [] if state.random_scores else untrained_instance(state.scores)
-    shares += [INSTANCE] if INSTANCE in state.scores and not found else []
-    return [*(start_line(name, _title(name), state) for name in shares), *found, *untrained_recall(state.scores)]
+    told = [start_line(name, _title(name), state) for name in state.scores if _is_share(name)]
+    return [*told, *chance(state.scores), *untrained_recall(state.scores)]
 
 
 def scores(state: RunState) -> list[str]:
     """The scores in the line of progress."""
     said = [live_gain(name, _title(name), state) for name in (KNN, LINEAR, INSTANCE) if name in state.scores]
     return [*said, *filter(None, [live_recall(state.scores, state.untrained_scores)])]
+
+
+def _is_share(name: str) -> bool:
+    """Whether a score is one of which a gain is told."""
+    return name.partition("/")[0] in (KNN, LINEAR, INSTANCE)
 
 
 def _title(name: str) -> str:

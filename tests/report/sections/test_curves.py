@@ -10,8 +10,9 @@ from manyview.training.run import Run
 from tests.report.test_run_record import copy, measured
 
 TITLES = [
-    "Loss", "kNN by epoch", "kNN by time", "Alignment and uniformity", "Similarity", "Entropy of the negatives",
-    "Dimensions in use", "Coupling", "Gradient", "Learning rate",
+    "Loss", "kNN by epoch", "Own image found first", "kNN by time", "Alignment and uniformity", "Similarity",
+    "Entropy of the negatives", "Dimensions in use", "RankMe of held-out images", "LiDAR of held-out images",
+    "Coupling", "Gradient", "Learning rate",
 ]  # fmt: skip
 
 

@@ -109,7 +109,7 @@ def test_the_linear_probe_of_training_has_its_row(run: Run, tmp_path: Path) -> N
 
 
 def test_without_any_score_the_section_says_why(run: Run, tmp_path: Path) -> None:
-    assert "is left out: the data has no labels" in scores(read_records([copy(run, tmp_path / "a")]))
+    assert "is left out: nothing was held out to score on" in scores(read_records([copy(run, tmp_path / "a")]))
 
 
 def test_damaged_results_are_told_and_the_rest_is_shown(run: Run, tmp_path: Path) -> None:
