@@ -174,7 +174,9 @@ class Monitor:
         self.log.write(self.state.step, values, epoch=self.state.epoch, seconds=round(self.state.seconds, 3))
 
 
-def validation_of(data: build.RunData, config: Config, method: Method, loader: Loader) -> Callable[..., dict[str, float]]:
+def validation_of(
+    data: build.RunData, config: Config, method: Method, loader: Loader
+) -> Callable[..., dict[str, float]]:
     """What the loss would say of held-out images, the mean over their batches, which are the same every time.
 
     So CACR (section 5.1) has its entropies: on every batch of the validation data. Batches are as large as training's,

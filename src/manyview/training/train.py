@@ -237,9 +237,7 @@ def _unwatched(
     return Session(config, trainer, component(config, "schedule"), loader, state, folder, None, signals.Signals())
 
 
-def _session(
-    fabric: Any, data: build.RunData, folder: RunFolder, stack: ExitStack, decoded: Loader | None
-) -> Session:
+def _session(fabric: Any, data: build.RunData, folder: RunFolder, stack: ExitStack, decoded: Loader | None) -> Session:
     """Networks, optimiser, images and log, as they were when the run was left."""
     rank, world, config = distributed.rank(), distributed.world_size(), folder.config
     saved = folder.saved()
@@ -263,6 +261,14 @@ def _session(
             damaged = [f"passed over a checkpoint: {line}" for line in folder.checkpoints.damaged]
             monitor.begin([*damaged, *changed, *messages.cautions(config, data, loader, method, world)])
     return session
+
+
+def time_step(config: Config) -> float:
+    """Seconds that a step takes with these settings on this machine; of the steps nothing is kept."""
+    fabric, data = start_fabric(config), _data(config, None)
+    config = build.settled(config, data)
+    session = _unwatched(fabric, data, RunFolder(config, data), config, None)
+    return rehearsal.seconds_a_step(session.steps, rehearsal.COMPARED)
 
 
 def _agreed(config: Config) -> Config:

@@ -90,7 +90,7 @@ def explained(config: Config, facts: Facts) -> list[str]:
         "augmentation.size": f"{size} px of pictures of {facts.side}{time}",
         "augmentation.name": f"augmentation {blur} views of {size} px" if name in ("custom", "moco-v2") else "",
         "method.small": "one large crop and two small ones, which cost less than two large" if _small(config) else "",
-        "precision": f"{config.precision}, {'which this machine computes faster' if facts.bf16 else 'no fast bf16 here'}",
+        "precision": f"{config.precision}, {'which is faster here' if facts.bf16 else 'no fast bf16 here'}",
         "batch_size": f"batch {config.batch_size} for {facts.images:,} images",
         "epochs": f"{config.epochs:.4g} epochs, which take the time",
     }
