@@ -1,6 +1,6 @@
 """Settings that follow from the data and the machine where nobody gives them, and the line that says what was chosen.
 
-Chosen on held-out training images of five sets, as docs/training.md tells. What is for GPUs is reasoned, not measured.
+Some of it was compared on held-out training images, as docs/training.md tells; what is for GPUs is reasoned.
 """
 
 from __future__ import annotations
