@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/ready
 WORKERS := -n auto --maxprocesses 4 --dist worksteal # processes that share the tests; `make test WORKERS=` takes one
 
-.PHONY: demo test test-all fuzz lint pictures bench clean
+.PHONY: demo test test-all fuzz lint docs package pictures bench clean
 
 demo: $(READY)
 	$(BIN)/manyview demo
@@ -22,6 +22,14 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(READY) # a site in build/site; needs no network once its extra is installed
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,docs]"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "build/site/index.html"
+
+package: $(READY) # dist/: what `pip install manyview` takes
+	$(BIN)/python -m build
 
 pictures: $(READY)
 	$(BIN)/python docs/pictures.py
@@ -45,4 +53,4 @@ $(READY): pyproject.toml constraints.txt
 	@touch $(READY)
 
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

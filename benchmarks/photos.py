@@ -7,6 +7,7 @@ pixel as photos have; without real ones they are generated. All pipelines run in
 from __future__ import annotations
 
 import random
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -16,11 +17,12 @@ from pathlib import Path
 import cv2
 import torch
 import torch.nn.functional as F
-from measure import interleaved
+from measure import interleaved, seconds
 from peers import Make, peers
 from PIL import Image
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
+from torchvision.models import resnet18
 
 from manyview.data.folder import Folder
 from manyview.data.loader import Loader
@@ -87,8 +89,8 @@ def compare(
     best, made = min(took[name] for name in others), views * len(files)
     met = "met" if best / took["manyview"] >= bar else "NOT met"
     print(f"\n{title}\n\n| pipeline, {WORKERS} workers | views/s | manyview is faster by |\n| --- | --- | --- |")
-    for name, seconds in took.items():
-        print(f"| {name} | {made / seconds:,.0f} | {seconds / took['manyview']:.2f}x |")
+    for name, each in took.items():
+        print(f"| {name} | {made / each:,.0f} | {each / took['manyview']:.2f}x |")
     full = took["decoding alone, at full size (OpenCV)"]
     print(f"\n{best / took['manyview']:.2f}x the fastest other one (bar {bar}x: {met}); ", end="")
     print(f"{full / took['manyview']:.2f} of the views that decoding alone at full size would allow", flush=True)
@@ -134,8 +136,8 @@ def report_breakdown(folder: Path, count: int) -> None:
         "hand-over and normalisation": handed,
     }
     print("\n| a view of 224 px, microseconds of a core | |\n| --- | --- |")
-    for name, seconds in parts.items():
-        print(f"| {name} | {1e6 * seconds:.0f} |")
+    for name, part in parts.items():
+        print(f"| {name} | {1e6 * part:.0f} |")
     rates = {"colours and normalisation on the CPU": 0.5 / (whole + handed), "on the GPU": 0.5 / cropped}
     print("\nCores that feed a GPU with two views of images of 500 px, computed of the rate of one core:\n")
     print(
@@ -143,6 +145,32 @@ def report_breakdown(folder: Path, count: int) -> None:
     )
     for name, rate in rates.items():
         print(f"| {name} | {rate:,.0f} | {' | '.join(f'{gpu / rate:.1f}' for gpu in GPUS)} |")
+
+
+def report_step(folder: Path, batch: int = 16, steps: int = 8) -> None:
+    """Which share of a training step ResNet-18 waits for two views of 224 px, on as many cores as workers."""
+    torch.set_num_threads(WORKERS)
+    network = resnet18().to(memory_format=torch.channels_last)
+    loader = Loader(Folder(folder), ViewPipeline([PHOTO] * 2), batch, workers=WORKERS, memory=0)
+    waited, worked, batches = 0.0, 0.0, loader.epoch(0)
+    for step in range(1 + steps):  # in the first one workers start
+        begin = time.perf_counter()
+        views = torch.cat(next(batches).views()["image"])
+        there = time.perf_counter()
+        train_step(network, views)
+        waited, worked = (waited + there - begin, worked + time.perf_counter() - there) if step else (0.0, 0.0)
+    alone = statistics.median(seconds(lambda: train_step(network, views)) for _ in range(3))
+    print(
+        f"\nResNet-18 at 224 px, {batch} images a step, fp32 on {WORKERS} cores that make the views as well: ", end=""
+    )
+    print(f"{100 * waited / (waited + worked):.1f}% of a step waits for data; a step takes ", end="")
+    print(f"{(waited + worked) / steps:.2f} s, and {alone:.2f} s on views that are there", flush=True)
+
+
+def train_step(network: nn.Module, views: Tensor) -> None:
+    """Forward and backward of all views; the loss is a stand-in, which costs nothing beside them."""
+    network(views.contiguous(memory_format=torch.channels_last)).square().mean().backward()
+    network.zero_grad()
 
 
 def _cpu(run: Run) -> float:
@@ -209,4 +237,5 @@ def report_photos(real: Path | None, *, quick: bool, rounds: int) -> None:
                 f"Two views of {size} px, of photos of 500 px", usual, replace(PHOTO, size=size), 2, 64, 1.5, rounds
             )
         compare_many(usual, 64, rounds)
+        report_step(usual)
         report_breakdown(usual, 64)

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-CONTRIBUTING = ROOT / "CONTRIBUTING.md"
-PAGES = [ROOT / "README.md", CONTRIBUTING, *sorted((ROOT / "docs").glob("*.md"))]
+README, CONTRIBUTING = ROOT / "README.md", ROOT / "CONTRIBUTING.md"
+PAGES = [README, CONTRIBUTING, *sorted((ROOT / "docs").glob("*.md"))]
+LINKING = [*PAGES, ROOT / "CHANGELOG.md"]
+NAMES = {page.name for page in PAGES if page.parent.name == "docs"}
 INVENTED = {"utils.py", "src/manyview/losses/sigmoid.py", "tests/losses/test_sigmoid.py"}  # of examples
 
 
@@ -33,10 +35,41 @@ def test_the_code_of_a_page_runs_from_top_to_bottom(page: Path) -> None:
         exec(compile(block, page.name, "exec"), namespace)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def anchors(page: Path) -> set[str]:
+    """What a link into a page may end with: its headings, as GitHub and `make docs` name them."""
+    titles = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: page.name)
 def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", prose(page)):
-        assert target.startswith("http") or (page.parent / target).exists(), target
+    for target in re.findall(r"\]\(([^)\s]+)[^)]*\)", re.sub(r"`[^`\n]*`", "", prose(page))):
+        path, _, anchor = target.partition("#")
+        if not path.startswith("http"):
+            there = page.parent / path if path else page
+            assert there.exists(), target
+            assert not anchor or anchor in anchors(there), target
+
+
+def test_the_front_page_is_short_and_leads_to_every_page() -> None:
+    text = README.read_text()
+    assert len(text.splitlines()) < 150
+    assert {name for name in NAMES if f"](docs/{name})" not in text} == set()
+
+
+def test_the_site_has_every_page() -> None:
+    nav = set(re.findall(r"^ +- (?:\w+: )?([\w-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    assert nav == {*NAMES, "index.md", "CONTRIBUTING.md", "CHANGELOG.md"}
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    pytest.importorskip("material")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "<math" in (tmp_path / "losses.html").read_text()
+    assert not any("fonts.googleapis" in file.read_text() for file in tmp_path.glob("*.html"))
 
 
 def test_the_map_of_the_tree_is_that_of_the_files() -> None:

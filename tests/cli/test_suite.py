@@ -6,6 +6,7 @@ import pytest
 
 from manyview.cli.main import main
 from manyview.encoders import save
+from tests.data import fakes
 from tests.evaluate.pictures import encoder
 from tests.evaluate.test_suite import eurosat
 
@@ -30,6 +31,24 @@ def test_two_encoders_are_compared_on_the_sets_that_are_there(
     assert table.splitlines()[0] == "|  |  | EuroSAT | Mean | # Wins |"
     assert "Left out: caltech101, cifar10" in table
     assert (tmp_path / "evaluations/before/results.json").exists()
+
+
+def test_a_set_that_fails_is_named_and_the_others_are_scored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    fakes.hateful_memes(tmp_path / "data")  # too few for two shots
+    flags = ["evaluate", "patchnet", "--suite", "elevater", "--data.root", "data", "--out", "out", *QUICK]
+    assert main(flags) == 2  # all that is there
+    shown = capsys.readouterr()
+    assert "all 1 sets of elevater that are there failed, hateful-memes by this: " in shown.err.splitlines()[-1]
+    assert "Traceback" not in shown.err
+    eurosat(tmp_path / "data")
+    assert main(flags) == 0
+    shown = capsys.readouterr()
+    assert "left out, hateful-memes: " in shown.err
+    assert "The mean is over 1 of 20 sets." in shown.out
+    assert "Failed and left out, hateful-memes: " in (tmp_path / "out/elevater.md").read_text()
 
 
 @pytest.mark.parametrize(

@@ -56,3 +56,22 @@ def test_threads_never_get_the_same_piece() -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(write, range(40)))
+
+
+@pytest.mark.parametrize("shape", [(), (0, 3), (4, 2, 3), (SIDE, SIDE)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.uint8])
+def test_it_has_any_shape_and_type_also_where_no_gradient_can_be_asked_for(
+    shape: tuple[int, ...], dtype: torch.dtype
+) -> None:
+    for inference in (False, True):
+        with torch.inference_mode(inference):
+            room = new_memory(shape, dtype)
+            assert (tuple(room.shape), room.dtype, room.device.type) == (shape, dtype, "cpu")
+            assert room.is_contiguous()
+            assert bool(room.fill_(1).eq(1).all())
+
+
+def test_other_devices_have_memory_of_their_own() -> None:
+    room = new_memory((SIDE, SIDE), device=torch.device("meta"))
+    assert room.device.type == "meta"
+    assert memory._free == []

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from manyview.core.errors import UserError
-from manyview.core.parallel import parallel_map, resolve_device, scratch, uninitialised
+from manyview.core.parallel import parallel_map, resolve_device, scratch
 from manyview.views import Augmentation, ViewPipeline
 
 
@@ -99,15 +99,3 @@ def test_what_is_no_device_is_one_line() -> None:
     with pytest.raises(UserError, match=r"^device: 'abacus' cannot be used: .*; give auto, cpu or cuda$") as refused:
         resolve_device("abacus")
     assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_room_for_a_result_is_like_its_input_but_contiguous(dtype: torch.dtype) -> None:
-    like = torch.zeros(4, 2, 3, dtype=dtype).transpose(0, 1)
-    room = uninitialised(like)
-    assert (room.shape, room.dtype, room.device) == (like.shape, dtype, like.device)
-    assert room.is_contiguous()
-    room.copy_(like + 1)
-    assert bool((room == 1).all())
-    with torch.inference_mode():
-        assert uninitialised(like).copy_(like).sum() == 0

@@ -12,6 +12,9 @@ from PIL import Image
 from manyview.core.errors import UserError
 from manyview.data.dataset import Dataset, Unreadable, id_of
 from manyview.data.paired import Paired, open_if_paired
+from manyview.data.reader import Reader
+from manyview.views import Augmentation, ViewPipeline
+from manyview.views.view import View
 from tests.data.awful import picture
 
 
@@ -221,3 +224,72 @@ def test_of_a_sample_only_the_files_that_are_asked_for_are_opened(rooms: Path) -
     assert list(data.sample(0, ("rgb", "flow")).modalities) == ["rgb", "flow"]
     with pytest.raises(Unreadable, match="depth: "):
         data[0]
+
+
+@pytest.fixture
+def streets(tmp_path: Path) -> Path:
+    """Photos of 64 x 96, a grey one among them, with depth of half the size and a thermal picture in grey."""
+    for name in ("rgb", "depth", "thermal"):
+        (tmp_path / name).mkdir()
+    rng = np.random.default_rng(0)
+    for number in range(3):
+        photo = Image.fromarray(rng.integers(0, 256, (8, 12, 3), dtype=np.uint8)).resize((96, 64))
+        (photo.convert("L") if number == 2 else photo).save(tmp_path / "rgb" / f"{number}.jpg")
+        photo.convert("L").save(tmp_path / "thermal" / f"{number}.jpg")
+        np.save(tmp_path / "depth" / f"{number}.npy", rng.random((32, 48), dtype=np.float32))
+    return tmp_path
+
+
+def test_the_reference_is_decoded_smaller_and_nothing_else(streets: Path) -> None:
+    data = Paired(streets, modalities=["rgb", "depth", "thermal"])
+    for index in range(3):
+        sample, whole = data.smaller(index, lambda height, width: 4), data[index]
+        assert {name: tuple(x.shape) for name, x in sample.modalities.items()} == {
+            "rgb": (3, 16, 24),
+            "depth": (1, 32, 48),
+            "thermal": (1, 64, 96),
+        }
+        assert (sample.id, sample.index, sample.size, whole.size) == (whole.id, index, (64, 96), None)
+        small, large = (x.modalities["rgb"].float() for x in (sample, whole))
+        assert (small - large.unflatten(1, (-1, 4)).unflatten(3, (-1, 4)).mean((2, 4))).abs().mean() < 3
+
+
+def test_what_is_no_picture_of_colours_or_no_jpeg_stays_whole(streets: Path) -> None:
+    def refuse(height: int, width: int) -> int:
+        raise AssertionError("nobody may ask")
+
+    assert Paired(streets, modalities=["thermal", "rgb"]).smaller(0, refuse).size is None
+    assert Paired(streets, modalities=["depth", "rgb"]).smaller(0, refuse).size is None
+    (streets / "rgb" / "1.jpg").unlink()
+    picture(6, 4).save(streets / "rgb" / "1.png")
+    sample = Paired(streets, modalities=["rgb", "depth"]).smaller(1, refuse)
+    assert tuple(sample.modalities["rgb"].shape[1:]) == (picture(6, 4).height, picture(6, 4).width)
+
+
+def test_a_broken_reference_is_unreadable_by_its_name(streets: Path) -> None:
+    file = streets / "rgb" / "0.jpg"
+    file.write_bytes(file.read_bytes()[:200])
+    with pytest.raises(Unreadable, match=r"^rgb: "):
+        Paired(streets, modalities=["rgb", "depth"]).smaller(0, lambda height, width: 2)
+
+
+def test_views_are_cropped_alike_where_the_reference_was_decoded_smaller(streets: Path) -> None:
+    """Depth is the same to the bit; of the photo the box is rounded to whole pixels of the smaller one."""
+    data = Paired(streets, modalities=["rgb", "depth"])
+    reader = Reader(data, ViewPipeline([Augmentation(16, (0.9, 1.0))]), seed=0, colour=True)
+    plan = reader.plan(0, data.ids)
+    for row in range(3):
+        assert plan.shrink(row, 64, 96) == 2
+        whole = plan.prepare(row, data[row].modalities)
+        views = reader.prepared((0, row), plan, row).views
+        assert views["depth"][0].equal(whole["depth"][0])
+        assert 0 < (views["rgb"][0].float() - whole["rgb"][0]).abs().mean() < 12
+
+
+def test_nothing_is_decoded_smaller_whose_size_no_crop_is_drawn_on(streets: Path) -> None:
+    data = Paired(streets, modalities=["rgb", "depth"])
+    pipeline = ViewPipeline([Augmentation(4)], views={"depth": View("depth")})
+    reader = Reader(data, pipeline, seed=0, colour=True)
+    plan = reader.plan(0, data.ids)
+    expected = plan.prepare(1, {"depth": data[1].modalities["depth"]})
+    assert reader.prepared((0, 1), plan, 1).views["depth"][0].equal(expected["depth"][0])

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import copy
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from manyview.core.distributed import gather
 from manyview.encoders import HEADS, Slot, Towers, create
+from manyview.encoders.layers import batch_norms
+from tests.two_processes import Found, in_two_processes
 
 SLOTS = [Slot("query", "depth", 0), Slot("query", "depth", 1), Slot("key", "depth", 0)]
 MASK = torch.tensor([True, False, True, True, False, False, True, True, False])
@@ -116,3 +120,35 @@ def test_networks_without_batch_norm_are_left_alone() -> None:
     towers, mask = Towers({"depth": net}, None), torch.tensor([False, False, True])
     found = towers({"depth": [torch.zeros(3, 1, 32, 32)]}, SLOTS[:1], present={"depth": mask})
     assert found[SLOTS[0]].ne(0).any(1).tolist() == [False, False, True]
+
+
+class OverAllProcesses(nn.SyncBatchNorm):
+    """torch's, which wants a GPU, by the rows of all processes gathered."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        everyone, axes = gather(input), [axis for axis in range(input.dim()) if axis != 1]
+        mean, var = everyone.mean(axes, keepdim=True), everyone.var(axes, keepdim=True, unbiased=False)
+        shape = mean.shape
+        return (input - mean) / (var + self.eps).sqrt() * self.weight.view(shape) + self.bias.view(shape)
+
+
+def over_all_processes(rank: int) -> Found:
+    """The gradient, averaged, of all images in process 0 and none in process 1."""
+    towers = made(joint=False)
+    for norm in batch_norms(towers):
+        norm.__class__ = OverAllProcesses
+    mask = MASK & (rank == 0)
+    found = embed(towers, mask, slots=SLOTS[:1])
+    assert all("forward" not in vars(norm) for norm in batch_norms(towers))
+    return {"embedding": found[SLOTS[0]].detach(), "gradient": [each / 2 for each in trained(towers, found)]}
+
+
+def test_a_process_without_images_adds_none_to_a_batch_norm_over_all(tmp_path: Path) -> None:
+    alone = made(joint=False)
+    expected = embed(alone, MASK, slots=SLOTS[:1])[SLOTS[0]]
+    first, second = in_two_processes(over_all_processes, tmp_path)
+    torch.testing.assert_close(first["embedding"], expected.detach(), rtol=1e-10, atol=1e-10)
+    assert not second["embedding"].any()
+    gradients = [one + other for one, other in zip(first["gradient"], second["gradient"], strict=True)]
+    for found, one in zip(gradients, trained(alone, {SLOTS[0]: expected}), strict=True):
+        torch.testing.assert_close(2 * found, one, rtol=1e-9, atol=1e-9)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from manyview.core.errors import UserError
-from manyview.evaluate.scores import Share, by_part, gain_errors, on_features, tops
+from manyview.evaluate.scores import by_part, on_features, tops
 from manyview.evaluate.task import Score
 from tests.data.fakes import Memory
 from tests.evaluate.pictures import pair, task
@@ -51,23 +51,3 @@ def test_a_class_at_minus_infinity_is_never_guessed() -> None:
     logits = torch.full((2, 6), -torch.inf)
     logits[:, 0] = 1.0
     assert tops(logits, torch.tensor([0, 1]), 6) == [("top1", 0.5), ("top5", 0.5)]
-
-
-def test_the_error_of_a_gain_is_that_of_answers_to_the_same_images() -> None:
-    draw = torch.Generator().manual_seed(0)
-    before = torch.rand(200, generator=draw) < 0.4
-    after = before | (torch.rand(200, generator=draw) < 0.3)  # nothing is unlearnt
-    change = [float(a) - float(b) for a, b in zip(after, before, strict=True)]
-    mean = sum(change) / 200
-    expected = (sum((each - mean) ** 2 for each in change) / 200) ** 0.5 / 200**0.5
-    found = gain_errors({"top1": Share.of(after), "chosen C": 1.0}, {"top1": Share.of(before), "chosen C": 0.1})
-    assert found == {"top1": pytest.approx(expected)}
-    apart = (float(before.double().var() + after.double().var()) / 200) ** 0.5
-    assert found["top1"] < apart  # than if each had been asked about images of its own
-
-
-def test_answers_about_other_images_have_no_error() -> None:
-    one, other = Share.of(torch.ones(3, dtype=torch.bool)), Share.of(torch.ones(4, dtype=torch.bool))
-    assert gain_errors({"top1": one}, {"top1": other}) == {}
-    assert gain_errors({"top1": one}, {}) == {}
-    assert gain_errors({"top1": 0.5}, {"top1": one}) == {}

@@ -52,6 +52,17 @@ def test_sets_that_are_not_there_are_named_and_left_out(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_an_error_in_one_set_leaves_that_one_out_and_scores_the_others(tmp_path: Path) -> None:
+    eurosat(tmp_path)
+    fakes.hateful_memes(tmp_path)  # one image a class
+    said: list[str] = []
+    found = evaluate_suite({"one": encoder(), "two": encoder(1)}, root=tmp_path, settings=QUICK, say=said.append)
+    assert [each.name for each in found.scored] == ["eurosat"]
+    assert list(found.failed) == ["hateful-memes"]
+    assert "the images of the smallest class, got 2" in found.failed["hateful-memes"]
+    assert f"left out, hateful-memes: {found.failed['hateful-memes']}" in said
+
+
 def test_what_is_in_the_results_is_not_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     eurosat(tmp_path)
     models, outs = {"one": encoder()}, {"one": tmp_path / "out"}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from torch import Tensor
 from manyview.core.errors import UserError
 from manyview.data.image import decode
 from manyview.features.preprocess import EncoderInput, Preprocess
-from manyview.views import AUGMENTATIONS, CIFAR, Modality, View
+from manyview.views import AUGMENTATIONS, CIFAR, VIEWS, Modality, View
 
 
 def picture(height: int, width: int, channels: int = 3) -> Tensor:
@@ -176,3 +177,14 @@ def test_an_input_survives_its_file(given: EncoderInput) -> None:
 def test_an_input_that_somebody_made_up_is_one_line(text: str) -> None:
     with pytest.raises(UserError, match="file: what it says of its encoder's input is damaged"):
         EncoderInput.from_json(text, "file")
+
+
+@pytest.mark.parametrize("size", [32, 64, 96, 128, 160, 192, 224, 256, 384])
+def test_timm_resizes_to_the_same_short_side(size: int) -> None:
+    config = Preprocess(size).timm_config()
+    assert config["input_size"] == [3, size, size]
+    assert f"short side to {math.floor(size / config['crop_pct'])} px" in repr(Preprocess(size))
+
+
+def test_where_timm_has_no_such_transform_only_the_size_is_told() -> None:
+    assert Preprocess(32, view=VIEWS["L"]).timm_config() == {"input_size": [1, 32, 32]}

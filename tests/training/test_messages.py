@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import signal
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,16 +17,14 @@ import torch
 from PIL import Image
 
 from manyview.config.config import resolve
-from manyview.core.sample import Sample
 from manyview.data import Loader
 from manyview.diagnose.health import Health
 from manyview.encoders import create
+from manyview.features.gain import Share
 from manyview.methods import Method, cmc, cmc_moco, prediction, split_brain
 from manyview.training import messages
-from manyview.training.build import RunData
 from manyview.training.run import encoder_file
 from manyview.training.state import RunState
-from manyview.views import View
 from tests.data.test_paired import put
 from tests.patience import PATIENCE
 from tests.tiny import noise, pictures, pretrain
@@ -174,41 +172,16 @@ def test_nothing_is_said_of_modalities_that_views_leave_out(tmp_path: Path, caps
     assert "trained on" not in said.err + said.out
 
 
-class PartOfThem:
-    """Labelled samples, of which every fourth has a depth."""
-
-    modalities: tuple[str, ...] = ("rgb", "depth")
-    classes: tuple[str, ...] = ("a", "b")
-
-    def __init__(self, count: int) -> None:
-        self.ids, self.labels = torch.arange(count), torch.arange(count) % 2
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def present(self, index: int) -> set[str]:
-        return {"rgb", "depth"} if index % 4 == 0 else {"rgb"}
-
-    def sample(self, index: int, modalities: Collection[str]) -> Sample:
-        raise NotImplementedError
-
-    __getitem__ = name = sample
-
-
-def test_a_gain_is_said_with_its_doubt_and_none_with_what_to_do(tmp_path: Path) -> None:
-    config = resolve({"data.name": "photos"}, {})
-    test = PartOfThem(100)
-    images = SimpleNamespace(test=test, views={"image": View("rgb"), "depth": View("depth")})
-    state = RunState(
-        config, 10, 10, 5, Health(coupled=True), untrained_scores={"knn": 0.5, "knn/image": 0.5, "knn/depth": 0.25}
-    )
-    state.scores = {"knn": 0.6, "knn/image": 0.6, "knn/depth": 0.25}
+def test_a_gain_is_said_with_its_standard_error_and_none_with_what_to_do(tmp_path: Path) -> None:
+    state = RunState(resolve({"data.name": "photos"}, {}), 10, 10, 5, Health(coupled=True))
+    state.scored({"knn": Share.of(torch.arange(100) < 50), "knn/depth": 0.25})
+    state.step = 10
+    state.scored({"knn": Share.of(torch.arange(100) < 60), "knn/depth": 0.25})
     for view in ("image", "depth"):
         (tmp_path / encoder_file(view)).write_bytes(b"")
-    assert messages.conclusion(config, cast(RunData, images), state, tmp_path) == [
-        "kNN 60.0%, untrained 50.0% (+10.0 points, give or take 14.0 on 25 images)",
-        "kNN/image 60.0%, untrained 50.0% (+10.0 points, give or take 7.0 on 100 images)",
-        "kNN/depth 25.0%, untrained 25.0% (+0.0 points, give or take 12.2 on 25 images)",
+    assert messages.conclusion(state, tmp_path) == [
+        "kNN 60.0%, untrained 50.0%: +10.0 \N{PLUS-MINUS SIGN} 3.0 points (standard error over 100 images)",
+        "kNN/depth 25.0%, untrained 25.0%: +0.0 points",  # of an older checkpoint, say
         "its neighbours are no better than before training: train longer, or with milder augmentation",
         "too few steps to tell whether it is healthy",
         f"encoders {tmp_path / 'encoder-depth.safetensors'}, {tmp_path / 'encoder-image.safetensors'}",

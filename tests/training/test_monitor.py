@@ -194,6 +194,6 @@ def test_a_linear_probe_comes_every_so_many_epochs_and_stays_in_the_line_of_prog
     assert [line["epoch"] for line in lines if "linear" in line] == [0, 2, 4, 5]
     said = capsys.readouterr().out
     assert "linear of the untrained encoder " in said
-    assert f"linear {lines[-1]['linear']:.1%}, untrained {lines[0]['linear']:.1%} (" in said
+    assert f"linear {lines[-1]['linear']:.1%}, untrained {lines[0]['linear']:.1%}: " in said
     (third,) = (line for line in said.splitlines() if "epoch 3 " in line)
     assert f"linear {lines[2]['linear']:.1%}" in third

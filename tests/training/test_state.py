@@ -9,6 +9,7 @@ import torch
 
 from manyview.config.config import component, resolve
 from manyview.diagnose.health import Health
+from manyview.features.gain import Share
 from manyview.training import state
 from manyview.training.state import RunState
 
@@ -126,3 +127,18 @@ def test_in_part_of_an_epoch_no_schedule_goes_beyond_its_end() -> None:
     given = {"epochs": 2.5, "schedule.per": "epoch", "schedule.first_epoch": 1}
     config = resolve({"data.name": "photos", **given}, {})
     assert RunState(config, 5, 5, 2, Health(coupled=True), 4).lr(component(config, "schedule")) == pytest.approx(0)
+
+
+def test_which_answers_were_right_survives_a_checkpoint_and_its_lack_does_not_matter() -> None:
+    run, again, older = begun(), begun(), begun()
+    run.scored({"knn": Share.of(torch.arange(4) < 1)})
+    run.step = 5
+    run.scored({"knn": Share.of(torch.arange(4) < 3), "pairs": 4.0})
+    assert run.gain_error("knn") == pytest.approx(0.25)  # the std of (0, 1, 1, 0) over the root of 4
+    kept = run.state_dict()
+    assert type(kept["scores"]["knn"]) is float  # a checkpoint holds plain numbers alone
+    again.load_state_dict(kept)
+    assert again.gain_error("knn") == run.gain_error("knn")
+    assert again.gain_error("pairs") is None
+    older.load_state_dict({name: value for name, value in kept.items() if name not in state.ANSWERS})
+    assert older.gain_error("knn") is None

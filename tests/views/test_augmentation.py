@@ -9,7 +9,16 @@ from torch import Tensor
 from torchvision import transforms
 
 from manyview.core.rng import key, uniform
-from manyview.views.augmentation import GEOMETRY, PHOTOMETRY, Augmentation, draw
+from manyview.views.augmentation import (
+    GEOMETRY,
+    PHOTOMETRY,
+    TRIES,
+    Augmentation,
+    crop_shapes,
+    draw,
+    random_box,
+    random_boxes,
+)
 
 N = 20_000
 
@@ -47,6 +56,17 @@ def test_boxes_are_those_of_random_resized_crop(scale: tuple[float, float], heig
     assert (ours[:, :2] >= 0).all()
     assert (ours[:, 0] + ours[:, 2] <= height).all()
     assert (ours[:, 1] + ours[:, 3] <= width).all()
+
+
+@pytest.mark.parametrize(("height", "width"), [(60, 80), (375, 500), (20, 200), (3, 400), (1, 1)])
+def test_the_box_of_one_picture_is_the_same_as_among_many(height: int, width: int) -> None:
+    scale, ratio, u = (0.2, 1.0), (3 / 4, 4 / 3), uniform(key(4, torch.arange(500)), GEOMETRY).numpy()
+    many = random_boxes(u, height, width, scale, ratio)
+    share, aspect = crop_shapes(u, scale, ratio)
+    for row in range(len(u)):
+        shapes = zip(share[row].tolist(), aspect[row].tolist(), strict=True)
+        one = random_box(shapes, u[row, 2 * TRIES : 2 * TRIES + 2].tolist(), height, width, ratio)
+        assert one == tuple(many[row].tolist())
 
 
 def test_factors_and_orders_are_those_of_color_jitter() -> None:

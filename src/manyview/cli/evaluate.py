@@ -21,6 +21,7 @@ from manyview.evaluate.protocols import ACROSS, FUNCTIONS, PROTOCOLS, SUPERVISED
 from manyview.evaluate.protocols import evaluate as judged
 from manyview.evaluate.results import FILE, Result
 from manyview.features.feature_cache import FeatureCache
+from manyview.features.gain import gain_in_points
 
 
 def evaluate(
@@ -170,8 +171,7 @@ def _rows(result: Result, *, supervised: bool) -> list[tuple[str, ...]]:
 
 def _gain(result: Result, name: str, after: float, before: float) -> str:
     """The difference of the scores as they are printed, and its standard error where that is known."""
-    error = (result.errors or {}).get(name)
-    return f"{round(100 * after, 1) - round(100 * before, 1):+.1f}" + ("" if error is None else f" ± {100 * error:.1f}")
+    return gain_in_points(after, before, (result.errors or {}).get(name))
 
 
 def _announce(result: Result) -> None:

@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "pretrain": ("manyview.cli.pretrain:pretrain", "learn an encoder from a folder of images"),
     "compare": ("manyview.cli.compare:compare", "train several methods alike and say which is better"),
     "evaluate": ("manyview.cli.evaluate:evaluate", "how good an encoder is: kNN, linear probes and more"),
+    "transfer": ("manyview.cli.transfer:transfer", "train a task on top of an encoder: segmentation"),
     "report": ("manyview.cli.report:report", "one HTML page of a run: curves, scores, figures, a map of images"),
     "embed": ("manyview.cli.embed:embed", "the vectors of all images of a folder, in a file"),
     "search": ("manyview.cli.search:search", "the images most like one, by their vectors"),

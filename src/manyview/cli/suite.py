@@ -31,6 +31,9 @@ def run_suite(
         {name: name for name in models}, suite, **data, settings=settings, outs=models, say=say, done=_print,
         options=options, **common,
     )  # fmt: skip
+    if not found.scored and found.failed:
+        name, why = next(iter(found.failed.items()))
+        raise UserError(None, f"all {len(found.failed)} sets of {suite} that are there failed, {name} by this: {why}")
     if not found.scored:
         raise UserError("data.root", f"none of the {len(found.sets)} sets of {suite} is there; give where they lie")
     print(f"\n{upright(found)}")

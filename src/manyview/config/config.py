@@ -205,7 +205,7 @@ def schema(chosen: Flat) -> dict[str, Key]:
     method = chosen_method(chosen)
     for section in ("method", *parts_of(method), *SECTIONS):
         keys |= sections.section_keys(section, chosen, method)
-    return keys
+    return sections.gentler(keys, chosen)
 
 
 def _by_section(settings: Flat, chosen: Flat) -> Flat:

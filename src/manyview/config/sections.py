@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 from manyview import encoders
 from manyview.config.keys import Flat, Key, key_of, keys_of
-from manyview.core.bounds import Between, Count
+from manyview.core.bounds import Above, AtMost, Between, Count
 from manyview.core.errors import UserError, hint
 from manyview.data import NAMED, open_data
 from manyview.data.factory import SCENES
@@ -30,6 +30,9 @@ from manyview.views.augmentation_recipes import Chance
 from manyview.views.multicrop import SMALL_SCALE
 
 FIRST_EPOCH = Annotated[int, Between(0, 1, "the number of the first epoch")]
+LAYER_DECAY = Annotated[
+    float | None, Above(0), AtMost(1), "the learning rate of an encoder's layer is so many times that of the next one"
+]
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ SECTIONS = {  # that every run has, besides data and encoder
         needs=dict.fromkeys(("small_size", "small_scale", "small_blur"), "small"),
         refused={"probe-test": "shows a picture as it is: all augmented views of it would be the same"},
     ),
-    "optimizer": Section(OPTIMIZERS, "adamw"),
+    "optimizer": Section(OPTIMIZERS, "adamw", more={"layer_decay": key_of(LAYER_DECAY, None)}),
     "schedule": Section(
         SCHEDULES,
         "cosine",
@@ -93,6 +96,22 @@ STATISTICS = Annotated[
     dict[str, Any], "mean and std that modalities other than pictures are normalised with; measured where not given"
 ]
 ENCODER = "patchnet"  # where nobody names one
+
+
+LR_FROM_WEIGHTS = 0.1  # times an optimiser's usual learning rate, where encoders begin with weights
+
+
+def usual_lr(optimizer: str) -> float:
+    """The learning rate that an optimiser has where nobody gives one and encoders begin with drawn weights."""
+    return float(inspect.signature(OPTIMIZERS[optimizer]).parameters["lr"].default)
+
+
+def gentler(keys: Mapping[str, Key], chosen: Flat) -> dict[str, Key]:
+    """The keys with a lower usual learning rate where encoders begin with weights, which large steps would undo."""
+    if chosen.get("encoder.pretrained") in (None, False, "false", "False"):
+        return dict(keys)
+    lr = keys["optimizer.lr"]
+    return {**keys, "optimizer.lr": lr._replace(default=float(f"{LR_FROM_WEIGHTS * lr.default:.6g}"))}
 
 
 def parts_of(method: Callable[..., Any]) -> dict[str, partial[Any]]:
@@ -181,5 +200,7 @@ def data_keys(name: str | None) -> dict[str, Key]:
 
 
 def encoder_keys() -> dict[str, Key]:
+    """The settings of an encoder: how it is made, and which part of it learns."""
     found = keys_of("encoder", encoders.create, hidden=("name", "channels", "size"))
+    found |= keys_of("encoder", encoders.choose_trained_part, hidden=("encoder",))
     return {"encoder.name": Key(str, ENCODER), **found, "encoder.options": Key(dict[str, Any], {})}

@@ -1,4 +1,4 @@
-"""Memory for large results on a CPU, which is used again once nobody holds any of it.
+"""Memory for results; on a CPU large pieces of it are used again once nobody holds any of them.
 
 The system fills new pages with zeros at their first use, which takes longer than to compute a normalised view of them.
 """
@@ -18,16 +18,17 @@ LARGE = 1 << 22  # bytes from which memory is kept, and from which numpy asks Li
 KEPT = 4  # pieces that are kept for later, the last ones that were free
 
 ALIGNED = 64  # bytes, as torch has it
+CPU = torch.device("cpu")
 
 Block = np.ndarray[Any, np.dtype[np.uint8]]
 _free: list[Block] = []
 
 
-def new_memory(shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
+def new_memory(shape: Sequence[int], dtype: torch.dtype = torch.float32, device: torch.device = CPU) -> Tensor:
     """Gives memory of any content. It is free again with the last tensor that shares it."""
     size = prod(shape) * dtype.itemsize
-    if size < LARGE:
-        return torch.empty(*shape, dtype=dtype)
+    if size < LARGE or device.type != "cpu":
+        return torch.empty(tuple(shape), dtype=dtype, device=device)
     block = _taken(size)
     lent = block[:]  # torch holds on to this very object for as long as it needs the memory
     weakref.finalize(lent, _keep, block).atexit = False

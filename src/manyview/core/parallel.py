@@ -13,7 +13,6 @@ from math import prod
 from threading import Barrier
 from typing import TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -38,17 +37,6 @@ def scratch(name: str, *shape: int, device: torch.device) -> Tensor:
         kept = torch.empty(count, dtype=torch.float32, device="cpu")
         setattr(_local, name, kept)
     return kept[:count].view(shape)
-
-
-def uninitialised(like: Tensor) -> Tensor:
-    """A contiguous tensor of any content, of the shape, dtype and device of another one: where a result is written to.
-
-    On a CPU numpy asks the system for it, in pages of 2 MB where it is large; torch asks for pages of 4 KB, and to get
-    the thousands of them that a batch takes lasts longer than a simple operation on it.
-    """
-    if like.device.type != "cpu" or like.dtype != torch.float32:
-        return torch.empty(like.shape, dtype=like.dtype, device=like.device)
-    return torch.from_numpy(np.empty(tuple(like.shape), np.float32))
 
 
 def resolve_device(name: str | torch.device = "auto") -> torch.device:

@@ -17,7 +17,7 @@ class Sample:
     targets     what is known of it beyond its modalities, as far as the data has it: "label" is the number of its
                 class, "labels" are those of its classes where it may have several; others are "caption", "boxes",
                 "keypoints", "mask"
-    size        height and width of its only modality, which may be decoded smaller; None where nobody says
+    size        height and width of its first modality, which may be decoded smaller; None where nobody says
     """
 
     id: int

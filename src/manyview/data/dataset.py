@@ -73,10 +73,10 @@ Shrink = Callable[[int, int], int]
 
 @runtime_checkable
 class Shrinkable(Protocol):
-    """A data set of one modality whose pictures take less time where they may be decoded smaller than they are."""
+    """A data set whose reference, its first modality, takes less time where it may be decoded smaller than it is."""
 
     def smaller(self, index: int, shrink: Shrink) -> Sample:
-        """A sample whose picture is at most as many times smaller as `shrink` says; its `size` is the whole one."""
+        """A sample whose reference is at most as many times smaller as `shrink` says; its `size` is the whole one."""
         ...
 
 

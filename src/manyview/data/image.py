@@ -68,7 +68,7 @@ def decode_smaller(
 
     Half of a size is rounded up, as libjpeg has it.
     """
-    decoded = _decode_jpeg(source, max_pixels, shrink=shrink)
+    decoded = decode_if_jpeg(source, max_pixels, shrink=shrink)
     if decoded is not None:
         return decoded
     picture = to_rgb(_load(source, max_pixels))
@@ -80,7 +80,7 @@ def decode_own(source: Source, max_pixels: int = MAX_PIXELS) -> Tensor:
 
     Palettes and CMYK become RGB, black and white becomes 0 and 255; EXIF and transparency as in `decode`.
     """
-    decoded = _decode_jpeg(source, max_pixels, grey=True)
+    decoded = decode_if_jpeg(source, max_pixels, grey=True)
     return own_of(_load(source, max_pixels)) if decoded is None else decoded[0]
 
 
@@ -188,10 +188,11 @@ def check_size(shape: str, pixels: int, most: int) -> None:
         raise Unreadable(f"too large: {shape} pixels, more than max_pixels={most:,} in all")
 
 
-def _decode_jpeg(
+def decode_if_jpeg(
     source: Source, max_pixels: int, *, grey: bool = False, shrink: Shrink | None = None
 ) -> tuple[Tensor, tuple[int, int]] | None:
-    """Decodes a JPEG into (C, H, W), channels last in memory, and gives its whole size; None where Pillow has to."""
+    """Decodes a JPEG into (C, H, W), channels last in memory, and gives its whole size; None if it is no JPEG, or one
+    for Pillow. With `grey` one without colours has one channel, else three."""
     with unreadable():
         data = _jpeg_bytes(source, 4 * max_pixels)
         if data is None:
@@ -209,9 +210,11 @@ def _jpeg_bytes(source: Source, most: int) -> bytes | None:
         return source if source.startswith(START) else None
     if check_regular(source) > most:
         return None
-    with open(source, "rb") as file:
-        start = file.read(len(START))
-        return start + file.read() if start == START else None
+    with open(source, "rb", buffering=0) as file:
+        if file.read(len(START)) != START:
+            return None
+        file.seek(0)
+        return file.readall()
 
 
 def _load(source: Source, max_pixels: int) -> Image.Image:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -17,9 +17,9 @@ from manyview.core.errors import UserError
 from manyview.core.label_maps import is_label_map
 from manyview.core.sample import Sample
 from manyview.core.text import printable
-from manyview.data.dataset import Unreadable, id_of, label_target
+from manyview.data.dataset import Shrink, Unreadable, id_of, label_target
 from manyview.data.files import Files, Found, scan
-from manyview.data.image import MAX_PIXELS, MaxPixels, Source
+from manyview.data.image import MAX_PIXELS, MaxPixels, Source, decode_if_jpeg
 from manyview.data.raster import RASTERS, decode_raster
 from manyview.data.splits import Labels, check_folder, class_labels, folders_in, pick_split, sibling_classes
 
@@ -131,16 +131,23 @@ class Paired:
         read = {name: self._read(name, path) for name, path in self.paths(index).items() if name in modalities}
         return Sample(int(self.ids[index]), index, read, label_target(self.labels, index))
 
+    def smaller(self, index: int, shrink: Shrink) -> Sample:
+        """A sample whose reference, if it is a JPEG among pictures of colours, is as small as `shrink` says."""
+        index = range(len(self))[index]
+        paths, first = self.paths(index), self.modalities[0]
+        found = self._read_smaller(first, paths[first], shrink) if first in paths else None
+        if found is None:
+            return self[index]
+        read = {name: found[0] if name == first else self._read(name, path) for name, path in paths.items()}
+        return Sample(int(self.ids[index]), index, read, label_target(self.labels, index), found[1])
+
     def present(self, index: int) -> set[str]:
         """The modalities of which a sample has a file."""
         return {name for name, row in zip(self._files, self._rows[index].tolist(), strict=True) if row >= 0}
 
     def decode(self, name: str, source: Source) -> Tensor:
         """A file of a modality, or its bytes, with the channels and the type that the modality has."""
-        tensor = decode_raster(source, self.max_pixels)
-        if name not in self._forms:
-            self._forms[name] = _usual_form(self._folders[name], self._files[name], self.max_pixels)
-        return _fitted(tensor, self._forms[name])
+        return _fitted(decode_raster(source, self.max_pixels), self._form(name))
 
     def name(self, index: int) -> str:
         """The relative path that the modalities share, safe to print."""
@@ -160,11 +167,30 @@ class Paired:
         )
         self.labels, self.classes = class_labels(self._stems, labels, others)
 
+    def _form(self, name: str) -> Form | None:
+        if name not in self._forms:
+            self._forms[name] = _usual_form(self._folders[name], self._files[name], self.max_pixels)
+        return self._forms[name]
+
     def _read(self, name: str, path: str) -> Tensor:
-        try:
+        with _said_of(name):
             return self.decode(name, path)
-        except Unreadable as error:
-            raise Unreadable(f"{name}: {error}") from error
+
+    def _read_smaller(self, name: str, path: str, shrink: Shrink) -> tuple[Tensor, tuple[int, int]] | None:
+        form = self._form(name)
+        if form is None or form[:2] != (3, torch.uint8):
+            return None
+        with _said_of(name):
+            return decode_if_jpeg(path, self.max_pixels, shrink=shrink)
+
+
+@contextmanager
+def _said_of(name: str) -> Iterator[None]:
+    """Puts the modality before the reason why a file of it cannot be read."""
+    try:
+        yield
+    except Unreadable as error:
+        raise Unreadable(f"{name}: {error}") from error
 
 
 def open_if_paired(

@@ -25,7 +25,7 @@ class Plan(Protocol):
     """What a pipeline has drawn for the samples of a batch, which are known by their number in it."""
 
     def shrink(self, number: int, height: int, width: int) -> int:
-        """How many times smaller a picture of three channels of 8 bits may be decoded."""
+        """How many times smaller the reference, a picture of three channels of 8 bits, may be decoded."""
         ...
 
     def prepare(
@@ -75,6 +75,7 @@ class Reader:
         self.read = counter()
         used = set(pipeline.sources(dataset.modalities).values())
         self.modalities = tuple(name for name in dataset.modalities if name in used)
+        self._shrinks = self.modalities[:1] == tuple(dataset.modalities)[:1]  # whether crops are drawn on the reference
 
     def __getitem__(self, where: Row) -> Prepared:
         return self.prepared(where, self.plan(where[0], self.dataset.ids[[where[1]]]), 0)
@@ -94,7 +95,7 @@ class Reader:
             index = (row + step) % len(self.dataset)
             if step:
                 plan, number = self.plan(epoch, self.dataset.ids[[index]]), 0
-            sample = read(self.dataset, index, partial(plan.shrink, number))
+            sample = read(self.dataset, index, partial(plan.shrink, number) if self._shrinks else None)
             self.read.value += 1
             if isinstance(sample, str):
                 unreadable[index] = sample

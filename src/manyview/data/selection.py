@@ -141,8 +141,8 @@ class Subset:
         return replace(sample, index=index, modalities=kept)
 
     def smaller(self, index: int, shrink: Shrink) -> Sample:
-        """A sample whose picture is as many times smaller as `shrink` says, where the data set can do that."""
-        if not isinstance(self.dataset, Shrinkable):
+        """A sample whose reference is as many times smaller as `shrink` says, where the data set can do that."""
+        if not isinstance(self.dataset, Shrinkable) or tuple(self.modalities) != tuple(self.dataset.modalities):
             return self[index]
         return replace(self.dataset.smaller(int(self.rows[index]), shrink), index=range(len(self))[index])
 

@@ -195,7 +195,7 @@ def method_of(run: Run, epoch: int | None = None) -> Method:
     """The method after an epoch (see `epochs`), or of the last checkpoint, in eval mode on the CPU."""
     config, state = run.config, _state(run, epoch)
     with torch.random.fork_rng():  # a method is drawn from its seed, which is no business of who loads one
-        method = build.method(config, state["channels"], state["data"][0])
+        method = build.method(config, state["channels"], state["data"][0], begun=epoch != 0)
     if epoch != 0:
         method.load_state_dict(state["method"])
     return method.eval().requires_grad_(False)

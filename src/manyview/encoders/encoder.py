@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -39,10 +39,14 @@ class Encoder(nn.Module):
     removed     prefixes of the classifier's weights, which the library's own state dict has and this has not
     preprocess  the preprocessing of pictures that the encoder was trained with; `manyview.load` sets it
     beginning   what the names of its weights began with in the file that they were loaded from
+    by_order    whether they had other names there, and were matched by order and shape
+    frozen      names of the network's parts that stay as they are, and so in eval mode (`trained_part.freeze`)
     """
 
     preprocess: Callable[[Any], Tensor] | None = None
     beginning = ""
+    by_order = False
+    frozen: tuple[str, ...] = ()
 
     def __init__(self, name: str, options: dict[str, Any], backbone: Backbone) -> None:
         super().__init__()
@@ -77,6 +81,13 @@ class Encoder(nn.Module):
             stages = ", ".join(self.layers(x))
             raise UserError("layer", f"{self.name} has none named {', '.join(missing)}; there are {stages}")
         return embedded, maps
+
+    def train(self, mode: bool = True) -> Self:
+        """Sets the mode of all parts but the frozen ones, whose batch norms keep their statistics."""
+        super().train(mode)
+        for name in self.frozen:
+            self.network.get_submodule(name).eval()
+        return self
 
     def layers(self, x: Tensor) -> Maps:
         """The feature map of every stage by its name, in order; see `embed_with_maps`."""
@@ -152,7 +163,8 @@ def create(
     stem        "cifar" for ResNets: first convolution 3x3 of stride 1 and no max-pool, for images of about 32 px
     crop        the network sees crops of so many pixels, half of which overlap, one by one, as CPC does: 16 of 64-px
                 images. The embedding is their mean, and "crops" the feature map that they make together
-    pretrained  True for the library's weights, or a file of weights to `load_into` it: safetensors, .pt or .pth
+    pretrained  True for the library's weights, their name where it has several (a1_in1k, IMAGENET1K_V1), or a file of
+                weights to `load_into` it: safetensors, .pt or .pth
     options     go to the network; none may make its library read or fetch a file
 
     >>> create("torchvision/resnet18", size=32, stem="cifar").dim
@@ -169,10 +181,11 @@ def create(
         raise UserError("pretrained", f"expected True, False or a file of weights, got {pretrained!r}")
     check_options(options)
     common, build = {"channels": channels, "size": size, "stem": stem}, _builder(name)
+    published = pretrained if isinstance(pretrained, bool) or is_published(name, pretrained) else False
     if crop is not None:
         check_crop(crop, size)
     try:
-        backbone = build(**{**common, "size": crop or size}, pretrained=pretrained is True, options=options)
+        backbone = build(**{**common, "size": crop or size}, pretrained=published, options=options)
         cropped = {} if crop is None else {"crop": crop}
         encoder = Encoder(name, {**common, **cropped, **options}, backbone)
     except UserError:
@@ -181,11 +194,26 @@ def create(
         if not options:
             raise
         raise UserError("options", f"{name} cannot be made with {options}: {reason(error)[:300]}") from error
-    if isinstance(pretrained, str | Path):
+    if not isinstance(pretrained, bool) and not published:
         from manyview.encoders.weights import load_into  # which builds encoders itself
 
         load_into(encoder, pretrained)
     return encoder
+
+
+def is_published(name: str, pretrained: str | Path) -> bool:
+    """Whether this is the name of weights that an encoder's library publishes; if not it must be a file that is there.
+
+    A file comes first.
+    """
+    if Path(pretrained).is_file():
+        return False
+    family, _, model = name.partition("/")
+    names = import_module(FAMILIES[family]).weight_names(model) if family in FAMILIES else []
+    if str(pretrained) in names:
+        return True
+    there = f", nor does {family} have weights of {model} by that name, but {', '.join(names)}" if names else ""
+    raise UserError("pretrained", f"there is no file {pretrained}{there}; give the path of a file that is there")
 
 
 def check_options(options: Iterable[Any]) -> None:
@@ -219,7 +247,9 @@ def _builder(name: str) -> Callable[..., Backbone]:
     raise UserError("name", f"there is no encoder {name!r}; nearest: {', '.join(nearest_names(name))}")
 
 
-def _own(name: str, *, channels: int, size: int, stem: Stem, pretrained: bool, options: dict[str, Any]) -> Backbone:
+def _own(
+    name: str, *, channels: int, size: int, stem: Stem, pretrained: bool | str, options: dict[str, Any]
+) -> Backbone:
     """Builds one of our own networks, which has no other stem, no published weights, and few options."""
     if stem is not None:
         raise UserError("stem", f"{stem!r} is for ResNets of timm and torchvision; {name} is as it is")

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from manyview import __version__
 from manyview.core.atomic import atomic_write, check_own
 from manyview.core.errors import UserError, hint
-from manyview.encoders import Encoder, save
+from manyview.encoders import Encoder, merged, save
 
 Format = Literal["timm", "torchvision", "safetensors", "onnx"]
 LIBRARIES = ("timm", "torchvision")  # formats that are for their own networks only
@@ -42,38 +42,54 @@ def export(encoder: Encoder, to: Format, path: str | Path) -> str:
     """
     path = Path(path)
     _check(encoder, to, path)
-    check_own("path", path, lambda beginning: (beginning[8:9] == b"{" and MARK in beginning) or ONNX in beginning[:64])
+    check_own("path", path, is_export)
     try:
-        return FORMATS[to](encoder, path)
+        return FORMATS[to](merged(encoder), path)
     except (OSError, SafetensorError) as error:
         raise UserError("path", f"cannot write {path}: {error}") from None
+
+
+def is_export(beginning: bytes) -> bool:
+    """Whether a file that begins so is an export of weights."""
+    return (beginning[8:9] == b"{" and MARK in beginning) or ONNX in beginning[:64]
+
+
+def check_library(encoder: Encoder, library: str, to: str) -> None:
+    """Refuses to write for a library, in the format `to`, what is no network of it."""
+    family = encoder.name.partition("/")[0]
+    if library != family:
+        possible = [each for each in FORMATS if each not in LIBRARIES or each == family]
+        instead = f"it can be written as {', '.join(possible)}; for {to} train with --encoder {library}/NAME"
+        raise UserError("to", f"{library} has no network {encoder.name!r}; {instead}")
+    if encoder.crop is not None:
+        raise UserError("to", f"{library} knows no strided crops; write the encoder as safetensors or onnx")
 
 
 def _check(encoder: Encoder, to: str, path: Path) -> None:
     if to not in FORMATS:
         raise UserError("to", f"there is no format {to!r}; {hint(to, FORMATS)}")
-    family = encoder.name.partition("/")[0]
-    if to in LIBRARIES and to != family:
-        possible = [each for each in FORMATS if each not in LIBRARIES or each == family]
-        instead = f"it can be written as {', '.join(possible)}; for {to} train with --encoder {to}/NAME"
-        raise UserError("to", f"{to} has no network {encoder.name!r}; {instead}")
-    if to in LIBRARIES and encoder.crop is not None:
-        raise UserError("to", f"{to} knows no strided crops; write the encoder as safetensors or onnx")
+    if to in LIBRARIES:
+        check_library(encoder, to, to)
     if not path.parent.is_dir():
         raise UserError("path", f"there is no folder {path.parent}; make it first")
     if path.is_dir():
         raise UserError("path", f"cannot write {path}: it is a folder; give the name of a file in it")
 
 
-def _timm(encoder: Encoder, path: Path) -> str:
+def timm_settings(encoder: Encoder) -> dict[str, Any]:
+    """What timm makes an encoder's network with, beside its name; a stem of ours is no setting of timm's."""
     import timm
 
     model, known = encoder.name.partition("/")[2], dict(encoder.options)
-    channels, size, stem = (known.pop(each) for each in ("channels", "size", "stem"))
+    channels, size, _ = (known.pop(each) for each in ("channels", "size", "stem"))
     config = timm.get_pretrained_cfg(model)
     settings = {"img_size": size} if config is not None and config.fixed_input_size else {}
-    settings |= {"num_classes": 0, "in_chans": channels, **known}
-    return _library(encoder, path, "timm.create_model", settings, _cifar_stem(encoder.network) if stem else [])
+    return {**settings, "num_classes": 0, "in_chans": channels, **known}
+
+
+def _timm(encoder: Encoder, path: Path) -> str:
+    changed = _cifar_stem(encoder.network) if encoder.options["stem"] else []
+    return _library(encoder, path, "timm.create_model", timm_settings(encoder), changed)
 
 
 def _torchvision(encoder: Encoder, path: Path) -> str:
@@ -90,10 +106,8 @@ def _torchvision(encoder: Encoder, path: Path) -> str:
 
 
 def _library(encoder: Encoder, path: Path, create: str, settings: dict[str, Any], changed: list[str]) -> str:
-    """Writes the weights by the library's own names; `changed` are the lines that change the network it creates."""
-    state = {key: value.detach().cpu().contiguous().clone() for key, value in encoder.network.state_dict().items()}
-    with atomic_write(path) as draft:
-        draft.write_bytes(to_bytes(state, metadata={"format": "pt", **EXPORTED}))  # a name may be no UTF-8
+    """Writes the weights; `changed` are the lines that change the network that the library creates."""
+    write_state(encoder, path)
     given = [repr(encoder.name.partition("/")[2]), *(f"{name}={value!r}" for name, value in settings.items())]
     lines = [
         f"import {', '.join(sorted(['torch', create.partition('.')[0]]))}",
@@ -104,6 +118,13 @@ def _library(encoder: Encoder, path: Path, create: str, settings: dict[str, Any]
         "model.eval()",
     ]
     return "\n".join(lines)
+
+
+def write_state(encoder: Encoder, path: Path) -> None:
+    """Writes the weights by the library's own names."""
+    state = {key: value.detach().cpu().contiguous().clone() for key, value in encoder.network.state_dict().items()}
+    with atomic_write(path) as draft:
+        draft.write_bytes(to_bytes(state, metadata={"format": "pt", **EXPORTED}))  # a name may be no UTF-8
 
 
 def _safetensors(encoder: Encoder, path: Path) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyview.encoders.layers import batch_norms, copied_statistics
@@ -44,13 +46,15 @@ def embed_any_number(
               running ones stand for them
 
     Where there is no row, one goes through all the same and nothing of it is used: every parameter then has a gradient,
-    of zero, which several processes can average.
+    of zero, which several processes can average. Batch norms over all processes do not count it.
     """
     if len(x) >= least:
         return forward(x)
-    with use_running_statistics(networks):
-        made = forward(x if len(x) else x.new_zeros(1, *x.shape[1:]))
-    return {name: rows[: len(x)] for name, rows in made.items()}
+    if len(x):
+        with use_running_statistics(networks):
+            return forward(x)
+    with use_running_statistics(networks), uncounted(networks):
+        return {name: rows[:0] for name, rows in forward(x.new_zeros(1, *x.shape[1:])).items()}
 
 
 def _spread(made: Tensor, rows: Tensor, count: int) -> Tensor:
@@ -72,3 +76,22 @@ def use_running_statistics(networks: nn.Module) -> Iterator[None]:
     finally:
         for norm, buffers in own.items():
             norm.train()._buffers = buffers
+
+
+@contextmanager
+def uncounted(networks: nn.Module) -> Iterator[None]:
+    """Batch norms over all processes take part, forward and backward, without the rows that go through here."""
+    norms = [norm for norm in batch_norms(networks) if norm.training and isinstance(norm, nn.SyncBatchNorm)]
+    for norm in norms:
+        vars(norm)["forward"] = partial(_pass_by, norm, norm.forward)
+    try:
+        yield
+    finally:
+        for norm in norms:
+            del vars(norm)["forward"]  # its class's is left
+
+
+def _pass_by(norm: nn.SyncBatchNorm, forward: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """`forward` of no row, for the other processes, and x scaled and shifted, so that parameters have a gradient."""
+    still, one = x.new_zeros(norm.num_features), x.new_ones(norm.num_features)
+    return torch.cat([forward(x[:0]), F.batch_norm(x, still, one, norm.weight, norm.bias)])

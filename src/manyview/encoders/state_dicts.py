@@ -17,6 +17,7 @@ from manyview.core.text import reason
 from manyview.encoders.backbone import State
 
 DEEPEST = 8  # tables inside one another that are looked into
+COUNTER = "num_batches_tracked"  # of batch norms, which no evaluation uses and some files lack
 AVERAGED = {"teacher", "ema"}  # words of beginnings that are preferred, as DINO and timm do; MoCo v3 and BYOL do not
 
 
@@ -66,6 +67,25 @@ def beginning_of(state: Collection[str], wanted: Collection[str]) -> str:
     complete = [beginning for beginning, count in counts.items() if count == most]
     averaged = [each for each in complete if AVERAGED.intersection(re.split("[._]", each))]
     return next(iter([*averaged, *complete]), "")
+
+
+def matched_by_order(state: State, wanted: State) -> State | None:
+    """The weights of a file under the names of a network, where the two differ in nothing but names.
+
+    So it is where a network was written down twice: as many weights, of the same kinds (weight, bias, running_mean) and
+    shapes, in the same order, which is that of their making. A classifier may follow. None where anything else differs.
+    """
+    given, names = ([key for key in each if not key.endswith(COUNTER)] for each in (state, wanted))
+    classifier = given[len(names) :]
+    if len(given) < len(names) or len(classifier) > 2 or any(state[key].dim() > 2 for key in classifier):
+        return None
+    pairs = list(zip(given, names, strict=False))
+    alike = all(_kind(mine) == _kind(own) and state[mine].shape == wanted[own].shape for mine, own in pairs)
+    return {own: state[mine] for mine, own in pairs} if alike else None
+
+
+def _kind(key: str) -> str:
+    return key.rpartition(".")[2]
 
 
 def under(state: State, beginning: str) -> State:

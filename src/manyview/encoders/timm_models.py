@@ -30,12 +30,21 @@ def has_model(model: str) -> bool:
     return True
 
 
+def weight_names(model: str) -> list[str]:
+    """The names of a model's published weights, which timm writes behind its own: resnet18.a1_in1k."""
+    found = timm.list_models(f"{model.partition('.')[0]}.*", pretrained=True, include_tags=True)
+    return [name.partition(".")[2] for name in found]
+
+
 def build(
-    model: str, *, channels: int, size: int, stem: str | None, pretrained: bool, options: dict[str, Any]
+    model: str, *, channels: int, size: int, stem: str | None, pretrained: bool | str, options: dict[str, Any]
 ) -> Backbone:
+    """pretrained: the published weights, the usual ones or those of a name."""
+    if isinstance(pretrained, str):
+        model = f"{model.partition('.')[0]}.{pretrained}"
     if pretrained:
         _check_weights(model)
-    network = _network(model, channels, size, pretrained, options)
+    network = _network(model, channels, size, bool(pretrained), options)
     if stem == "cifar":
         if not isinstance(network, ResNet):
             raise UserError("stem", f"'cifar' is for ResNets; timm/{model} is a {type(network).__name__}")

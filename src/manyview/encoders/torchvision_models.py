@@ -25,15 +25,21 @@ def has_model(model: str) -> bool:
     return model in model_names()
 
 
+def weight_names(model: str) -> list[str]:
+    """The names of a model's published weights."""
+    return [each for each in zoo.get_model_weights(model).__members__ if each != "DEFAULT"]
+
+
 def build(
-    model: str, *, channels: int, size: int, stem: str | None, pretrained: bool, options: dict[str, Any]
+    model: str, *, channels: int, size: int, stem: str | None, pretrained: bool | str, options: dict[str, Any]
 ) -> Backbone:
+    """pretrained: the published weights, the best ones or those of a name."""
     network = _network(model, size, pretrained, options)
     removed = _without_classifier(network)
     if isinstance(network, WITH_AUXILIARY_CLASSIFIERS) and channels != 3:
         network.transform_input = False  # from one normalisation of RGB to another
     if stem is None:
-        backbone.adapt_input_channels(network, channels, keep=pretrained)
+        backbone.adapt_input_channels(network, channels, keep=bool(pretrained))
     elif isinstance(network, zoo.ResNet):
         backbone.cifar_stem(network, channels)
     else:
@@ -41,9 +47,9 @@ def build(
     return Backbone(network, _reader(network), removed)
 
 
-def _network(model: str, size: int, pretrained: bool, options: dict[str, Any]) -> nn.Module:
-    weights = _weights(model) if pretrained else None
-    settings = network_arguments(model, size, pretrained=pretrained)
+def _network(model: str, size: int, pretrained: bool | str, options: dict[str, Any]) -> nn.Module:
+    weights = _weights(model, pretrained) if pretrained else None
+    settings = network_arguments(model, size, pretrained=bool(pretrained))
     try:
         network: nn.Module = zoo.get_model(model, weights=weights, **{**settings, **options})
     except TypeError as error:
@@ -68,9 +74,10 @@ def network_arguments(model: str, size: int, *, pretrained: bool) -> dict[str, A
     return {}
 
 
-def _weights(model: str) -> Any:
-    """The best weights that torchvision has for this model, if they are on this machine or within reach."""
-    weights: Any = zoo.get_model_weights(model).DEFAULT
+def _weights(model: str, named: bool | str) -> Any:
+    """The best weights that torchvision has for this model, or some by name, if they can be had here."""
+    published = zoo.get_model_weights(model)
+    weights: Any = published[named] if isinstance(named, str) else published.DEFAULT
     if not _cache_path(weights.url).exists() and not backbone.responds(SITE):
         raise _missing(model, weights.url)
     return weights

@@ -14,7 +14,8 @@ from manyview.core.atomic import atomic_write
 from manyview.core.errors import UserError
 from manyview.encoders.backbone import State
 from manyview.encoders.encoder import LOADING, Encoder, create
-from manyview.encoders.state_dicts import beginning_of, read_torch_file, under
+from manyview.encoders.lora import merged
+from manyview.encoders.state_dicts import COUNTER, beginning_of, matched_by_order, read_torch_file, under
 
 Normalisation = tuple[tuple[float, ...], tuple[float, ...]]
 """Mean and std of pictures: an encoder was trained on (x / 255 - mean) / std."""
@@ -35,7 +36,7 @@ def save(
     head: nn.Module | None = None,
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Writes the network's state dict, under the names of its library, and how to create it again.
+    """Writes the network's state dict, under the names of its library, and how to create it again; LoRA is merged.
 
     picture   mean and std that pictures were normalised with in training; without, what is known of the encoder
     head      whose weights go beside the encoder's, for `load_head`
@@ -50,7 +51,7 @@ def save(
     normalised_with = picture or normalisation(encoder)
     if normalised_with is not None:
         recipe["picture"] = json.dumps({"mean": normalised_with[0], "std": normalised_with[1]})
-    weights = encoder.network.state_dict()
+    weights = merged(encoder).network.state_dict()
     weights |= {} if head is None else {HEAD + key: value for key, value in head.state_dict().items()}
     state = {key: value.detach().cpu().contiguous().clone() for key, value in weights.items()}
     path = Path(path)
@@ -83,7 +84,8 @@ def load_into(encoder: Encoder, path: str | Path) -> None:
     A state dict is in safetensors, or in a file of torch.save (.pt, .pth), of which nothing is executed. What stands
     around it (`state_dict`, `model`, `module.`, `backbone.`) is looked through, see `beginning_of`; the classifier is
     left out. Everything else must fit, name by name and shape by shape, but for what the network's own library
-    converts: the first convolution for other channels, and position embeddings of other image sizes.
+    converts: the first convolution for other channels, and position embeddings of other image sizes. Where names alone
+    differ, see `matched_by_order`; `encoder.by_order` then says so.
     """
     _fill(encoder, *_read_any(path), path)
 
@@ -190,6 +192,8 @@ def _fill(encoder: Encoder, state: State, metadata: dict[str, str], path: str | 
     found = under(state, beginning)
     if _misfits(encoder, found, wanted):
         found = _converted(encoder, found, wanted)
+    if _misfits(encoder, found, wanted) and (renamed := matched_by_order(state, wanted)) is not None:
+        found, beginning, encoder.by_order = renamed, "", True
     wrong = [f"{kind}: {_first_few(keys)}" for kind, keys in _misfits(encoder, found, wanted).items()]
     if wrong:
         where = f", taken from {beginning}*," if beginning else ""
@@ -221,7 +225,7 @@ def _misfits(encoder: Encoder, state: State, wanted: State) -> dict[str, list[st
     given = {key: value for key, value in state.items() if key in wanted or not f"{key}.".startswith(removed)}
     shapes = {key: (tuple(given[key].shape), tuple(wanted[key].shape)) for key in wanted if key in given}
     found = {
-        "missing": [key for key in wanted if key not in given and not key.endswith("num_batches_tracked")],
+        "missing": [key for key in wanted if key not in given and not key.endswith(COUNTER)],
         "unexpected": [key for key in given if key not in wanted],
         "shapes": [f"{key} {mine} instead of {right}" for key, (mine, right) in shapes.items() if mine != right],
         "types": [  # whole numbers would be taken for weights

@@ -21,12 +21,12 @@ from manyview.core.errors import UserError
 from manyview.core.rng import key
 from manyview.core.text import digest
 from manyview.encoders import Encoder
-from manyview.evaluate.layer_decay import LR_SCALE, decay_by_layer
 from manyview.evaluate.scores import tops
 from manyview.evaluate.task import Score, Task
 from manyview.features.feature_cache import PROBE_CHECKPOINT
 from manyview.training.checkpoint import read, write
-from manyview.training.optimizers import cosine, sgd, steps
+from manyview.training.layer_decay import decay_by_layer
+from manyview.training.optimizers import cosine, set_lr, sgd, steps
 
 Module = TypeVar("Module", bound=nn.Module)
 Curve = list[list[float]]
@@ -153,7 +153,7 @@ def fit(
             for number, (x, labels) in enumerate(train.epoch(epoch)):
                 factor = recipe.lr_factor(epoch + number / train.count)
                 for optimizer, (_, lr) in zip(optimizers, learning, strict=True):
-                    set_rates(optimizer, lr * factor)
+                    set_lr(optimizer, lr * factor)
                 take_step(model, optimizers, F.cross_entropy, x, labels, diverged, label_smoothing=recipe.smoothing)
                 advance()
             curve.append(_test(model, test, len(task.classes), diverged))
@@ -172,12 +172,6 @@ def make_optimizer(recipe: ClassifierRecipe, part: nn.Module, lr: float) -> Opti
             if isinstance(encoder, Encoder):
                 decay_by_layer(made, encoder.network, recipe.layer_decay)
     return made
-
-
-def set_rates(optimizer: Optimizer, lr: float) -> None:
-    """Sets the learning rate of every group, in proportion where layers have their own."""
-    for group in optimizer.param_groups:
-        group["lr"] = lr * group.get(LR_SCALE, 1.0)
 
 
 def take_step(

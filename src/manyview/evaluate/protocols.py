@@ -29,10 +29,10 @@ from manyview.evaluate.neighbours import nearest, retrieval, sweep
 from manyview.evaluate.prepare import Data, prepare
 from manyview.evaluate.probe import linear, mlp
 from manyview.evaluate.results import Result, find, put, read
-from manyview.evaluate.scores import gain_errors
 from manyview.evaluate.shot_transfer import shot_transfer
 from manyview.evaluate.task import Scores, Task
 from manyview.features.embedding_pass import naming_lost_worker
+from manyview.features.gain import gain_errors
 
 Protocol = Callable[..., Scores]
 PROTOCOLS: dict[str, Protocol] = {

@@ -3,40 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from torch import Tensor
 
 from manyview.evaluate.task import Score, Scores, Task
+from manyview.features.gain import Share
 
 TOP = 5  # guesses, where there are more classes than that
-
-
-class Share(float):
-    """A share of right answers that remembers which ones are right, (n,) bool."""
-
-    right: Tensor
-
-    @classmethod
-    def of(cls, right: Tensor) -> Share:
-        made = cls(right.double().mean())
-        made.right = right.cpu()
-        return made
-
-
-def gain_errors(after: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:
-    """Gives, by score, the standard error of the gain over the test images that both were asked about.
-
-    It is the std of (right after - right before) over the images, divided by the root of their number. Scores that do
-    not remember their answers have none.
-    """
-    found = {}
-    for name, new in after.items():
-        old = before.get(name)
-        if isinstance(new, Share) and isinstance(old, Share) and new.right.shape == old.right.shape:
-            change = new.right.double() - old.right.double()
-            found[name] = float(change.std(correction=0)) / math.sqrt(len(change))
-    return found
 
 
 def by_part(task: Task, score: Callable[[str], Iterable[Score]], *, several: bool = False) -> Scores:

@@ -10,7 +10,7 @@ from typing import Any
 
 from manyview.core.atomic import expanded
 from manyview.core.errors import UserError
-from manyview.core.text import one_line
+from manyview.core.text import reason
 from manyview.data import Dataset
 from manyview.data.dataset import label_sets
 from manyview.data.elevater import elevater_folder, open_elevater
@@ -64,12 +64,14 @@ class SuiteScores:
     """The scores of some encoders on the sets of a suite.
 
     by_model  encoder -> set -> score's name -> a share from 0 to 1
-    missing   sets that were left out, and why
+    missing   sets that are not there, and why
+    failed    sets that are there and that some encoder could not be scored on, and why
     """
 
     sets: tuple[SuiteSet, ...]
     by_model: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
 
     @property
     def scored(self) -> tuple[SuiteSet, ...]:
@@ -110,7 +112,7 @@ def evaluate_suite(
     options: Mapping[str, Mapping[str, Any]] | None = None,
     **common: Any,
 ) -> SuiteScores:
-    """Scores encoders on every set of a suite that is on disk, set by set.
+    """Scores encoders on every set of a suite that is on disk, set by set. An error leaves its set out, not the others.
 
     models    by the name that tables call them
     root      where the sets lie
@@ -130,15 +132,19 @@ def evaluate_suite(
         try:
             opened[each] = open_set(each.name, root, download=download and NAMED[each.name].fetched)
         except (UserError, OSError) as error:
-            found.missing[each.name] = one_line(str(error))
+            found.missing[each.name] = reason(error)
             say(f"left out, {found.missing[each.name]}")
     for each, data in opened.items():
         given = {PROTOCOL: {**(settings or {}), "metric": each.metric}}
-        for name, model in models.items():
-            (result,) = evaluate(
-                model, data, [PROTOCOL], settings=given, out=(outs or {}).get(name), untrained=False,
-                say=say, called=each.name, **{**common, **(options or {}).get(name, {})},
-            )  # fmt: skip
-            found.by_model[name][each.name] = result.scores
-            done(name, each.name, result.scores)
+        try:
+            for name, model in models.items():
+                (result,) = evaluate(
+                    model, data, [PROTOCOL], settings=given, out=(outs or {}).get(name), untrained=False,
+                    say=say, called=each.name, **{**common, **(options or {}).get(name, {})},
+                )  # fmt: skip
+                found.by_model[name][each.name] = result.scores
+                done(name, each.name, result.scores)
+        except Exception as error:  # whatever is wrong with one set, the others take hours and are scored
+            found.failed[each.name] = reason(error)
+            say(f"left out, {each.name}: {found.failed[each.name]}")
     return found

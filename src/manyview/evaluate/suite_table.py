@@ -70,8 +70,8 @@ def upright(scores: SuiteScores) -> str:
 
 
 def notes(scores: SuiteScores) -> list[str]:
-    """How many sets the mean is over, and which were left out."""
+    """How many sets the mean is over, which are not there, and which failed with what."""
     said = [f"The mean is over {len(scores.scored)} of {len(scores.sets)} sets."]
     if scores.missing:
         said.append(f"Left out: {', '.join(scores.missing)}.")
-    return said
+    return said + [f"Failed and left out, {name}: {why}." for name, why in scores.failed.items()]

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyview.core.errors import UserError
+from manyview.features.gain import Share
 
 QUERIES = 1024  # at a time
 BANK = 16384  # rows at a time: a tile of similarities takes 64 MB
@@ -14,14 +15,14 @@ BANK = 16384  # rows at a time: a tile of similarities takes 64 MB
 
 def knn(
     bank: Tensor, bank_labels: Tensor, queries: Tensor, query_labels: Tensor, *, k: int = 20, temperature: float = 0.1
-) -> float:
+) -> Share:
     """The share of queries (n, d) whose class the k nearest of the bank (m, d) vote for, as `knn_votes` counts them.
 
     >>> knn(*features(encoder, train), *features(encoder, test))
     """
     _check_labels("query_labels", query_labels, queries)
     predicted = knn_predict(bank, bank_labels, queries, k=k, temperature=temperature)
-    return float((predicted == query_labels.to(predicted.device)).double().mean())
+    return Share.of(predicted == query_labels.to(predicted.device))
 
 
 def knn_predict(bank: Tensor, bank_labels: Tensor, queries: Tensor, *, k: int = 20, temperature: float = 0.1) -> Tensor:

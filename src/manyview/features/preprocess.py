@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from PIL import Image
@@ -139,6 +140,16 @@ class Preprocess:
     def normalisation(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Mean and std of what the encoder sees."""
         return self.input.normalisation
+
+    def timm_config(self) -> dict[str, Any]:
+        """What timm's transforms need to show pictures alike, by timm's names; only the size where they cannot."""
+        size = {"input_size": [len(self.normalisation[0]), self.size, self.size]}
+        if not self.input.is_plain:
+            return size
+        (augmentation,) = self._pipeline.augmentations
+        mean, std = self.normalisation
+        share = round(self.size / (augmentation.resize + 0.5), 6)  # timm rounds size / share down
+        return {**size, "mean": list(mean), "std": list(std), "crop_pct": share, "interpolation": "bilinear"}
 
     def __repr__(self) -> str:
         """Says what somebody who has the weights alone must do to a picture."""

@@ -40,6 +40,7 @@ from manyview.views.view import View, view_named
 
 MANY = "encoders"  # the first parameter of a method that has an encoder a view
 PHOTO_VIEWS = ("L", "ab")  # of photos, for such a method, where nobody says
+TRAINED_PART = tuple(inspect.signature(encoders.choose_trained_part).parameters)[1:]
 UNKNOWN = ("one", "other")  # stand for views that the data will say
 
 
@@ -157,7 +158,7 @@ def settled(config: Config, found: RunData) -> Config:
     if found.opened_anew and not config.own_data:
         source["modalities"] = found.modalities
     encoder = {**config.encoder}
-    if isinstance(encoder["pretrained"], str):
+    if isinstance(encoder["pretrained"], str) and os.path.isfile(encoder["pretrained"]):
         encoder["pretrained"] = os.path.abspath(encoder["pretrained"])
     views = tuple(found.views) if takes_many(config) else config.views
     config = replace(config, augmentation=augmentation, data=source, encoder=encoder, views=views)
@@ -281,9 +282,12 @@ def encoder(config: Config, channels: int, *, begun: bool = False) -> Encoder:
     """
     options: dict[str, Any] = {**config.encoder, **({"pretrained": False} if begun else {})}
     more, name = options.pop("options"), options.pop("name")
+    learns = {key: options.pop(key) for key in TRAINED_PART}
     try:
         encoders.check_options(more)
-        return encoders.create(name, channels=channels, size=config.augmentation["size"], **options, **more)
+        made = encoders.create(name, channels=channels, size=config.augmentation["size"], **options, **more)
+        encoders.choose_trained_part(made, **learns)
+        return made
     except UserError as error:
         raise error.within("augmentation" if error.setting == "size" else "encoder") from None
 

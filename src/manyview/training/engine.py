@@ -26,6 +26,7 @@ from manyview.encoders import Towers
 from manyview.encoders.layers import batch_norms
 from manyview.methods import BatchOutputs, Method
 from manyview.training import build
+from manyview.training.layer_decay import decay_by_layer
 from manyview.training.optimizers import set_lr
 from manyview.training.step import Engine, MakeViews, StepOutput, micro_batches, whole_batch
 
@@ -93,6 +94,9 @@ class Trainer:
         encoders.dense_convolutions(method)
         self.fabric, self.config, self.method = fabric, config, method
         self.optimizer = component(config, "optimizer")(method.towers)
+        if (decay := config.optimizer["layer_decay"]) is not None:
+            for encoder in method.towers.encoders.values():
+                decay_by_layer(self.optimizer, encoder.network, decay)
         self._module, self._stepper = fabric.setup(method, self.optimizer)
         unsynced = partial(fabric.no_backward_sync, self._module)
         self._engine = Engine(method, self._module, fabric.backward, unsynced)

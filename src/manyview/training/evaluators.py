@@ -15,6 +15,7 @@ from manyview.data.factory import some
 from manyview.encoders import Encoder, Towers
 from manyview.encoders.towers import SHARED
 from manyview.features.embedding_pass import embedding, forward
+from manyview.features.gain import Share
 from manyview.features.knn import knn
 from manyview.features.logistic import Scaling, fit_chosen, logits
 from manyview.methods import Method
@@ -61,7 +62,7 @@ class KnnEvaluator:
             if len(vectors) and len(asked)
         }
 
-    def share(self, vectors: Tensor, labels: Tensor, asked: Tensor, right: Tensor) -> float:
+    def share(self, vectors: Tensor, labels: Tensor, asked: Tensor, right: Tensor) -> Share:
         """The share of the images asked about, (n, d), whose class the bank's vectors (m, d) and labels tell."""
         return knn(vectors, labels, asked, right, k=min(NEIGHBOURS, len(vectors)))
 
@@ -75,10 +76,10 @@ class LinearEvaluator(KnnEvaluator):
 
     name = "linear"
 
-    def share(self, vectors: Tensor, labels: Tensor, asked: Tensor, right: Tensor) -> float:
+    def share(self, vectors: Tensor, labels: Tensor, asked: Tensor, right: Tensor) -> Share:
         scaling, classes = Scaling.of(vectors), int(labels.max()) + 1
         weights, _ = fit_chosen(scaling(vectors), labels, classes)
-        return float((logits(weights, scaling(asked)).argmax(1) == right).double().mean())
+        return Share.of(logits(weights, scaling(asked)).argmax(1) == right)
 
 
 class _Embedded(NamedTuple):

@@ -61,7 +61,8 @@ def load(run: Run | str | Path, view: str | None = None) -> encoders.Encoder:
         with torch.random.fork_rng():  # a method is drawn from its seed, which is no business of who loads one
             method = build.method(config, state["channels"], state["data"][0], begun=True)
         method.load_state_dict(state["method"])
-        encoder, noted = method.towers.encoder(view), state.get("inputs", {}).get(view or VIEW)
+        encoder = encoders.merged(method.towers.encoder(view))
+        noted = state.get("inputs", {}).get(view or VIEW)
     if noted is not None:
         encoder.preprocess = Preprocess(encoder.options["size"], input=EncoderInput.from_json(noted, path))
     else:

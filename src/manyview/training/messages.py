@@ -7,22 +7,22 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 
-import torch
 from torch import nn
 
 from manyview.config.config import Config
 from manyview.core.text import duration, printable
 from manyview.data import Loader
-from manyview.data.factory import some
 from manyview.data.normals import NORMALS, camera_of
-from manyview.data.selection import having, missing, modality_classes
+from manyview.data.selection import missing, modality_classes
 from manyview.data.statistics import NoData, Statistics, no_data_of, suspect_zeros
 from manyview.memories import Memory
 from manyview.methods import Contrast, Method, Prediction
 from manyview.training.build import RunData, facts
 from manyview.training.crops import small_size
-from manyview.training.retrieval import Scores, live_recall, recall_table, untrained_recall
+from manyview.training.gains import gain_lines, live_gain, start_line
+from manyview.training.retrieval import live_recall, recall_table, untrained_recall
 from manyview.training.run import encoder_files
+from manyview.training.start import weights_lines
 from manyview.training.state import RunState
 from manyview.training.usual import explained
 
@@ -43,7 +43,7 @@ def introduction(config: Config, data: RunData, method: Method, state: RunState)
         f"{config.augmentation['name']} of {config.augmentation['size']} px{_small(config, method)}, "
         f"batch {config.batch_size}, {state.total:,} steps",
         *explained(config, facts(config, data)),
-        *_weights(config, method),
+        *weights_lines(config, method),
         *_imbalance(config, data),
         *roles(method),
         *_epoch(len(data.train), state.per_epoch, config.batch_size),
@@ -54,17 +54,6 @@ def introduction(config: Config, data: RunData, method: Method, state: RunState)
 def _small(config: Config, method: Method) -> str:
     """The small crops of a method that takes some."""
     return f" and {method.small} small of {small_size(config, config.augmentation['size'])} px" if method.small else ""
-
-
-def _weights(config: Config, method: Method) -> list[str]:
-    """What the encoders begin with, where that is not drawn."""
-    given = config.encoder["pretrained"]
-    if not given:
-        return []
-    if given is True:
-        return [f"it starts from the published weights of {config.encoder['name']}"]
-    encoder = next(iter(method.towers.encoders.values()))
-    return [f"it starts from {given}" + (f", what is named {encoder.beginning}* there" if encoder.beginning else "")]
 
 
 def _imbalance(config: Config, data: RunData) -> list[str]:
@@ -197,35 +186,31 @@ def _nowhere(names: Sequence[str], value: float) -> str:
     return f"data.nodata: no pixel of {' or '.join(map(printable, names))} is {value:.10g}; all of them count as data"
 
 
-def conclusion(config: Config, data: RunData, state: RunState, folder: Path) -> list[str]:
+def conclusion(state: RunState, folder: Path) -> list[str]:
     """What has come of it."""
-    found = []
     gained = [name for name in state.untrained_scores if name.startswith((KNN, LINEAR)) and name in state.scores]
-    asked = having(some(data.test, config.knn_queries)) if gained and data.test is not None else {}
-    for name in gained if asked else ():
-        views = [view for view in data.views if name in (KNN, LINEAR, f"{KNN}/{view}", f"{LINEAR}/{view}")]
-        count = int(torch.stack([asked[data.views[view].modality] for view in views]).all(0).sum())
-        found += _gain(name, state.scores[name], state.untrained_scores[name], count)
+    found = [line for name in gained for line in gain_lines(name, _title(name), state)]
     found += recall_table(state.scores, state.untrained_scores)
     verdict = state.health.verdict()
     found.append("too few steps to tell whether it is healthy" if verdict.word == "starting" else verdict.text)
     return [*found, encoders(folder)]
 
 
-def untrained(scores: Scores) -> list[str]:
+def untrained(state: RunState) -> list[str]:
     """What the evaluators say before the first step."""
-    named = {name: value for name, value in scores.items() if name.startswith((KNN, LINEAR))}
-    neighbours = [(name.replace("knn", "kNN", 1), value) for name, value in named.items()]
-    return [*(f"{name} of the untrained encoder {value:.1%}" for name, value in neighbours), *untrained_recall(scores)]
+    told = [start_line(name, _title(name), state) for name in state.scores if name.startswith((KNN, LINEAR))]
+    return [*told, *untrained_recall(state.scores)]
 
 
-def scores(found: Scores, before: Scores) -> list[str]:
+def scores(state: RunState) -> list[str]:
     """The scores in the line of progress."""
-    said = [f"kNN {found[KNN]:.1%}"] if KNN in found else []
-    said += [f"linear {found[LINEAR]:.1%}"] if LINEAR in found else []
-    if recall := live_recall(found, before):
-        said.append(recall)
-    return said
+    said = [live_gain(name, _title(name), state) for name in (KNN, LINEAR) if name in state.scores]
+    return [*said, *filter(None, [live_recall(state.scores, state.untrained_scores)])]
+
+
+def _title(name: str) -> str:
+    """What a score is called."""
+    return name.replace("knn", "kNN", 1)
 
 
 def ahead(config: Config, seconds: float) -> list[str]:
@@ -247,18 +232,6 @@ def unreadable(loader: Loader) -> list[str]:
 def encoders(folder: Path) -> str:
     files = encoder_files(folder)
     return f"encoder{'s' if len(files) > 1 else ''} {', '.join(map(str, files))}"
-
-
-def _gain(name: str, after: float, before: float, count: int) -> list[str]:
-    gained = (round(1000 * after) - round(1000 * before)) / 1000  # of what is printed
-    doubt = math.sqrt(sum(p * (1 - p) for p in (after, before)) / count)  # one standard deviation
-    said = [
-        f"{name.replace('knn', 'kNN', 1)} {after:.1%}, untrained {before:.1%} "
-        f"({100 * gained:+.1f} points, give or take {100 * doubt:.1f} on {count:,} images)"
-    ]
-    if gained <= 0 and name.startswith(KNN):
-        said.append("its neighbours are no better than before training: train longer, or with milder augmentation")
-    return said
 
 
 def _leaks(config: Config, method: Method, device: str, world: int) -> bool:

@@ -9,6 +9,7 @@ from functools import cached_property
 from statistics import fmean
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from manyview.config.config import Config, plain
@@ -17,6 +18,7 @@ from manyview.core.sample import Batch
 from manyview.data import Loader
 from manyview.data.factory import some
 from manyview.diagnose.measures import flat_share, validation
+from manyview.encoders import Towers
 from manyview.features.preprocess import EncoderInput
 from manyview.methods import Method
 from manyview.training import build, messages
@@ -26,6 +28,7 @@ from manyview.training.run_log import RunLog
 from manyview.training.state import RunState
 
 FLAT = slice(0, 64)  # pictures of a batch that are looked at for flat ones
+RANDOM = "untrained/"  # before the name of a score: that of an untrained encoder, where a run begins with weights
 BETWEEN = 0.1  # seconds that pass before something is shown again, at least
 UNTIMED, TIMED = 2, 5  # steps: before any is timed, and timed before the run's time is foreseen
 VALIDATED = 256  # held-out images that the loss is asked about at a time, at most
@@ -57,10 +60,12 @@ class Monitor:
         if self.state.step:
             self.log.say(f"going on after step {self.state.step:,} of {self.state.total:,}")
         elif self.evaluators:
+            if self.config.encoder["pretrained"]:
+                self._score_random()
             self.lap()
             self.score()
             self._score_seconds = self.lap()
-            for line in messages.untrained(self.state.scores):
+            for line in messages.untrained(self.state):
                 self.log.say(line)
         self.log.begin()
         self.lap()
@@ -100,10 +105,7 @@ class Monitor:
     def score(self) -> None:
         """Scores the encoders as they stand, and asks the loss about held-out images. For who has evaluators."""
         assert self._validate is not None
-        towers = self.method.towers
-        scores = {name: value for each in self.evaluators for name, value in each(towers).items()}
-        if self.probe is not None and self.state.probe_due:
-            scores |= self.probe(towers)
+        scores = self._scores(self.method.towers)
         self.state.scored(scores)
         self._write({**scores, **self._validate(progress=self.state.progress)})
 
@@ -122,6 +124,20 @@ class Monitor:
         for line in messages.ahead(self.config, left + scores * self._score_seconds):
             self.log.say(line)
 
+    def _score_random(self) -> None:
+        """Scores an untrained encoder of the same kind, which the run's gain over drawn weights is told by."""
+        with torch.random.fork_rng():
+            drawn = build.unstarted(self.config, self.data.channels, begun=True).to(self.loader.device)
+        scores = self._scores(drawn.towers)
+        self.state.scored_random(scores)
+        self._write({RANDOM + name: score for name, score in scores.items()})
+
+    def _scores(self, towers: Towers) -> dict[str, float]:
+        scores = {name: value for each in self.evaluators for name, value in each(towers).items()}
+        if self.probe is not None and self.state.probe_due:
+            scores |= self.probe(towers)
+        return scores
+
     def show(self) -> None:
         """Shows where the run is, now and then, for who watches it."""
         state, over = self.state, self.state.epoch_over or self.state.done
@@ -130,7 +146,7 @@ class Monitor:
         facts = [f"epoch {state.epoch}"]
         facts += [] if state.running_loss is None else [f"loss {state.running_loss:.4g}"]
         facts += [f"{self.loader.seen(state.step) / state.seconds:,.0f} images/s"] if state.seconds else []
-        facts += messages.scores(state.scores, state.untrained_scores)
+        facts += messages.scores(state)
         facts += [state.health.verdict().short] if state.health.measured else []
         self.log.show(state.step, "  ".join(facts), now=over or self._shown < 0)
         self._shown = time.monotonic()

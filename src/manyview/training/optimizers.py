@@ -120,9 +120,13 @@ def adam(
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"sgd": sgd, "lars": lars, "adamw": adamw, "adam": adam}
 
 
+LR_SCALE = "lr_scale"  # timm's name for what a group's learning rate is multiplied with
+
+
 def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    """Sets the learning rate of every group, in proportion where layers have their own (`layer_decay`)."""
     for group in optimizer.param_groups:
-        group["lr"] = lr
+        group["lr"] = lr * group.get(LR_SCALE, 1.0)
 
 
 def constant(step: float, total: float, *, warmup: NotNegative = 0.0) -> float:

@@ -14,6 +14,7 @@ from torch import Tensor
 from manyview.config.config import Config
 from manyview.core.distributed import exchange
 from manyview.diagnose.health import Health
+from manyview.features.gain import answers, gain_error
 from manyview.methods import Method
 from manyview.training.optimizers import Schedule
 
@@ -21,6 +22,8 @@ SAVED: dict[str, Any] = {
     "step": int, "seconds": float, "losses": list, "loss": float | None, "scores": dict, "fresh_scores": dict,
     "untrained_scores": dict, "health": dict,
 }  # fmt: skip
+ANSWERS = ("answers", "untrained_answers", "random_scores", "random_answers")
+"""What checkpoints of earlier versions lack, and can."""
 RECENT = 50  # steps, of whose losses the mean is shown
 
 
@@ -39,7 +42,11 @@ class RunState:
     loss: float | None = None  # of the last step that is known
     scores: dict[str, float] = field(default_factory=dict)  # the evaluators' last
     fresh_scores: dict[str, float] = field(default_factory=dict)  # the same, until the run's health has been told
-    untrained_scores: dict[str, float] = field(default_factory=dict)
+    untrained_scores: dict[str, float] = field(default_factory=dict)  # of what the run began with, weights or none
+    random_scores: dict[str, float] = field(default_factory=dict)  # of drawn weights, where it began with others
+    answers: dict[str, Tensor] = field(default_factory=dict)  # by score, which of the last ones were right
+    untrained_answers: dict[str, Tensor] = field(default_factory=dict)
+    random_answers: dict[str, Tensor] = field(default_factory=dict)
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))  # losses, for who watches
     pending: list[Tensor] = field(default_factory=list)  # this process's share of losses that others do not know yet
 
@@ -151,18 +158,36 @@ class RunState:
 
     def scored(self, scores: dict[str, float]) -> None:
         """Takes new scores; one that is not measured every time stays until it is measured again."""
-        self.scores, self.fresh_scores = {**self.scores, **scores}, scores
+        plain = {name: float(score) for name, score in scores.items()}
+        self.scores, self.fresh_scores = {**self.scores, **plain}, plain
+        self.answers = {**self.answers, **answers(scores)}
         if self.step == 0:
-            self.untrained_scores = scores
+            self.untrained_scores, self.untrained_answers = plain, dict(self.answers)
+
+    def gain_error(self, name: str) -> float | None:
+        """The standard error of a score's gain over that of what the run began with, on the same images."""
+        return gain_error(self.answers.get(name), self.untrained_answers.get(name))
+
+    def scored_random(self, scores: dict[str, float]) -> None:
+        """Takes the scores of an untrained encoder, for a run that begins with weights."""
+        self.random_scores = {name: float(score) for name, score in scores.items()}
+        self.random_answers = answers(scores)
+
+    def gain_error_over_random(self, name: str) -> float | None:
+        """The same of its gain over an untrained encoder, where the run began with weights."""
+        return gain_error(self.answers.get(name), self.random_answers.get(name))
 
     def state_dict(self) -> dict[str, Any]:
-        return {**{name: getattr(self, name) for name in SAVED if name != "health"}, "health": self.health.state_dict()}
+        plain = {name: getattr(self, name) for name in (*SAVED, *ANSWERS) if name != "health"}
+        return {**plain, "health": self.health.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.health.load_state_dict(state["health"])
         for name in SAVED:
             if name != "health":
                 setattr(self, name, state[name])
+        for name in ANSWERS:
+            setattr(self, name, state.get(name, {}))
 
 
 def odd_entries(state: dict[str, Any]) -> list[str]:

@@ -154,7 +154,7 @@ class Session:
     def finish(self, own: Dataset | None, seconds: float | None = None) -> None:
         """Writes the encoders, and a page about the run, for which images may be embedded for so many seconds."""
         assert self.monitor is not None
-        config, path, data, log = self.config, self.folder.path, self.monitor.data, self.monitor.log
+        config, path, log = self.config, self.folder.path, self.monitor.log
         go_on = f"the run is saved; free some space and: {resume_command(config, distributed.world_size())}"
         inputs, method = self.monitor.inputs, self.trainer.method
         for view in method.towers.encoders:
@@ -162,7 +162,7 @@ class Session:
                 save(method, view, file, inputs.get(view) or next(iter(inputs.values())))
         for line in messages.unreadable(self.loader):
             log.warn(line)
-        for line in messages.conclusion(config, data, self.state, path):
+        for line in messages.conclusion(self.state, path):
             log.say(line)
         _page(config, path, own, say=log.say, warn=log.warn, seconds=seconds)
 

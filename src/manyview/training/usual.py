@@ -19,7 +19,7 @@ from manyview.views.augmentation_recipes import usual_size
 BATCH = {"cpu": 64, "cuda": 256}
 LEAST_BATCH = 8
 BATCHES = 3  # of an epoch, at least: of few images a batch is smaller
-WARMUP = 0.05  # of the run
+WARMUP, WARMUP_FROM_WEIGHTS = 0.05, 0.1  # of the run; from weights, a new head learns first
 SMALL_CROPS: Flat = {"method.copies": 1, "method.small": 2, "augmentation.small_scale": (0.2, 1.0)}
 """Beside one large crop, where the time counts: two crops of half the size cost less than a second large one."""
 MANY_IMAGES = 100_000  # from which on a ViT is trained on a GPU
@@ -39,12 +39,13 @@ class Facts:
 def usual(config: Config, facts: Facts) -> Flat:
     """Values for the settings that are left open. Nothing is built and nothing is timed."""
     size = config.augmentation["size"] or usual_size(facts.side)
+    warmup = WARMUP_FROM_WEIGHTS if config.encoder["pretrained"] else WARMUP
     chosen: Flat = {
         "encoder.name": config.encoder["name"] if config.encoder["pretrained"] else _encoder(size, facts),
         "augmentation.size": size,
         "batch_size": _batch(facts),
         "precision": "bf16" if facts.bf16 else "fp32",
-        "schedule.warmup": round(WARMUP * config.epochs, 4),
+        "schedule.warmup": round(warmup * config.epochs, 4),
     }
     if config.minutes is not None and facts.device == "cpu" and set(SMALL_CROPS) <= set(config.auto):
         chosen |= SMALL_CROPS

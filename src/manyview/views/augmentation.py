@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -181,9 +182,8 @@ def patch_boxes(u: Array, height: int, width: int, size: int, offset: tuple[int,
 
 def random_boxes(u: Array, height: int, width: int, scale: tuple[float, float], ratio: tuple[float, float]) -> Array:
     """Draws torchvision's RandomResizedCrop.get_params for n pictures at once, from (n, 22 or more) uniform numbers."""
-    area = height * width * (scale[0] + (scale[1] - scale[0]) * u[:, :TRIES])
-    low, high = math.log(ratio[0]), math.log(ratio[1])
-    aspect = np.exp(low + (high - low) * u[:, TRIES : 2 * TRIES])
+    share, aspect = crop_shapes(u, scale, ratio)
+    area = height * width * share
     w, h = (np.rint(np.sqrt(side)).astype(np.int64) for side in (area * aspect, area / aspect))  # (n, TRIES)
     fits = (w > 0) & (h > 0) & (w <= width) & (h <= height)
     first = (np.arange(len(u)), fits.argmax(1))
@@ -191,6 +191,37 @@ def random_boxes(u: Array, height: int, width: int, scale: tuple[float, float], 
     top = (u[:, 2 * TRIES] * (height - h + 1)).astype(np.int64)
     left = (u[:, 2 * TRIES + 1] * (width - w + 1)).astype(np.int64)
     boxes = np.stack([top, left, h, w], 1)
-    tall, wide = min(height, round(width / ratio[0])), min(width, round(height * ratio[1]))
-    boxes[~fits.any(1)] = (height - tall) // 2, (width - wide) // 2, tall, wide  # the largest whose ratio is allowed
+    boxes[~fits.any(1)] = central_box(height, width, ratio)
     return boxes
+
+
+def crop_shapes(u: Array, scale: tuple[float, float], ratio: tuple[float, float]) -> tuple[Array, Array]:
+    """The share of a picture and the width / height, (n, TRIES) each, that a crop tries one after another."""
+    low, high = math.log(ratio[0]), math.log(ratio[1])
+    aspect: Array = np.exp(low + (high - low) * u[:, TRIES : 2 * TRIES])
+    return scale[0] + (scale[1] - scale[0]) * u[:, :TRIES], aspect
+
+
+def random_box(
+    shapes: Iterable[tuple[float, float]],
+    corner: Sequence[float],
+    height: int,
+    width: int,
+    ratio: tuple[float, float],
+) -> tuple[int, int, int, int]:
+    """One box of `random_boxes`, to the bit, from its `crop_shapes` and the two numbers that place it.
+
+    For one picture this takes a tenth of the time, and a worker knows the sizes of pictures only one by one.
+    """
+    for share, aspect in shapes:
+        area = height * width * share
+        w, h = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
+        if 0 < w <= width and 0 < h <= height:
+            return int(corner[0] * (height - h + 1)), int(corner[1] * (width - w + 1)), h, w
+    return central_box(height, width, ratio)
+
+
+def central_box(height: int, width: int, ratio: tuple[float, float]) -> tuple[int, int, int, int]:
+    """The largest box in the middle whose ratio is allowed."""
+    tall, wide = min(height, round(width / ratio[0])), min(width, round(height * ratio[1]))
+    return (height - tall) // 2, (width - wide) // 2, tall, wide

@@ -14,7 +14,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from manyview.core.parallel import parallel_map, scratch, uninitialised
+from manyview.core.memory import new_memory
+from manyview.core.parallel import parallel_map, scratch
 
 PART_PIXELS = 1 << 17  # converted at a time, by one core: enough that starting the operations costs little
 VECTOR = 64  # numbers that torch works on at a time, or a multiple of that
@@ -78,7 +79,7 @@ def hed(planes: Tensor) -> Tensor:
 
 def _in_parts(convert: Callable[[Tensor, Tensor], None], planes: Tensor) -> Tensor:
     """Converts a few pictures at a time; all at once on a GPU."""
-    out = uninitialised(planes)
+    out = new_memory(planes.shape, planes.dtype, planes.device)
     pictures = max(1, PART_PIXELS // max(1, planes.shape[2] * planes.shape[3]))
     step = pictures if planes.device.type == "cpu" else max(1, planes.shape[1])
     parts = list(zip(planes.split(step, 1), out.split(step, 1), strict=True))

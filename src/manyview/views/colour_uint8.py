@@ -1,8 +1,7 @@
 """Colour and blur of one picture of 8 bits, by OpenCV: what `colour.py` does to batches of floats.
 
 A worker has one picture at a time, which stays in the cache. OpenCV's operations on uint8 take a tenth of the time of
-floats in torch; each rounds, and is within 2/255 of torchvision's function on the same numbers. Only the hue is turned
-in floats, since 8 bits of it would be too few.
+floats in torch; each rounds, and is within 2/255 of torchvision's function on the same numbers.
 
 Pictures are (h, w, 3), contiguous, and may be overwritten; operations give them back, perhaps in other memory.
 """
@@ -15,29 +14,27 @@ from typing import Any
 
 import cv2
 import numpy as np
-import torch
 
-from manyview.core.parallel import scratch
 from manyview.views.augmentation import Array, Augmentation, AugmentationParams
 from manyview.views.colour import BLUE, GREEN, RED, TURNS
 
 REACH = 3.0  # of a blur in sigmas: what is beyond would change a pixel by less than 1/255
-THINNEST = 1 / 1024  # a blur whose neighbours have less weight than this changes no pixel by 1/255
+LIGHTEST = 1 / 1024  # neighbours that have less weight than this change no pixel by 1/255
 _LUMA, _SAME = np.array([RED, GREEN, BLUE]), np.eye(3)
+_SAME_AND_REST = np.eye(3, 4), np.array([[0.0, 0.0, 0.0, 1.0]])
 _INVERTED = np.where(np.arange(256) < 128, np.arange(256), 255 - np.arange(256)).astype(np.uint8)
-_CPU = torch.device("cpu")
 
 cv2.setNumThreads(1)  # a picture is small, and there is a worker for each core; threads would not survive a fork
 
 
 def brightness(picture: Array, factor: float) -> Array:
-    return _array(cv2.convertScaleAbs(picture, picture, factor))
+    return _array(cv2.transform(picture, factor * _SAME))
 
 
 def contrast(picture: Array, factor: float) -> Array:
     """Scales colours away from the mean luma of the picture."""
     rest = float(_LUMA @ cv2.mean(picture)[:3]) * (1 - factor)
-    return _array(cv2.addWeighted(picture, factor, picture, 0.0, rest, picture))
+    return _array(cv2.transform(picture, factor * _SAME_AND_REST[0] + rest * _SAME_AND_REST[1]))
 
 
 def saturation(picture: Array, factor: float) -> Array:
@@ -46,14 +43,31 @@ def saturation(picture: Array, factor: float) -> Array:
 
 
 def hue(picture: Array, turns: float) -> Array:
-    """Turns the hue of HSV; value and saturation stay."""
-    rgb, hsv = scratch("hue", 2, *picture.shape, device=_CPU).numpy()
-    np.copyto(rgb, picture)
-    cv2.cvtColor(rgb, cv2.COLOR_RGB2HSV, hsv)
-    degrees: Any = (360 * (turns % 1), 0, 0, 0)  # above 360 they are counted from 0 again
-    cv2.add(hsv, degrees, hsv)
-    cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB, rgb)
-    return _array(cv2.convertScaleAbs(rgb, picture))
+    """Turns the hue of HSV; value and saturation stay.
+
+    A third of a turn moves every channel into the place of the next one. What is left is at most a sixth, s sixths. It
+    moves only the channels between the lowest of the pixel, m, and its highest, M, and these by s (M - m): up by what
+    the next channel lacks to m + s (M - m), then down by what it has above M - s (M - m), but no channel leaves m to
+    M. The other way round, the previous channel is the next one. So no hue is computed, and bytes are enough.
+    """
+    thirds = round(3 * turns)
+    sixths = 6 * turns - 2 * thirds
+    step = 1 if sixths > 0 else -1
+    planes: Any = np.empty((11, *picture.shape[:2]), np.uint8)
+    channels, made, (low, high, least, most, x) = list(planes[:3]), list(planes[3:6]), planes[6:]
+    cv2.split(picture, channels)
+    cv2.min(cv2.min(*channels[:2], low), channels[2], low)
+    cv2.max(cv2.max(*channels[:2], high), channels[2], high)
+    cv2.convertScaleAbs(cv2.subtract(high, low, x), x, abs(sixths))
+    cv2.add(low, x, least)
+    cv2.subtract(high, x, most)
+    for number, channel in enumerate(channels):
+        following, out = channels[(number + step) % 3], made[(number + thirds) % 3]
+        cv2.min(cv2.add(channel, cv2.subtract(least, following, x), out), high, out)
+        # up to half a sixth, no channel that went up would go down
+        limit = most if abs(sixths) <= 0.5 else cv2.max(most, channels[(number - step) % 3], x)
+        cv2.max(cv2.subtract(out, cv2.subtract(following, limit, x), out), low, out)
+    return _array(cv2.merge(made, picture))
 
 
 OPERATIONS = (brightness, contrast, saturation, hue)
@@ -75,9 +89,10 @@ def blur(picture: Array, sigma: float, kernel: int) -> Array:
     """Blurs with a Gaussian of at most `kernel` x `kernel` pixels, edges reflected."""
     radius = min(kernel // 2, math.ceil(REACH * sigma), *(side - 1 for side in picture.shape[:2]))
     weights = np.exp(-0.5 * (np.arange(-radius, radius + 1) / sigma) ** 2).astype(np.float32)
-    weights /= weights.sum()
-    if radius < 1 or weights[radius + 1] < THINNEST:
+    weights = weights[weights >= LIGHTEST * weights.sum()]
+    if len(weights) == 1:
         return picture
+    weights /= weights.sum()
     return _array(cv2.sepFilter2D(picture, -1, weights, weights, borderType=cv2.BORDER_REFLECT_101))
 
 

@@ -6,7 +6,7 @@ What is drawn for a picture depends on (seed, epoch, id) and on the number of th
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal, NamedTuple, get_args
@@ -29,8 +29,8 @@ from manyview.views.augmentation import (
     draw_unplaced,
 )
 from manyview.views.colour import coloured
-from manyview.views.colour_spaces import SPACES
 from manyview.views.jigsaw import cut_patches, jigsaw_of, shape_of
+from manyview.views.normalise import is_plain, normalise, to_normalise
 from manyview.views.plan import Drawn, Plan
 from manyview.views.resample import PRODUCT_SIDE, crops
 from manyview.views.view import PICTURE, Modality, View, checked, usual, view_named
@@ -149,9 +149,12 @@ class ViewPipeline:
 
         Without `colour` they are only cropped, and `finish` does the rest, on a GPU for instance.
         """
+        modalities = tuple(modalities)
         cuts = self._cuts(modalities)
         drawn = {name: self._drawn(name, cut.copies, ids, seed, epoch) for name, cut in cuts.items()}
-        return Plan(self.modality, {name: cut.modality for name, cut in cuts.items()}, drawn, colour, self.holes)
+        sources = {name: cut.modality for name, cut in cuts.items()}
+        reference = next((name for name in modalities if name in sources.values()), "")
+        return Plan(self.modality, reference, sources, drawn, colour, self.holes)
 
     def prepare(
         self, raw: Mapping[str, Tensor], id: int, *, seed: int = 0, epoch: int = 0, colour: bool = True
@@ -165,10 +168,12 @@ class ViewPipeline:
 
         def take(name: str, number: int, rows: slice, modality: Modality) -> tuple[Tensor, AugmentationParams | None]:
             crops = prepared[name][number][rows]
+            late = colour and modality.colour
+            if not late and is_plain(cuts[name].views):
+                return crops.transpose(0, 1), None
             n, channels, height, width = crops.shape
             planes = scratch("b", channels, n, height, width, device=crops.device).copy_(crops.transpose(0, 1))
             planes.mul_(modality.unit(crops))
-            late = colour and modality.colour
             return planes, self.params(name, ids[rows], number, seed, epoch, crops.shape[2:]) if late else None
 
         return self._develop(prepared, cuts, take, partial(self._geometry, ids=ids, seed=seed, epoch=epoch))
@@ -241,7 +246,7 @@ class ViewPipeline:
         like = {view: sources[name] for name, cut in cuts.items() for view in cut.views}
         made: Views = {
             name: [
-                _result(shape_of(a, len(x), view.width(x.shape[1])), x.device)
+                new_memory(shape_of(a, len(x), view.width(x.shape[1])), device=x.device)
                 for x, a in zip(like[name], self.augmentations[: self._count(name)], strict=False)
             ]
             for name, view in self._views(sources).items()
@@ -254,12 +259,13 @@ class ViewPipeline:
             if params is not None and modality.colour:
                 planes = coloured(planes, augmentation, params)
             views = {view: about for view, about in cuts[name].views.items() if number < len(made[view])}
-            for view, scaled, shift in _normalised(planes, views, modality):
+            for view, own, scale, shift in to_normalise(planes, views, modality):
                 out = made[view][number][rows]
                 if augmentation.patch is None:
-                    torch.add(scaled, shift, out=out.transpose(0, 1))
+                    normalise(own, scale, shift, out.transpose(0, 1))
                 else:
-                    out.copy_(cut_patches(scaled.add_(shift), augmentation, keys_of(name, number)[rows]))
+                    whole = normalise(own, scale, shift, torch.empty(own.shape, device=own.device))
+                    out.copy_(cut_patches(whole, augmentation, keys_of(name, number)[rows]))
 
         jobs = [
             partial(develop, name, number, rows)
@@ -273,23 +279,8 @@ class ViewPipeline:
 
 
 Planes = Callable[[str, int, slice, Modality], tuple[Tensor, AugmentationParams | None]]
-"""Cut, copy, rows -> crops (C, len(rows), size, size), float32, pictures in [0, 1]; the numbers that colour them."""
-
-
-def _normalised(planes: Tensor, views: Mapping[str, View], modality: Modality) -> Iterator[tuple[str, Tensor, Tensor]]:
-    """Gives (x - mean) / std of each view as two summands, x / std and (C or 1, 1, 1, 1); planes may be overwritten."""
-    spaces = {
-        space: planes if space is None else SPACES[space].convert(planes)
-        for space in {view.space for view in views.values()}
-    }
-    for name, view in views.items():
-        own = planes if len(views) == 1 and view == View(view.modality) else view.taken(spaces[view.space])
-        mean, std = (torch.tensor(x, device=own.device).view(-1, 1, 1, 1) for x in view.statistics(modality))
-        yield name, own.mul_(1 / std), -mean / std
-
-
-def _result(shape: Sequence[int], device: torch.device) -> Tensor:
-    return new_memory(shape) if device.type == "cpu" else torch.empty(*shape, device=device)
+"""Cut, copy, rows -> crops (C, len(rows), size, size), float32, pictures in [0, 1], or in 8 bits if all that is left
+to do is to normalise them; the numbers that colour them."""
 
 
 def _parts(source: Tensor, size: int) -> list[slice]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
 
 import cv2
 import numpy as np
@@ -13,7 +12,15 @@ import torch
 from torch import Tensor
 
 from manyview.core.sample import Views
-from manyview.views.augmentation import Array, Augmentation, AugmentationParams, draw_boxes
+from manyview.views.augmentation import (
+    TRIES,
+    Array,
+    Augmentation,
+    AugmentationParams,
+    crop_shapes,
+    draw_boxes,
+    random_box,
+)
 from manyview.views.colour import coloured, rand_augment_
 from manyview.views.colour_uint8 import coloured as coloured_uint8
 from manyview.views.resample import crop_each, crop_picture, finest_step, scaled_boxes, with_holes
@@ -31,12 +38,28 @@ class Drawn:
     geometry: Array
     params: AugmentationParams
 
+    def box(self, row: int, height: int, width: int) -> Sequence[int]:
+        """The box of one sample: top, left, height, width."""
+        if self.augmentation.scale is None or self.augmentation.offset is not None:
+            return draw_boxes(self.augmentation, self.geometry[row : row + 1], height, width)[0].tolist()
+        shares, aspects, corners = self._tries
+        tries = zip(shares[row], aspects[row], strict=True)
+        return random_box(tries, corners[row], height, width, self.augmentation.ratio)
+
+    @cached_property
+    def _tries(self) -> tuple[list[list[float]], list[list[float]], list[list[float]]]:
+        """The shares, the ratios and the places that crops of all samples are made of, as Python has numbers."""
+        assert self.augmentation.scale is not None
+        share, aspect = crop_shapes(self.geometry, self.augmentation.scale, self.augmentation.ratio)
+        return share.tolist(), aspect.tolist(), self.geometry[:, 2 * TRIES : 2 * TRIES + 2].tolist()
+
 
 @dataclass(frozen=True, eq=False)
 class Plan:
     """The numbers of a batch of samples, drawn before their pictures are known: for many they cost what one costs.
 
     modality_of  what is known of a modality, by its name and a picture
+    reference    the modality on whose size crops are drawn
     sources      the modality of each cut: of what is cropped and coloured once for the views that are taken of it
     drawn        by cut, for each of its copies
     colour       False: pictures are only cropped, and the rest is done later, on a GPU for instance
@@ -46,42 +69,27 @@ class Plan:
     """
 
     modality_of: Callable[[str, Tensor], Modality]
+    reference: str
     sources: Mapping[str, str]
     drawn: Mapping[str, Sequence[Drawn]]
     colour: bool = True
     holes: bool = False
 
     def boxes(self, cut: str, row: int, size: Sequence[int]) -> Array:
-        """The boxes (copies, 4) of a sample of this size, drawn at once for copies of one augmentation."""
-        runs = [draw_boxes(copies.augmentation, copies.geometry[row], size[0], size[1]) for copies in self._alike[cut]]
-        return runs[0] if len(runs) == 1 else np.concatenate(runs)
-
-    @cached_property
-    def _alike(self) -> dict[str, list[Drawn]]:
-        """By cut, runs of copies with one augmentation, their geometry as (n, copies, 23)."""
-        runs = {cut: groupby(copies, lambda copy: copy.augmentation) for cut, copies in self.drawn.items()}
-        return {
-            cut: [
-                Drawn(augmentation, np.stack([copy.geometry for copy in alike], 1), alike[0].params)
-                for augmentation, alike in ((augmentation, list(run)) for augmentation, run in found)
-            ]
-            for cut, found in runs.items()
-        }
+        """The boxes (copies, 4) of a sample of this size."""
+        height, width = size
+        return np.array([copy.box(row, height, width) for copy in self.drawn[cut]])
 
     def shrink(self, row: int, height: int, width: int) -> int:
-        """How many times smaller, 1, 2, 4 or 8, a picture of three channels of 8 bits may be decoded for its views."""
+        """How many times smaller, 1, 2, 4 or 8, a reference of three channels of 8 bits may be decoded."""
+        cuts = {cut: copies for cut, copies in self.drawn.items() if self.sources[cut] == self.reference}
         side = min(height, width)  # no box has a longer one
-        if side < SHARPNESS * FACTORS[-1] * max(
-            copy.augmentation.size for copies in self.drawn.values() for copy in copies
-        ):
+        if side < SHARPNESS * FACTORS[-1] * max(copy.augmentation.size for copies in cuts.values() for copy in copies):
             return 1  # without drawing a box, which cannot be larger than the picture
-        example = torch.empty(3, 1, 1, dtype=torch.uint8)
-        if not all(self.modality_of(source, example).colour for source in self.sources.values()):
+        if not self.modality_of(self.reference, torch.empty(3, 1, 1, dtype=torch.uint8)).colour:
             return 1
         finest = min(
-            finest_step(copy.augmentation, box)
-            for cut, copies in self.drawn.items()
-            for copy, box in zip(copies, self.boxes(cut, row, (height, width)), strict=True)
+            finest_step(copy.augmentation, copy.box(row, height, width)) for copies in cuts.values() for copy in copies
         )
         return next((factor for factor in FACTORS if finest >= SHARPNESS * factor), 1)
 

@@ -123,19 +123,20 @@ def crop_one(image: Tensor, augmentation: Augmentation, box: Array, flip: bool, 
 
 def crop_picture(image: Tensor, augmentation: Augmentation, box: Array, flip: bool) -> Array:
     """Crops one picture (3, H, W) of 8 bits to (size, size, 3), contiguous, in memory of its own."""
-    crop: Array = crop_one(image, augmentation, box, False).permute(1, 2, 0).numpy()
+    resized = crop_one(image, augmentation, box, False)
+    crop: Array = resized.permute(1, 2, 0).numpy()
     if flip:
         return np.asarray(cv2.flip(crop, 1))
-    own = np.ascontiguousarray(crop)
-    return own.copy() if np.may_share_memory(own, image.numpy()) else own
+    own = resized.untyped_storage().data_ptr() != image.untyped_storage().data_ptr()
+    return np.ascontiguousarray(crop) if own else np.array(crop, order="C")
 
 
-def finest_step(augmentation: Augmentation, box: Array) -> float:
+def finest_step(augmentation: Augmentation, box: Sequence[int]) -> float:
     """How many pixels of the picture make one of the view, along the axis where they are fewest; a patch takes 1."""
     if augmentation.scale is None:
-        resized = _resized(augmentation, int(box[2]), int(box[3]))
-        return float(min(box[2] / resized[0], box[3] / resized[1]))
-    return float(min(box[2], box[3]) / augmentation.size)
+        resized = _resized(augmentation, box[2], box[3])
+        return min(box[2] / resized[0], box[3] / resized[1])
+    return min(box[2], box[3]) / augmentation.size
 
 
 def turn_vectors_(planes: Tensor, augmentation: Augmentation, box: Array, flip: Array, *, lengths: bool) -> None:

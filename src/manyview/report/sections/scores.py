@@ -109,7 +109,7 @@ def scores(runs: Sequence[RunRecord], data: Mapping[int, RunData] | None = None)
     for run in runs:
         try:
             results = [result for result in read(run.folder) if result.protocol != BASELINE]
-            present = _of_present_weights(run, results)
+            present = of_present_weights(run, results)
             found = [row for result in present for row in _rows(run, result)]
         except Exception as error:  # the scores of training are worth having whatever the file of others holds
             missing.append(left_out(f"The evaluation of {run.name}", reason(error)))
@@ -140,7 +140,7 @@ def scores(runs: Sequence[RunRecord], data: Mapping[int, RunData] | None = None)
     return section("scores", "Scores", lead, made, more if folded else None, missing, None if evaluated else advice)
 
 
-def _of_present_weights(run: RunRecord, results: list[Result]) -> list[Result]:
+def of_present_weights(run: RunRecord, results: list[Result]) -> list[Result]:
     """Drops results of an encoder that has been trained further since, where there is an encoder to compare with."""
     try:
         checksum = open_model(run.folder).checksum if results else None

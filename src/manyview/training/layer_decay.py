@@ -1,4 +1,4 @@
-"""Learning rates that fall from layer to layer, the classifier's being the highest: for fine-tuning."""
+"""Learning rates that fall from layer to layer, towards the input: for fine-tuning, and pre-training from weights."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from timm.models import group_parameters
 from torch import nn
 from torch.optim import Optimizer
 
+from manyview.training.optimizers import LR_SCALE
+
 LAYERS = 12  # of a network that does not say which weights are a layer
-LR_SCALE = "lr_scale"  # timm's name for what a group's learning rate is multiplied with
 
 
 def decay_by_layer(optimizer: Optimizer, network: nn.Module, decay: float) -> None:
     """Splits the groups of an optimiser that has made no step yet: a layer's rate is `decay` times that of the next.
 
-    The layer after the last is the classifier, with the full rate. What a network exempts from weight decay, such as
-    positions and the class token of a ViT, has none.
+    The layer after the last is the classifier, or the head, with the full rate. What a network exempts from weight
+    decay, such as positions and the class token of a ViT, has none.
     """
     layers = layer_numbers(network)
     count = max(layers.values()) + 1

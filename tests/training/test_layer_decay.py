@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from manyview.encoders import Encoder, create
-from manyview.evaluate.layer_decay import decay_by_layer
+from manyview.training.layer_decay import decay_by_layer
 from manyview.training.optimizers import adamw, sgd
 
 

@@ -1,0 +1,145 @@
+"""`manyview transfer`: an encoder on a task of whole pictures, beside the untrained network and one from scratch."""
+
+import inspect
+import sys
+import warnings
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+from manyview.cli.arguments import table, usage
+from manyview.cli.embed import Pretrained, Size, Stem, Weights, tell_unended
+from manyview.config.keys import Flat, flag_name, shown, typed
+from manyview.config.sections import data_keys
+from manyview.core.errors import UserError
+from manyview.core.text import one_line, printable
+from manyview.embeddings.model_source import run_of
+from manyview.evaluate.results import FILE, Result
+from manyview.transfer.transfer import HOME, TASKS, schema
+from manyview.transfer.transfer import transfer as transferred
+
+COLUMNS = ("trained", "untrained", "supervised")
+
+
+def transfer(
+    what: Annotated[
+        str | None,
+        "a run's folder, a file of weights, a name such as timm/resnet18, or VIEW=ONE,VIEW=OTHER, one a view",
+    ] = None,
+    *,
+    task: Annotated[str | None, ", ".join(TASKS)] = None,
+    data: Annotated[str | None, "pictures with what is to be predicted; of a run, without it, the run's own"] = None,
+    size: Size = None,
+    weights: Weights = None,
+    pretrained: Pretrained = False,
+    stem: Stem = None,
+    untrained: Annotated[bool, "also train the task from the untrained network"] = True,
+    supervised: Annotated[bool, "also train network and task together, from scratch"] = True,
+    seed: int = 0,
+    device: Annotated[str, "auto, cpu or cuda"] = "auto",
+    workers: Annotated[int | None, "processes that read images"] = None,
+    out: Annotated[
+        str | None, f"where {FILE} and the trainings go; by default RUN/{HOME}, or transfers/ENCODER"
+    ] = None,
+    recompute: Annotated[bool, "compute what is there already"] = False,
+    quiet: Annotated[bool, "no progress"] = False,
+    help: bool = False,
+    **settings: Any,
+) -> int:
+    """Trains a task on top of an encoder and scores it on other images, beside the same from the untrained network.
+
+    A run, a file of weights, or any encoder of timm and torchvision. The same command goes on with what was stopped.
+    """
+    if help:
+        about = "\n\n".join(_about(name) for name in TASKS)
+        print(f"{usage(transfer)}\n\ntasks and their settings:\n\n{about}")
+        return 0
+    if what is None:
+        raise UserError(None, "give a run's folder, or an encoder such as timm/resnet18; --help tells more")
+    if task is None:
+        raise UserError("task", f"is needed; give --task, one of {', '.join(TASKS)}")
+    chosen, options = _divided(task, settings)
+    folder = _out(what, out, pretrained, weights)
+    say = partial(print, file=sys.stderr, flush=True)
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_, **__: say(f"warning: {one_line(str(message))}")
+        result = transferred(
+            what, task, _data(data, options), settings=chosen, out=folder, untrained=untrained, supervised=supervised,
+            recompute=recompute, seed=seed, device=device, workers=workers, quiet=quiet, say=say, size=size,
+            weights=weights, pretrained=pretrained, stem=stem,
+        )  # fmt: skip
+    print(report(result))
+    tell_unended(what)
+    print(f"\nwrote {printable(str(folder / FILE))}")
+    return 0
+
+
+def report(result: Result) -> str:
+    """What was transferred to what, and a line for each score."""
+    data, model = result.data, result.model
+    kept = "held out" if data["held_out"] else "in its test split"
+    counts = f"{data['train']:,} training images, {data['test']:,} {kept}, {len(data['classes'])} classes"
+    heading = [
+        f"{model['name']}: {model['encoder']} at {model['size']} px, seed {result.seed}",
+        f"{data['name']}: {counts}",
+        *([] if model["trained"] else ["its weights are drawn, not learnt: give --pretrained, or --weights FILE"]),
+    ]
+    first = {"trained" if model["trained"] else "untrained": result.scores}
+    found = {"untrained": result.untrained, "supervised": result.supervised, **first}
+    columns = [name for name in COLUMNS if found.get(name) is not None]
+    rows = [(result.protocol, *columns)]
+    for name in result.scores:
+        rows.append((name, *(_said((found[column] or {}).get(name)) for column in columns)))
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    lines = [
+        "  ".join(
+            [row[0].ljust(widths[0]), *(each.rjust(width) for each, width in zip(row[1:], widths[1:], strict=True))]
+        )
+        for row in rows
+    ]
+    return "\n".join(["", *map(printable, heading), "", lines[0], "-" * len(lines[0]), *map(printable, lines[1:])])
+
+
+def _said(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.1f}%"
+
+
+def _about(name: str) -> str:
+    """What a task is, and its settings as one would give them."""
+    what = (inspect.getdoc(TASKS[name]) or "").split("\n")[0]
+    rows = [(f"  --{flag_name(key)}", shown(each.default), each.about) for key, each in schema(name).items()]
+    return f"  {name}: {what}\n{table(rows)}"
+
+
+def _divided(task: str, given: Flat) -> tuple[Flat, Flat]:
+    """The settings of the task, and the options of the data, which begin with `data.`"""
+    known = schema(task)
+    chosen: Flat = {}
+    options: Flat = {}
+    for key, value in given.items():
+        section, dot, setting = key.partition(".")
+        if dot and section == "data":
+            options[setting] = value
+        elif key.removesuffix(".name") in known:
+            chosen[key.removesuffix(".name")] = value
+        else:
+            raise UserError(f"--{flag_name(key)}", f"there is no such flag of {task}; --help shows all")
+    return chosen, options
+
+
+def _data(data: str | None, options: Flat) -> dict[str, Any] | None:
+    if data is None and options:
+        raise UserError(f"data.{next(iter(options))}", "give --data too")
+    if data is None:
+        return None
+    values = typed(data_keys(data), {}, {f"data.{key}": value for key, value in options.items()})
+    return {"name": data, **{key: values[f"data.{key}"] for key in options}}
+
+
+def _out(what: str, out: str | None, pretrained: bool, weights: str | None) -> Path:
+    run = run_of(what)
+    if out or run is not None:
+        return Path(out) if out else run.folder / HOME  # type: ignore[union-attr]
+    name = "-".join(part for part in Path(what).with_suffix("").parts if part.strip("/."))
+    kind = "-pretrained" if pretrained else f"-{Path(weights).stem}" if weights else ""
+    return Path("transfers") / f"{name}{kind}"

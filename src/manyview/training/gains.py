@@ -1,0 +1,62 @@
+"""What a run gained, in words: over what it started from and, where that was weights, over an untrained encoder."""
+
+from __future__ import annotations
+
+from manyview.features.gain import gain_in_points
+from manyview.training.state import RunState
+
+SURE = 2.0  # standard errors from which on a gain is taken for one
+NO_GAIN = (
+    "no gain: the weights that it started from are as good as what came of them. Use those as they are, or try a lower "
+    "--lr, more epochs, more images, or --encoder.freeze-below"
+)
+NO_BETTER = "its neighbours are no better than before training: train longer, or with milder augmentation"
+
+
+def gain_lines(name: str, title: str, state: RunState) -> list[str]:
+    """A score at the end of a run, what it gained, and plain words where that is nothing, or may be chance.
+
+    name   of the score
+    title  what it is called
+    """
+    after, start, error = state.scores[name], state.untrained_scores[name], state.gain_error(name)
+    over = "" if error is None else f" (standard error over the same {len(state.answers[name]):,} held-out images)"
+    gained, before = gain_in_points(after, start, error), state.random_scores.get(name)
+    if not state.random_scores:
+        return [f"{title} {after:.1%}, untrained {start:.1%}: {gained} points{over}", *_doubts(after, start, error, "")]
+    said = f"{title} {after:.1%}: {gained} points over the weights that it started from, {start:.1%}"
+    if before is not None:
+        points = gain_in_points(after, before, state.gain_error_over_random(name))
+        said += f"; {points} over an untrained encoder, {before:.1%}"
+    return [f"{said}{over}", *_doubts(after, start, error, NO_GAIN)]
+
+
+def start_line(name: str, title: str, state: RunState) -> str:
+    """A score before the first step."""
+    start, before = state.untrained_scores[name], state.random_scores.get(name)
+    if not state.random_scores:
+        return f"{title} of the untrained encoder {start:.1%}"
+    of_random = "" if before is None else f", of an untrained encoder {before:.1%}"
+    return f"{title} of the weights that it starts from {start:.1%}{of_random}"
+
+
+def live_gain(name: str, title: str, state: RunState) -> str:
+    """A score in the line of progress, with what it has gained so far."""
+    now, start, before = state.scores[name], state.untrained_scores.get(name), state.random_scores.get(name)
+    if start is None or state.scores == state.untrained_scores:  # nothing has been scored since
+        return f"{title} {now:.1%}"
+    whose = "its start" if state.random_scores else "untrained"
+    said = [f"{gain_in_points(now, start, state.gain_error(name))} over {whose}"]
+    said += [] if before is None else [f"{gain_in_points(now, before)} over untrained"]
+    return f"{title} {now:.1%} ({', '.join(said)})"
+
+
+def _doubts(after: float, start: float, error: float | None, no_gain: str) -> list[str]:
+    """What has to be said of a gain that is none, or too small to be sure of."""
+    if after <= start:
+        return [no_gain or NO_BETTER]
+    if error is not None and after - start < SURE * error:
+        return [
+            f"this gain is less than {SURE:g} standard errors: it may be chance; train longer, or hold out more images"
+        ]
+    return []

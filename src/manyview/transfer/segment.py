@@ -1,0 +1,219 @@
+"""Semantic segmentation: a decoder on an encoder's feature maps, as CMC judges representations of views."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated, Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from manyview.core.bounds import Between, Count, OptionalCount, OptionalPositive
+from manyview.core.sample import Views
+from manyview.data import Dataset, Loader
+from manyview.data.selection import only_modalities
+from manyview.embeddings.model_source import ModelSource
+from manyview.encoders import Encoder
+from manyview.evaluate.classifier import seeded
+from manyview.training.optimizers import adam, cosine, steps
+from manyview.transfer.decoders import DECODERS
+from manyview.transfer.fit import Training
+from manyview.transfer.iou import IGNORED, confusion, segmentation_scores
+from manyview.transfer.legend import Legend, find_legend
+from manyview.transfer.mask_folders import SEMANTIC, hold_out, open_masks
+from manyview.transfer.masks import MASK, check_legend, having_masks, legend_of_masks, masked
+from manyview.transfer.prepared import DataSource, Prepared, Start
+from manyview.transfer.segmenter import Segmenter
+from manyview.views import Modality, View, ViewPipeline
+
+TEST_BATCH = 32
+UNREADABLE = 0.05  # of the pictures, above which it is an error
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a decoder is trained.
+
+    source      where the numbers are from
+    milestones  shares of the epochs from which on the learning rate is `drop` times what it was; none: a cosine
+    baseline    epochs of the baselines, where they have others
+    """
+
+    source: str
+    lr: float
+    betas: tuple[float, float]
+    batch_size: int
+    epochs: int
+    baseline: int | None = None
+    milestones: tuple[float, ...] = ()
+    drop: float = 0.2
+
+    def factor(self, epoch: float, epochs: int) -> float:
+        """What the learning rate is multiplied with after so many epochs."""
+        if not self.milestones:
+            return cosine(epoch, epochs)
+        return steps(epoch, epochs, milestones=[share * epochs for share in self.milestones], factor=self.drop)
+
+
+RECIPES = {
+    "short": Recipe("nobody's: a short one for small machines, chosen by hand", 2e-3, (0.9, 0.999), 32, 20),
+    "cmc-nyu": Recipe(
+        "CMC (Tian et al., ECCV 2020), appendix E.4: Adam, lr 0.001, betas 0.5 and 0.999, the same optimiser as in "
+        "pre-training, which falls by 0.2 after 2000, 2400 and 2800 of 3000 epochs: here after the same shares of 200; "
+        "1000 for the baselines. It says nothing of the batch",
+        1e-3, (0.5, 0.999), 32, 200, baseline=1000, milestones=(2 / 3, 0.8, 14 / 15),
+    ),
+}  # fmt: skip
+
+
+def segment(
+    data: DataSource,
+    *,
+    decoder: Annotated[Literal["unet", "linear"], "on the encoder's feature maps"] = "unet",
+    frozen: Annotated[bool, "keep the encoder as it is; false trains it along"] = True,
+    recipe: Annotated[Literal["short", "cmc-nyu"], "of optimiser and schedule"] = "short",
+    epochs: Annotated[OptionalCount, "instead of the recipe's, also for the baselines"] = None,
+    lr: Annotated[OptionalPositive, "instead of the recipe's"] = None,
+    batch_size: Annotated[OptionalCount, "instead of the recipe's"] = None,
+    width: Annotated[Count, "channels of the U-Net's decoder"] = 64,
+    scale: Annotated[float, Between(0.01, 1), "the smallest share of a picture that a training crop covers"] = 0.5,
+    mask: Annotated[str | None, "the modality that holds masks; by default the one named like label maps"] = None,
+    legend: Annotated[
+        str | None, "what values mean: a file, voc, nyu13, nyu40 or msrs; by default beside the data"
+    ] = None,
+    ignore: Annotated[tuple[int, ...], "numbers of masks that are no class"] = (255,),
+) -> Prepared:
+    """Semantic segmentation (CMC 4.3): mIoU, pixel accuracy and the IoU of each class.
+
+    Pictures are seen at the encoder's size: in training a random crop and flip, in the test the largest middle square.
+    The mask has the same crop, by nearest neighbours.
+    """
+    numbers = _chosen(RECIPES[recipe], epochs, lr, batch_size)
+    train, test, name = open_masks(data, mask)
+    pictures = [each for each in train.modalities if each != name]
+    train, lacking = having_masks(train, name, pictures)
+    notes = [f"{lacking:,} training pictures have no mask and are left out"] if lacking else []
+    if test is not None:
+        test, lacking = having_masks(test, name, pictures)
+        notes += [f"{lacking:,} test pictures have no mask and are left out"] if lacking else []
+    meaning = _legend(data, train, name, legend, ignore, notes)
+    held_out = test is None
+    train, test = hold_out(train) if test is None else (train, test)
+    ready = [masked(each, name, meaning) for each in (train, test)]
+    task = Segmentation(ready[0], ready[1], meaning, decoder, width, scale, numbers)
+    return Prepared(
+        data.name, ready[0], ready[1], meaning.classes, partial(task.training, frozen=frozen),
+        supervised=partial(task.training, frozen=False) if frozen else None,
+        joins=True, held_out=held_out, notes=tuple(notes),
+    )  # fmt: skip
+
+
+def _chosen(recipe: Recipe, epochs: int | None, lr: float | None, batch_size: int | None) -> Recipe:
+    return replace(
+        recipe, epochs=epochs or recipe.epochs, baseline=epochs or recipe.baseline, lr=lr or recipe.lr,
+        batch_size=batch_size or recipe.batch_size,
+    )  # fmt: skip
+
+
+def _legend(
+    data: DataSource, train: Dataset, name: str, asked: str | None, ignore: tuple[int, ...], notes: list[str]
+) -> Legend:
+    """What the values of the masks mean; adds to the notes what is to be told of them."""
+    if asked is None and name == SEMANTIC and hasattr(train, "renderable"):
+        return Legend(("sky", "ground", *train.classes), {place: place for place in range(2 + len(train.classes))})
+    found = find_legend(asked, data.name)
+    if found is None:
+        return legend_of_masks(train, name, ignore)
+    notes += check_legend(train, name, found, ignore)
+    return replace(found, values={**found.values, **dict.fromkeys(() if found.colours else ignore, IGNORED)})
+
+
+@dataclass(frozen=True, eq=False)
+class Segmentation:
+    """The data and the settings of a segmentation, from which encoders are trained."""
+
+    train: Dataset
+    test: Dataset
+    legend: Legend
+    decoder: str
+    width: int
+    scale: float
+    recipe: Recipe
+
+    def training(self, start: Start, *, frozen: bool) -> Training:
+        """A training of a decoder on frozen encoders, or of all."""
+        model, recipe, classes = start.model, self.recipe, len(self.legend.classes)
+        more = {"width": self.width} if self.decoder == "unet" else {}
+        make = partial(DECODERS[self.decoder], size=model.size, classes=classes, **more)
+        network = seeded(lambda: Segmenter(named_encoders(model, self.train), make, frozen=frozen), start.seed)
+        network.to(start.device)
+        size = min(recipe.batch_size, len(self.train))
+        train = self._loader(self.train, start, size, "probe-train", smallest=self.scale)
+        epochs = recipe.baseline if start.baseline and recipe.baseline is not None else recipe.epochs
+        return Training(
+            network, adam(network, lr=recipe.lr, betas=recipe.betas), epochs * len(train), len(train),
+            batches=lambda epoch, begin: (batch.views() for batch in train.epoch(epoch, begin)),
+            losses=lambda views: {"cross-entropy": pixel_loss(network(views), classes_of(views))},
+            score=lambda: segmentation_scores(self._confusion(network, start), self.legend.classes),
+            factor=lambda epoch: recipe.factor(epoch, epochs),
+        )  # fmt: skip
+
+    def _loader(self, data: Dataset, start: Start, size: int, augmentation: str, **options: Any) -> Loader:
+        views = pipeline(start.model, data, augmentation, **options)
+        seen = only_modalities(
+            data, [name for name in data.modalities if name in views.sources(data.modalities).values()]
+        )
+        learns = augmentation == "probe-train"
+        return Loader(
+            seen, views, min(size, len(seen)), seed=start.seed, shuffle=learns, drop_last=learns,
+            workers=start.workers, device=start.device, max_unreadable=UNREADABLE,
+        )  # fmt: skip
+
+    @torch.no_grad()
+    def _confusion(self, network: Segmenter, start: Start) -> Tensor:
+        """Pixels of the test pictures by class and prediction; a picture that cannot be read is left out."""
+        loader = self._loader(self.test, start, TEST_BATCH, "probe-test", resize=start.model.size)
+        classes, network = len(self.legend.classes), network.eval()
+        counts = torch.zeros(classes, classes, dtype=torch.long)
+        for views in _each_once(loader):
+            counts += confusion(network(views).argmax(1), classes_of(views), classes)
+        return counts
+
+
+def named_encoders(model: ModelSource, data: Dataset) -> dict[str, Encoder]:
+    """Encoders by the names of their views in this data."""
+    return {view or data.modalities[0]: encoder for view, encoder in model.encoders.items()}
+
+
+def pipeline(model: ModelSource, data: Dataset, augmentation: str, **options: Any) -> ViewPipeline:
+    """The views of a model's encoders, and the mask cut as they are."""
+    of = {view: model.modality(view, data) for view in model.encoders}
+    made = model.pipeline(data.modalities[0], augmentation, of=of, **options)
+    views = {**(made.views or {}), MASK: View(MASK)}
+    known = replace(made, modalities={**made.modalities, MASK: Modality(nearest=True)})
+    return known.of(dict.fromkeys(views, 1), views=views)
+
+
+def classes_of(views: Views) -> Tensor:
+    """The masks (B, H, W) among the views, int64."""
+    return views[MASK][0][:, 0].long()
+
+
+def pixel_loss(scores: Tensor, right: Tensor) -> Tensor:
+    """Cross-entropy, the mean over all pixels that are not ignored; 0 where all are."""
+    if not bool((right != IGNORED).any()):
+        return scores.sum() * 0
+    return F.cross_entropy(scores, right, ignore_index=IGNORED)
+
+
+def _each_once(loader: Loader) -> Iterator[Views]:
+    """The views of the pictures that can be read, in order, without those that stand in for others."""
+    start = 0
+    for batch in loader.epoch(0):
+        itself = batch.index.cpu() == torch.arange(start, start + len(batch))
+        start += len(batch)
+        if itself.any():
+            yield {name: [copy[itself] for copy in copies] for name, copies in batch.views().items()}
