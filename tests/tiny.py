@@ -16,7 +16,7 @@ from manyview.cli import main as cli
 ENCODER = "{widths: [8, 16], blocks: [1, 1]}"
 SETTINGS = {
     "epochs": "2", "batch-size": "8", "encoder.options": ENCODER, "lr": "0.02",
-    "knn-bank": "32", "knn-queries": "32", "device": "cpu", "report": "false",
+    "knn-bank": "32", "knn-queries": "32", "device": "cpu", "precision": "fp32", "report": "false",
 }  # fmt: skip
 STEPS = 12
 

@@ -25,7 +25,7 @@ from manyview.comparison.plan import (
     images_an_epoch,
     plan_runs,
 )
-from manyview.comparison.workers import run_all, run_one
+from manyview.comparison.workers import run_all
 from manyview.config.config import Config, differences
 from manyview.config.keys import Flat
 from manyview.config.sections import flat
@@ -38,6 +38,7 @@ from manyview.evaluate.protocols import evaluate, known
 from manyview.features.feature_cache import FeatureCache
 from manyview.training import build
 from manyview.training.run import CONFIG, METRICS, Run
+from manyview.training.train import time_step
 
 PLAN = "plan.json"  # what must stay the same when a comparison goes on
 SCORED = {"knn_bank": 20_000, "knn_queries": 10_000}  # by default: more than in training, for exact scores
@@ -95,7 +96,7 @@ def compare(
             raise UserError("out", f"{folder} holds a comparison on other images; give another --out")
         _write(folder / PLAN, asdict(plan))
         if minutes is not None:
-            runs = planned(epochs=epochs_for(minutes, runs, plan, run_one, say))
+            runs = planned(epochs=epochs_for(minutes, runs, plan, time_step, say))
             runs = with_batches(runs, batch_rule, tuple(images.views))
             _write(folder / PLAN, asdict(plan))
         for run in runs:

@@ -6,7 +6,6 @@ Where methods get equal time instead of equal epochs, their speeds are measured 
 from __future__ import annotations
 
 import hashlib
-import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,10 +20,9 @@ from manyview.methods import METHODS
 from manyview.training import build
 from manyview.training.batches import epoch_of
 from manyview.training.launch import configured
-from manyview.training.run import Run
 
 PER_RUN = ("batch_size", "seed", *RUNTIME_KEYS)  # what a comparison sets for each run, or no score depends on
-STEPS, EVERY, ROUNDS = 40, 10, 2  # of a measurement of speed; the steps before the first line are not counted
+ROUNDS = 2  # of a measurement of speed
 SMALL = "augmentation.small_"  # what the settings of small crops begin with
 SHARED = ("data", "augmentation", "views", "encoder")  # sections on which a score depends as much as on the method
 
@@ -94,7 +92,8 @@ def plan_runs(
             if epochs is not None:
                 settings["epochs"] = epochs[method]
             named = recipe and recipe.replace("{method}", method)
-            runs.append(PlannedRun(method, seed, _with_one_view(configured(named, settings))))
+            config = replace(configured(named, settings), auto=())  # the same for all, whatever the machine
+            runs.append(PlannedRun(method, seed, _with_one_view(config)))
     return runs
 
 
@@ -180,7 +179,7 @@ def epochs_for(
     minutes: float,
     runs: Sequence[PlannedRun],
     plan: Plan,
-    train: Callable[[Config], None],
+    measure: Callable[[Config], float],
     say: Callable[[str], None],
 ) -> dict[str, float]:
     """Gives the epochs by method that take so many minutes; those measured before are in the plan, others are added."""
@@ -193,24 +192,19 @@ def epochs_for(
     new = [run for run in first if run.method not in known]
     if new:
         say(f"measuring how fast {', '.join(run.method for run in new)} train")
-        for method, epochs in equal_time(new, minutes, train).items():
+        for method, epochs in equal_time(new, minutes, measure).items():
             plan.epochs[method] = MeasuredEpochs(epochs, of[method])
             say(f"{method}: {60 * minutes / epochs:.1f} s an epoch, so {epochs:g} epochs")
     return {method: plan.epochs[method].epochs for method in of}
 
 
-def equal_time(runs: Sequence[PlannedRun], minutes: float, train: Callable[[Config], None]) -> dict[str, float]:
-    """Measures how many epochs of each method fill the time, by its fastest round; `train` trains as settings say."""
+def equal_time(runs: Sequence[PlannedRun], minutes: float, measure: Callable[[Config], float]) -> dict[str, float]:
+    """Measures how many epochs of each method fill the time, by its fastest round; `measure` gives seconds a step."""
     fastest: dict[str, float] = {}
-    for number in range(ROUNDS):
+    for _ in range(ROUNDS):
         for run in runs:
-            folder = run.folder.parent / "speed" / f"{run.method}-{number}"
-            short: dict[str, Any] = {"max_steps": STEPS, "health_every": EVERY, "evaluate_every": 0, "probe_every": 0}
-            train(replace(run.config, out=str(folder), quiet=True, loggers=(), **short))
-            first, *_, last = (line for line in Run(folder).metrics if "loss" in line)
-            seconds = float((last["seconds"] - first["seconds"]) / (last["step"] - first["step"]))
+            seconds = measure(run.config)
             fastest[run.method] = min(seconds, fastest.get(run.method, seconds))
-            shutil.rmtree(folder)
     images = build.data(runs[0].config).fingerprint[0]
     steps = {run.method: epoch_of(run.config, images).batches for run in runs}
     return {method: round(60 * minutes / seconds / steps[method], 3) for method, seconds in fastest.items()}

@@ -81,14 +81,6 @@ def run_all(runs: Sequence[PlannedRun], jobs: int, say: Callable[[str], None]) -
     return failed
 
 
-def run_one(config: Config) -> None:
-    """Trains a single run, whose failure is an error."""
-    worker = _start_worker(config, 1, quiet=True)
-    with _stoppable([worker]):
-        if _exit_code(worker):
-            raise UserError(None, f"{config.out}: this run has failed, as it says above")
-
-
 @contextmanager
 def _stoppable(workers: Collection[Process]) -> Iterator[None]:
     """Lets the workers save their runs before this process ends by Ctrl-C, by a cluster's SIGTERM or by an error."""

@@ -22,11 +22,9 @@ if TYPE_CHECKING:
     from manyview.training.train import Session
 
 FIRST, FEW, MOST = 2, 3, 400  # steps: before any is timed; timed to know how many to time; timed at most
-QUICK, SHARE, LONGEST = (
-    1.0,
-    0.04,
-    20.0,
-)  # seconds of steps to choose a size by; to count epochs by, of the time; at most
+QUICK = 1.0  # seconds of steps to choose a size by
+SHARE, LONGEST = 0.04, 20.0  # of the time, and seconds at most: steps to count epochs by
+COMPARED = 3.0  # seconds of steps of each method that is compared
 
 Train = Callable[[int], object]
 """Trains so many steps."""

@@ -263,6 +263,14 @@ def _session(fabric: Any, data: build.RunData, folder: RunFolder, stack: ExitSta
     return session
 
 
+def time_step(config: Config) -> float:
+    """Seconds that a step takes with these settings on this machine; of the steps nothing is kept."""
+    fabric, data = start_fabric(config), _data(config, None)
+    config = build.settled(config, data)
+    session = _unwatched(fabric, data, RunFolder(config, data), config, None)
+    return rehearsal.seconds_a_step(session.steps, rehearsal.COMPARED)
+
+
 def _agreed(config: Config) -> Config:
     """The settings with a precision that all processes' machines are fast in, where nobody gave one."""
     if "precision" not in config.auto or all(fast for (fast,) in distributed.exchange([config.precision == "bf16"])):

@@ -1,6 +1,6 @@
 """Settings that follow from the data and the machine where nobody gives them, and the line that says what was chosen.
 
-Chosen on held-out training images of five sets, as docs/training.md tells. What is for GPUs is reasoned, not measured.
+Some of it was compared on held-out training images, as docs/training.md tells; what is for GPUs is reasoned.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def explained(config: Config, facts: Facts) -> list[str]:
         "augmentation.size": f"{size} px of pictures of {facts.side}{time}",
         "augmentation.name": f"augmentation {blur} views of {size} px" if name in ("custom", "moco-v2") else "",
         "method.small": "one large crop and two small ones, which cost less than two large" if _small(config) else "",
-        "precision": f"{config.precision}, {'which this machine computes faster' if facts.bf16 else 'no fast bf16 here'}",
+        "precision": f"{config.precision}, {'which is faster here' if facts.bf16 else 'no fast bf16 here'}",
         "batch_size": f"batch {config.batch_size} for {facts.images:,} images",
         "epochs": f"{config.epochs:.4g} epochs, which take the time",
     }
