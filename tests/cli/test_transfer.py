@@ -17,7 +17,7 @@ FEW = ["--epochs", "1", "--width", "8", "--workers", "0", "--quiet"]
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    save(create("patchnet", size=32, widths=(8, 16), blocks=(1, 1)), "small.safetensors")  # type: ignore[arg-type]
+    save(create("patchnet", size=32, widths=(8, 16), blocks=(1, 1)), "small.safetensors")
 
 
 def transfer(*words: object) -> int:

@@ -93,7 +93,7 @@ def test_an_image_outside_class_folders_is_named_if_labels_are_asked_for(tmp_pat
 
 def test_labels_must_be_a_known_word(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="labels: expected True, False or 'auto', got 'yes'"):
-        Folder(fill(tmp_path, "a.png"), labels="yes")  # type: ignore[arg-type]
+        Folder(fill(tmp_path, "a.png"), labels="yes")
 
 
 def test_splits_share_class_numbers_and_no_ids(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ class Run:
         return F.normalize(embedded, dim=1) if self.normalize else embedded
 
     @torch.no_grad()
-    def _scores(self, step: int) -> dict[str, dict[str, float]]:
+    def _scores(self, step: int) -> dict[str, Any]:
         if not self.scored or step % 250:
             return {}
         z = self.net.eval()(self.points)

@@ -15,8 +15,8 @@ def in_loops(copies: Tensor, delta: float) -> float:
     """Thilak et al., section 3, pair by pair in float64; embeddings scaled to a mean variance of 1."""
     n, q, d = copies.shape
     x = copies.double()
-    means = [sum(x[i, a] for a in range(q)) / q for i in range(n)]
-    centre = sum(means) / n
+    means = [torch.stack([x[i, a] for a in range(q)]).sum(0) / q for i in range(n)]
+    centre = torch.stack(means).sum(0) / n
     between, within = torch.zeros(d, d, dtype=torch.float64), torch.zeros(d, d, dtype=torch.float64)
     for i in range(n):
         between += torch.outer(means[i] - centre, means[i] - centre) / (n - 1)

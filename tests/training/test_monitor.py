@@ -156,7 +156,7 @@ def asked(config: Config) -> tuple[dict[str, float], list[dict[str, float]]]:
     loader = Loader(data.train, pipeline, config.batch_size, workers=0)
     size = min(config.batch_size, 256)
     batches = Loader(data.test, pipeline, size, seed=config.seed, workers=0).epoch(0)
-    found = monitor._validation(data, config, method, loader)(progress=1.0)
+    found = monitor.validation_of(data, config, method, loader)(progress=1.0)
     return found, [validation(method, batch.views(), batch) for batch in batches]
 
 

@@ -29,7 +29,7 @@ def training(*, killed_at: int | None = None, lr: float = 0.1, **more: Any) -> T
     """Batch norm, dropout, momentum: all that a checkpoint must hold."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 2))
-    seen = []
+    seen: list[int] = []
 
     def batches(epoch: int, start: int) -> Iterator[Tensor]:
         for number in range(start, PER_EPOCH):

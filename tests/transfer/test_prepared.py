@@ -45,7 +45,7 @@ def test_a_task_is_a_row_of_the_table_and_its_signature_are_its_settings(
     monkeypatch.setitem(TASKS, "brightness", brightness)
     assert set(schema("brightness")) == {"steps"}
     told: list[str] = []
-    encoder = create("patchnet", size=16, widths=(8, 16), blocks=(1, 1))  # type: ignore[arg-type]
+    encoder = create("patchnet", size=16, widths=(8, 16), blocks=(1, 1))
     found = transfer(
         encoder, "brightness", {"name": "scenes", "count": 8, "size": 16}, settings={"steps": "2"}, out=tmp_path,
         say=told.append,

@@ -144,9 +144,9 @@ class Preprocess:
     def timm_config(self) -> dict[str, Any]:
         """What timm's transforms need to show pictures alike, by timm's names; only the size where they cannot."""
         size = {"input_size": [len(self.normalisation[0]), self.size, self.size]}
-        if not self.input.is_plain:
-            return size
         (augmentation,) = self._pipeline.augmentations
+        if not self.input.is_plain or augmentation.resize is None:
+            return size
         mean, std = self.normalisation
         share = round(self.size / (augmentation.resize + 0.5), 6)  # timm rounds size / share down
         return {**size, "mean": list(mean), "std": list(std), "crop_pct": share, "interpolation": "bilinear"}

@@ -60,6 +60,7 @@ def _doubts(title: str, after: float, start: float, error: float | None, no_gain
         return [no_gain.format(title=title)]
     if error is not None and after - start < SURE * error:
         return [
-            f"the gain in {title} is less than {SURE:g} standard errors: it may be chance; train longer, or hold out more images"
+            f"the gain in {title} is less than {SURE:g} standard errors: it may be chance; train longer, "
+            "or hold out more images"
         ]
     return []
