@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ class Clock:
 @pytest.mark.parametrize(("seconds", "count"), [(2.05, 20), (0.01, FEW), (1e6, MOST)])
 def test_the_first_steps_do_not_count(monkeypatch: pytest.MonkeyPatch, seconds: float, count: int) -> None:
     clock = Clock()
-    monkeypatch.setattr(rehearsal.time, "monotonic", clock.monotonic)
+    monkeypatch.setattr(time, "monotonic", clock.monotonic)
     assert seconds_a_step(clock.train, seconds) == pytest.approx(0.1)
     assert clock.trained == [FIRST, FEW, count]
 

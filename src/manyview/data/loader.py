@@ -17,7 +17,7 @@ from manyview.core.errors import UserError
 from manyview.core.rng import key, order
 from manyview.core.sample import Batch, Views
 from manyview.data.dataset import Dataset
-from manyview.data.decoded import decode
+from manyview.data.decoded import Decoded, decode
 from manyview.data.epoch import Epoch
 from manyview.data.reader import Collated, Pipeline, Reader
 from manyview.data.slots import EpochRows
@@ -76,6 +76,7 @@ class Loader:
         self.unreadable: dict[int, str] = {}
         self.labels = torch.full((len(dataset),), -1) if dataset.labels is None else dataset.labels
         _check(self)
+        self._decoded: Decoded | None
         if like is not None and like.dataset is dataset:
             self._decoded = like._decoded
         else:

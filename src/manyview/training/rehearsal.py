@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -39,15 +40,16 @@ def chosen(
 
     And a loader of the training images, for who wants them decoded.
     """
-    assert config.minutes is not None
+    minutes = config.minutes
+    assert minutes is not None
     open_size = "augmentation.size" in config.auto and data.side > SIZES[0]
     session = rehearse(build.with_size(config, len(data.views), SIZES[0]) if open_size else config, None)
     if open_size:
         quick = Costs(seconds_a_step(session.steps, QUICK), besides=slowest(time.monotonic() - began))
-        size = size_for(data.side, config.minutes, quick, SIZES[0], len(session.loader))
+        size = size_for(data.side, minutes, quick, SIZES[0], len(session.loader))
         config = build.with_size(config, len(data.views), size)
         session = session if size == SIZES[0] else rehearse(config, session.loader)
-    step = seconds_a_step(session.steps, min(LONGEST, SHARE * 60 * config.minutes))
+    step = seconds_a_step(session.steps, min(LONGEST, SHARE * 60 * minutes))
     with fail_together():
         score, again = _seconds_a_score(session, data, config)
         save = seconds_a_save(session.trainer.state_dict(), folder) if distributed.rank() == 0 else 0.0
@@ -63,7 +65,7 @@ def _seconds_a_score(session: Session, data: build.RunData, config: Config) -> t
     def open_images() -> None:
         method, loader = session.trainer.method, session.loader
         scoring = evaluators(method, data, config, loader.device) if distributed.rank() == 0 else []
-        made.extend(lambda each=each: each(method.towers) for each in scoring)
+        made.extend(partial(each, method.towers) for each in scoring)
         if scoring:
             validate = validation_of(data, config, method, loader)
             made.append(lambda: validate(progress=1.0))

@@ -70,7 +70,7 @@ def _batch(facts: Facts) -> int:
 def computes_bf16(device: str) -> bool:
     """Whether matrix products in bf16 are the hardware's own: AVX512-BF16 or AMX, or a GPU from Ampere on."""
     if device == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     checks: list[Any] = [getattr(torch.cpu, f"_is_{name}_supported", None) for name in ("avx512_bf16", "amx_tile")]
     return any(bool(check()) for check in checks if check is not None)
 
@@ -100,4 +100,4 @@ def explained(config: Config, facts: Facts) -> list[str]:
 
 
 def _small(config: Config) -> bool:
-    return config.method.get("small") == SMALL_CROPS["method.small"]
+    return bool(config.method.get("small") == SMALL_CROPS["method.small"])
