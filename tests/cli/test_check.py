@@ -164,7 +164,10 @@ def test_the_memory_is_what_the_loader_would_use(pets: Path, capsys: pytest.Capt
     [
         ([], "data: is needed; give DATA"),
         (["scenes", "--threads", "abc"], "threads: expected a whole number, got 'abc'"),
-        (["scenes", "--labels", "maybe"], "labels: expected true or false or auto, got 'maybe'"),
+        (
+            ["scenes", "--labels", "maybe"],
+            "labels: 'maybe' is for files of your own: scenes has labels already",
+        ),
         (["scenes", "--quick"], "--quick: there is no such flag; --help shows all"),
     ],
 )

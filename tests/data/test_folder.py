@@ -91,8 +91,8 @@ def test_an_image_outside_class_folders_is_named_if_labels_are_asked_for(tmp_pat
         Folder(fill(tmp_path, "a.png", "cat/1.png"), labels=True)
 
 
-def test_labels_must_be_a_known_word(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="labels: expected True, False or 'auto', got 'yes'"):
+def test_labels_that_are_no_word_of_ours_are_a_pattern_and_need_a_group(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="labels: 'yes' has no group; put what names the class in brackets"):
         Folder(fill(tmp_path, "a.png"), labels="yes")
 
 

@@ -31,7 +31,7 @@ def test_pretrained_networks_lose_their_auxiliary_classifiers(
 ) -> None:
     weights = zoo.get_model_weights(name).DEFAULT
     state = zoo.get_model(name, aux_logits=True, init_weights=False).state_dict()
-    monkeypatch.setattr("manyview.encoders.torchvision_models._weights", lambda model: weights)
+    monkeypatch.setattr("manyview.encoders.torchvision_models._weights", lambda model, named: weights)
     monkeypatch.setattr(type(weights), "get_state_dict", lambda self, **given: state)
     encoder = create(f"torchvision/{name}", size=96, pretrained=True)
     assert encoder(images(3, 96)).shape == (2, dim)

@@ -28,7 +28,7 @@ from tests.training.whole_runs import at_step, stop_with
 def test_a_worker_that_is_killed_is_one_line_and_the_others_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder, before = pictures(tmp_path / "data", 48, sides=(32, 40)), set(multiprocessing.active_children())
+    folder, before = pictures(tmp_path / "data", 53, sides=(32, 40)), set(multiprocessing.active_children())
     workers: list[Any] = []
 
     def kill_one() -> None:
@@ -45,7 +45,10 @@ def test_a_worker_that_is_killed_is_one_line_and_the_others_end(
     gc.collect()  # what a process does when it ends
     for worker in workers:
         worker.join(PATIENCE)
-    assert [worker.exitcode for worker in workers] == [-9, 0]
+    codes = [worker.exitcode for worker in workers]  # those that read held-out images among them
+    assert codes[0] == -9
+    assert len(codes) >= 2
+    assert set(codes[1:]) == {0}
     assert pretrain(tmp_path / "run", data=folder, workers=1, epochs=4) == 0
     assert "going on after step 6 of" in capsys.readouterr().out
 

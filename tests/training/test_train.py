@@ -348,7 +348,7 @@ def test_the_momentum_rises_over_all_epochs_also_in_a_run_that_ends_early(
 
 
 def test_steps_lower_the_rate_where_they_are_set(tmp_path: Path) -> None:
-    assert pretrain(tmp_path, schedule__name="steps", schedule__milestones="1", health_every=1) == 0
+    assert pretrain(tmp_path, schedule__name="steps", schedule__milestones="1", schedule__warmup=0, health_every=1) == 0
     rates = [line["lr"] for line in metrics(tmp_path) if "lr" in line]
     assert rates[:6] == [0.02] * 6
     assert rates[6:] == pytest.approx([0.002] * 6)

@@ -34,6 +34,7 @@ AUTO = (
 """Settings that follow from data, machine and time where nobody gives them; a recipe leaves none of them open."""
 WITH_TIME = ("epochs", "evaluate_every", "schedule.warmup", "schedule.milestones")
 """Settings that follow from `minutes`, whatever a recipe says, where a person does not give them too."""
+NOT_GIVEN = (None, "null")  # as values, and as texts of flags
 OWN = "(own)"  # the name of a data set that a person made themselves
 PATHS = ("data.name", "data.root", "encoder.pretrained", "out")
 MAY_CHANGE = ", ".join(f"--{flag_name(key)}" for key in RUNTIME_KEYS if key != "out")
@@ -178,8 +179,8 @@ def _left_open(recipe: Flat, given: Flat, keys: Mapping[str, Key]) -> tuple[Flat
     auto = [key for key in AUTO if given.get(key, recipe.get(key)) == "auto" or not (recipe or key in given)]
     given = {key: value for key, value in given.items() if key not in auto}
     recipe = {key: value for key, value in recipe.items() if key not in auto}
-    length = [key for key in ("epochs", "max_steps") if given.get(key) is not None]
-    if given.get("minutes") is not None:
+    length = [key for key in ("epochs", "max_steps") if given.get(key) not in NOT_GIVEN]
+    if given.get("minutes") not in NOT_GIVEN:
         for key in length:
             raise UserError("minutes", f"{given['minutes']} and {key} {given[key]} are both given; leave one out")
         recipe = {key: value for key, value in recipe.items() if key != "max_steps"}

@@ -58,6 +58,8 @@ def open_data(
     Pictures in folders with more than `max_pixels` are unreadable.
     """
     text = os.fspath(data)
+    if (text == SCENES or text in NAMED) and isinstance(labels, str) and labels != "auto":
+        raise UserError("labels", f"{labels!r} is for files of your own: {text} has labels already; leave it out")
     if text == SCENES:
         from manyview.data.scenes.dataset import Scenes
 

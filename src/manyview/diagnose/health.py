@@ -262,7 +262,8 @@ class Health:
         """Whether the run is seen to learn: its score is above the untrained one by more than the gain's error.
 
         Without a score, the loss has fallen, or positives have come nearer than other images while it has not risen;
-        against more negatives than at first, as while a queue fills, a loss rises by itself and says nothing.
+        against more or nearer negatives than at first, as while a queue fills, whose keys begin as noise, a loss rises
+        by itself and says nothing.
         """
         name, told = self._score()
         if name:
@@ -271,10 +272,15 @@ class Health:
             return False
         loss, first = self._mean("loss"), self.first["loss"]
         margin = STILL_LOSS * max(1.0, abs(first))
-        negatives, then = self._mean("negatives"), self.first.get("negatives", math.nan)
-        may_rise = loss < first + margin or negatives > 1.1 * then
+        more = self._mean("negatives") > 1.1 * self.first.get("negatives", math.nan)
+        may_rise = loss < first + margin or more or self._nearer_negatives() > STILL_GAP
         nearer = any(self._gap_change(view) > STILL_GAP for view in self._views())
         return loss < first - margin or (may_rise and nearer)
+
+    def _nearer_negatives(self) -> float:
+        """By how much negatives have come nearer than a batch's other images since then; 0 where they are the same."""
+        before = self.first.get("negative_similarity", math.nan) - self.first.get("query_similarity", math.nan)
+        return self._mean("negative_similarity") - self._mean("query_similarity") - before
 
     def _gap_change(self, view: str) -> float:
         """By how much positives have come nearer than other images since the first measurement; NaN without pairs."""

@@ -136,8 +136,12 @@ def choose_images(
 
 
 def source_of(data: build.RunData) -> tuple[Dataset, str]:
-    """Gives what a page is made of, held-out samples where there are any, and what they are called."""
-    if data.test is None:
+    """Gives what a page is made of, held-out samples where there are any, and what they are called.
+
+    Of one view without labels, a tenth is held out for a score alone: the map is for looking, and is of the others.
+    """
+    only_scored = data.held_out and not data.labelled and len(data.views) == 1
+    if data.test is None or only_scored:
         return data.train, "training"
     return data.test, "held-out" if data.held_out else "test"
 

@@ -24,7 +24,7 @@ from manyview.embeddings.view_embeddings import Snapshot
 from manyview.features.embedding_pass import embedding, features, forward
 from manyview.methods import Contrast, Method
 from manyview.report.cross_view import CrossView, embed_samples
-from manyview.report.images import MAX_BYTES, PageImages, choose_images, open_images
+from manyview.report.images import MAX_BYTES, PageImages, choose_images, open_images, source_of
 from manyview.report.run_record import RunRecord
 from manyview.report.view_samples import ViewSamples, choose_samples
 from manyview.training.build import RunData
@@ -257,7 +257,7 @@ def shown_view(source: ModelSource, data: RunData) -> str:
 
 def _same(one: RunData, other: RunData) -> bool:
     """Tells whether two runs have the same images to show."""
-    first, second = (each.train if each.test is None else each.test for each in (one, other))
+    first, second = (source_of(each)[0] for each in (one, other))
     return torch.equal(first.ids, second.ids) and first.classes == second.classes
 
 
