@@ -93,12 +93,12 @@ def test_the_page_asks_for_nothing_from_anywhere(report: Path) -> None:
     assert set(re.findall(r"url\((\w+):", text)) == {"data"}
 
 
-def test_without_labels_the_page_comes_without_scores_and_classes(tmp_path: Path) -> None:
+def test_without_labels_the_page_comes_without_classes_and_its_map_is_of_training_images(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    assert pretrain(folder, "--quiet", data=pictures(tmp_path / "data", 30), max_steps=2) == 0
+    assert pretrain(folder, "--quiet", data=pictures(tmp_path / "data", 90), max_steps=2) == 0
     text = page([Run(folder)], seconds=60)
-    (reason,) = left_out(text)
-    assert reason.endswith("is left out: the data has no labels, or kNN was turned off")
+    assert left_out(text) == []
+    assert "81 of the 81 training images" in text
     assert "classes" not in sections(text)
     assert "The images have no labels" in text
 
