@@ -59,6 +59,15 @@ def test_only_the_low_rank_changes_learn() -> None:
     assert all(each.grad is None or each.requires_grad for each in encoder.parameters())
 
 
+def test_batch_norms_of_a_network_that_has_some_keep_their_statistics() -> None:
+    encoder = create("timm/mobilevit_xxs", size=64)
+    add_lora(encoder, 2, 2.0)
+    before = {name: each.clone() for name, each in encoder.named_buffers()}
+    encoder.train()(torch.randn(2, 3, 64, 64))
+    assert any(name.endswith("running_mean") for name in before)
+    assert all(torch.equal(each, before[name]) for name, each in encoder.named_buffers())
+
+
 def test_what_is_saved_is_a_plain_network_with_the_same_embeddings(tmp_path: Path) -> None:
     encoder, x = trained(), torch.randn(2, 3, 16, 16)
     save(encoder, tmp_path / "encoder.safetensors")

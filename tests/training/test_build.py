@@ -10,6 +10,7 @@ from typing import Literal
 import pytest
 import torch
 
+from manyview.config.config import resolve
 from manyview.core.errors import UserError
 from manyview.methods import METHODS, Alignment, Method
 from manyview.methods.terms import queries
@@ -319,3 +320,19 @@ def test_a_network_of_one_size_cannot_see_the_patches_of_a_jigsaw() -> None:
     with pytest.raises(ValueError, match=r"^encoder: a jigsaw has patches: small_alexnet cannot take 9 x 9 images"):
         build.method(flags("--method pirl --augmentation.size 32 --encoder small_alexnet"), {"image": 3}, 100)
     assert build.method(flags("--method pirl --augmentation.size 32"), {"image": 3}, 100).jigsaw
+
+
+@pytest.mark.parametrize(
+    "encoder",
+    [
+        {"encoder.name": "timm/resnet10t", "encoder.crop": 96, "augmentation.size": 192},
+        {"encoder.name": "torchvision/vit_h_14", "augmentation.size": 28},
+    ],
+)
+def test_what_is_asked_of_an_encoder_is_asked_at_the_size_that_it_will_have(
+    monkeypatch: pytest.MonkeyPatch, encoder: dict[str, object]
+) -> None:
+    monkeypatch.setattr(build, "computes_bf16", lambda device: True)
+    config = resolve({}, {"data.name": "scenes", "data.count": 8, "device": "cpu", **encoder})
+    assert "precision" in config.auto
+    assert build.facts(config, build.data(config)).bf16

@@ -69,6 +69,12 @@ def test_too_little_time_is_one_step() -> None:
     assert fitted(config(0.1), Costs(step=9.0, besides=60.0), STEPS)["epochs"] == 1 / STEPS
 
 
+@pytest.mark.parametrize("score", [0.1, 0.5, 1.0, 5.0])
+def test_a_run_whose_time_is_over_before_its_first_step_is_one_step_all_the_same(score: float) -> None:
+    found = fitted(config(0.1), Costs(step=0.1, score=score, besides=14.0), STEPS)
+    assert (found["epochs"], found["evaluate_every"]) == (1 / STEPS, 1)
+
+
 def test_views_are_as_large_as_leaves_time_for_a_few_passes() -> None:
     quick = Costs(step=0.1)  # at 64 px: 5 s an epoch
     assert [size_for(500, minutes, quick, 64, STEPS) for minutes in (0.2, 1.0, 2.0, 5.0)] == [64, 64, 96, 128]

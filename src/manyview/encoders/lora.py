@@ -11,6 +11,7 @@ from torch.nn.utils.parametrize import is_parametrized, register_parametrization
 
 from manyview.core.errors import UserError
 from manyview.encoders.encoder import Encoder, create
+from manyview.encoders.layers import batch_norms
 
 KEPT = ("preprocess", "normalisation", "beginning", "by_order")  # of an encoder, beside its network
 
@@ -36,7 +37,8 @@ class LowRank(nn.Module):
 def add_lora(encoder: Encoder, rank: int, alpha: float) -> None:
     """Freezes an encoder's network and gives the layers of its attention that may learn a low-rank change each.
 
-    What is frozen already gets none. The embeddings are at first what they were; `merged` makes a plain network of it.
+    What is frozen already gets none, and batch norms keep their statistics. The embeddings are at first what they were;
+    `merged` makes a plain network of it.
     """
     found = [each for each in attention_weights(encoder.network) if getattr(*each).requires_grad]
     if not found:
@@ -47,6 +49,9 @@ def add_lora(encoder: Encoder, rank: int, alpha: float) -> None:
         if rank > min(weight.shape):
             raise UserError("lora", f"a rank of {rank} is not low for weights {tuple(weight.shape)}; give less")
         register_parametrization(layer, name, LowRank(weight, rank, alpha))
+    norms = set(batch_norms(encoder.network))
+    encoder.frozen += tuple(name for name, part in encoder.network.named_modules() if part in norms)
+    encoder.train(encoder.training)
 
 
 def attention_weights(network: nn.Module) -> Iterator[tuple[nn.Module, str]]:

@@ -140,7 +140,8 @@ def facts(config: Config, found: RunData) -> Facts:
     machine = device(config)
     bf16 = "precision" in config.auto and computes_bf16(machine)
     if bf16 and machine == "cpu" and "encoder.name" not in config.auto:
-        sized = replace(config, augmentation={**config.augmentation, "size": 64})
+        size = config.augmentation["size"] or usual_size(found.side)
+        sized = replace(config, augmentation={**config.augmentation, "size": size})
         with torch.random.fork_rng(devices=[]), torch.device("meta"):
             bf16 = not slow_in_bf16(encoder(sized, next(iter(found.channels.values())), begun=True))
     return Facts(len(found.train), found.side, machine, bf16)

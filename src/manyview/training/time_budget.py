@@ -73,7 +73,7 @@ def _scored_every(config: Config, epochs: float, seconds: float, score: float) -
     """Epochs between two scores: so many that these take a small share of the time; as they are where somebody said."""
     if "evaluate_every" not in config.auto or not config.evaluate_every or config.probe_every:
         return config.evaluate_every
-    scores = int(SCORING * seconds / score) if score else math.inf
+    scores = max(0, int(SCORING * seconds / score)) if score else math.inf  # less than no time may be left
     return max(1, math.ceil(epochs / (scores + 1)))
 
 
