@@ -49,6 +49,22 @@ def test_a_run_from_weights_that_gained_nothing_says_so(end: dict[str, float]) -
     assert said[1].startswith("no gain in kNN: the weights that it started from are as good")
 
 
+@pytest.mark.parametrize(
+    ("name", "title", "words"),
+    [
+        ("knn", "kNN", "kNN is no better than before training: train"),
+        (
+            "instance",
+            "own image first",
+            "augmented views find their own image no more often than before training: train",
+        ),
+    ],
+)
+def test_no_gain_is_said_in_words_that_fit_the_score(name: str, title: str, words: str) -> None:
+    none, half = ({name: Share.of(torch.tensor(right))} for right in ([0, 0], [0, 1]))
+    assert gain_lines(name, title, trained(none, half))[1].startswith(words)
+
+
 def test_a_gain_of_less_than_two_standard_errors_may_be_chance() -> None:
     said = gain_lines("knn", "kNN", trained(right(1, 1, 0, 1), right(1, 1, 1, 0) | {"knn": Share.of(torch.zeros(4))}))
     assert len(said) == 1  # three of four images is more than two errors

@@ -10,7 +10,9 @@ NO_GAIN = (
     "no gain in {title}: the weights that it started from are as good. Use those as they are, or try a lower "
     "--lr, more epochs, more images, or --encoder.freeze-below"
 )
-NO_BETTER = "{title} is no better than before training: train longer, or with milder augmentation"
+NO_BETTER = "{found} than before training: train longer, or with milder augmentation"
+FOUND = {"instance": "augmented views find their own image no more often"}
+"""What came of a score that gained nothing, where its title does not read on: "own image first is no better"."""
 
 
 def gain_lines(name: str, title: str, state: RunState) -> list[str]:
@@ -23,15 +25,16 @@ def gain_lines(name: str, title: str, state: RunState) -> list[str]:
     over = "" if error is None else f" (standard error over the same {len(state.answers[name]):,} held-out images)"
     gained, before = gain_in_points(after, start, error), state.random_scores.get(name)
     if not state.random_scores:
+        no_better = NO_BETTER.format(found=FOUND.get(name, f"{title} is no better"))
         return [
             f"{title} {after:.1%}, untrained {start:.1%}: {gained} points{over}",
-            *_doubts(title, after, start, error, NO_BETTER),
+            *_doubts(title, after, start, error, no_better),
         ]
     said = f"{title} {after:.1%}: {gained} points over the weights that it started from, {start:.1%}"
     if before is not None:
         points = gain_in_points(after, before, state.gain_error_over_random(name))
         said += f"; {points} over an untrained encoder, {before:.1%}"
-    return [f"{said}{over}", *_doubts(title, after, start, error, NO_GAIN)]
+    return [f"{said}{over}", *_doubts(title, after, start, error, NO_GAIN.format(title=title))]
 
 
 def start_line(name: str, title: str, state: RunState) -> str:
@@ -57,7 +60,7 @@ def live_gain(name: str, title: str, state: RunState) -> str:
 def _doubts(title: str, after: float, start: float, error: float | None, no_gain: str) -> list[str]:
     """What has to be said of a gain that is none, or too small to be sure of."""
     if after <= start:
-        return [no_gain.format(title=title)]
+        return [no_gain]
     if error is not None and after - start < SURE * error:
         return [
             f"the gain in {title} is less than {SURE:g} standard errors: it may be chance; train longer, "
