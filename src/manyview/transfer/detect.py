@@ -91,9 +91,8 @@ def _prepared(data: DataSource, kind: Kind, recipe: DetectionRecipe) -> Prepared
     if not len(learnt):
         raise UserError("data", f"no training image of {data.name} has {kind} to learn from")
     made = DetectionTask(kind, recipe, learnt, test)
-    held_out = any("are held out" in line for line in train.told)
     return Prepared(
-        data.name, learnt, test, train.classes, made.training, made.supervised, held_out=held_out,
+        data.name, learnt, test, train.classes, made.training, made.supervised, held_out=test.held_out,
         notes=(*train.told, *test.told),
     )  # fmt: skip
 
