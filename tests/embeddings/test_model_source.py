@@ -87,6 +87,14 @@ def test_untrained_is_what_a_run_began_with_though_that_was_not_drawn(tmp_path: 
     assert fresh.untrained().checksum == fresh.checksum
 
 
+def test_what_a_run_began_with_is_a_plain_network_as_what_came_of_it_is(tmp_path: Path) -> None:
+    model = open_model(made(tmp_path / "run", encoder__freeze_below="stage2"))
+    first, last = model.untrained().encoder.train(), model.encoder.train()
+    for each in (first, last):
+        assert all(part.training for part in each.modules())
+        assert all(parameter.requires_grad for parameter in each.parameters())
+
+
 def test_each_view_begins_as_its_own_run_did(run: Run, tmp_path: Path) -> None:
     other = made(tmp_path / "other", seed=8)
     both = open_model({"rgb": run, "thermal": other}).untrained()

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from manyview.core.errors import UserError
-from manyview.encoders import Encoder, Slot, Towers, choose_trained_part, create
+from manyview.encoders import Encoder, Slot, Towers, choose_trained_part, create, merged
 from manyview.encoders.trained_part import block_names
 
 
@@ -46,6 +46,15 @@ def test_frozen_parts_stay_in_eval_mode_whatever_mode_is_set() -> None:
     encoder.train()
     modes = {name: part.training for name, part in encoder.network.named_children()}
     assert modes == {"stem": False, "stage1": False, "stage2": True}
+
+
+def test_merged_it_is_a_plain_network_that_learns_as_a_whole() -> None:
+    encoder = small()
+    choose_trained_part(encoder, freeze_below="stage2")
+    plain = merged(encoder).train()
+    assert all(part.training for part in plain.modules())
+    assert all(each.requires_grad for each in plain.parameters())
+    assert torch.equal(plain.eval()(torch.ones(1, 3, 16, 16)), encoder.eval()(torch.ones(1, 3, 16, 16)))
 
 
 def test_positions_and_patches_of_a_vit_lie_below_its_first_blocks() -> None:

@@ -47,6 +47,7 @@ def test_of_a_single_file_images_are_held_out(tmp_path: Path) -> None:
     train, test = open_coco(tmp_path / "train.json", "boxes")
     assert (len(train), len(test)) == (18, 2)
     assert any("held out" in line for line in train.told)
+    assert (train.held_out, test.held_out) == (False, True)
 
 
 def test_images_that_are_missing_damaged_or_of_another_size_are_counted(tmp_path: Path) -> None:

@@ -97,6 +97,11 @@ def test_options_that_images_with_objects_do_not_have_are_refused(tmp_path: Path
         detect(DataSource("scenes", {"labels": True}))
 
 
+def test_options_of_the_run_that_images_with_objects_do_not_have_are_passed_over() -> None:
+    options = {"labels": True, "split": "train", "count": 3, "size": 32}
+    assert len(detect(DataSource("scenes", options, inherited=frozenset(options))).train) == 3
+
+
 def test_an_encoder_that_does_not_see_pictures_is_refused(tmp_path: Path) -> None:
     data = DataSource(str(write_coco(tmp_path, coco(2), coco(1))), {})
     grey = encoders.create("patchnet", size=32, channels=1)

@@ -157,7 +157,8 @@ class ModelSource:
         """Encoders and heads as they were before any training."""
         if self.run is not None:
             towers = untrained(self.run).towers
-            made = {view: towers.encoder(view if view in towers.query else None) for view in self.encoders}
+            first = {view: towers.encoder(view if view in towers.query else None) for view in self.encoders}
+            made = {view: encoders.merged(each) for view, each in first.items()}
             return made, {view: cast(Tower, towers.query[view]).head.eval() for view in self.heads}
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)

@@ -67,9 +67,12 @@ def attention_weights(network: nn.Module) -> Iterator[tuple[nn.Module, str]]:
 
 
 def merged(encoder: Encoder) -> Encoder:
-    """The encoder with what LoRA has learnt in its library's own weights: made anew, or itself if it has none."""
+    """The encoder as its library makes it, with what LoRA has learnt in the weights, and nothing frozen for a training.
+
+    It is made anew, or itself where it is that already.
+    """
     changed = {f"{path}.": part for path, part in encoder.network.named_modules() if is_parametrized(part)}
-    if not changed:
+    if not changed and not encoder.frozen:
         return encoder
     state = {key: value for key, value in encoder.network.state_dict().items() if ".parametrizations." not in key}
     for path, part in changed.items():

@@ -81,19 +81,19 @@ def keypoints(
 
 
 def _prepared(data: DataSource, kind: Kind, recipe: DetectionRecipe) -> Prepared:
+    options = {name: each for name, each in data.options.items() if data.name == SCENES and name in SCENE_OPTIONS}
     for name in data.options:
-        if data.name != SCENES or name not in SCENE_OPTIONS:
+        if name not in options and name not in data.inherited:
             line = f"of images with objects, {SCENES} alone has options: {', '.join(SCENE_OPTIONS)}; leave it out"
             raise UserError(f"data.{name}", line)
     check_neck(kind, recipe)
-    train, test = open_objects(data.name, kind, **data.options)
+    train, test = open_objects(data.name, kind, **options)
     learnt = train.subset(train.rows_with_objects())
     if not len(learnt):
         raise UserError("data", f"no training image of {data.name} has {kind} to learn from")
     made = DetectionTask(kind, recipe, learnt, test)
-    held_out = any("are held out" in line for line in train.told)
     return Prepared(
-        data.name, learnt, test, train.classes, made.training, made.supervised, held_out=held_out,
+        data.name, learnt, test, train.classes, made.training, made.supervised, held_out=test.held_out,
         notes=(*train.told, *test.told),
     )  # fmt: skip
 

@@ -16,7 +16,7 @@ from manyview.core.text import printable, reason
 from manyview.transfer.iou import IGNORED
 
 FILES = ("legend.txt", "legend.csv", "label_colors.txt", "class_dict.csv")  # the latter two are CamVid's
-VOID = re.compile(r"(void|ignored?|unlabell?ed|unlabell?ed)", re.I)
+VOID = re.compile(r"void|ignored?|unlabell?ed", re.I)
 MOST_BYTES = 1 << 20
 MOST = IGNORED  # classes that a mask of bytes can hold, beside what is ignored
 

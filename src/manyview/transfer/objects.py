@@ -38,6 +38,7 @@ class ObjectImages:
     read         decodes the image of a row into (3, H, W) uint8
     kind         what of the objects is wanted
     told         what was left out or changed, a line each
+    held_out     whether they were held out of the training images, and are no test split
     """
 
     title: str
@@ -47,6 +48,7 @@ class ObjectImages:
     read: Callable[[int], Tensor]
     kind: Kind = "boxes"
     told: tuple[str, ...] = field(default_factory=tuple)
+    held_out: bool = False
 
     def __len__(self) -> int:
         return len(self.images)
@@ -212,7 +214,7 @@ def hold_out(data: ObjectImages) -> tuple[ObjectImages, ObjectImages]:
     drawn = order(key(DRAW, ids)).tolist()
     line = f"{data.title}: it has no test split, so {count:,} images are held out"
     train, test = data.subset(sorted(drawn[count:])), data.subset(sorted(drawn[:count]))
-    return replace(train, told=(*data.told, line)), replace(test, told=())
+    return replace(train, told=(*data.told, line)), replace(test, told=(), held_out=True)
 
 
 def _numbers(value: object, count: int) -> bool:

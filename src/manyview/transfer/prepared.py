@@ -16,14 +16,16 @@ from manyview.transfer.fit import Training
 class DataSource(NamedTuple):
     """The data that a person names.
 
-    name     a folder, a file, or a name such as scenes
-    options  of `open_data`, those that were given
-    views    that the encoders see, which the data may have on request alone
+    name       a folder, a file, or a name such as scenes
+    options    of `open_data`, those that were given, or that the run has
+    views      that the encoders see, which the data may have on request alone
+    inherited  names of the options that the run has and nobody gave: a task may pass over them
     """
 
     name: str
     options: dict[str, Any]
     views: tuple[str, ...] = ()
+    inherited: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, eq=False)

@@ -242,17 +242,15 @@ def _source(data: Data | None, run: Run | None) -> DataSource:
     several = () if run is None else run_views(run)
     views = several if run is None or several else run.config.views or ()
     more = {} if run is None else normals_options(run, views)
+    given = data if isinstance(data, Mapping) else {}
     if data is None:
         if run is None or run.config.own_data:
             raise UserError("data", "is needed; give --data, a folder or a name of `manyview list data`")
         data = {"name": run.config.data["name"], **run.config.data_options}
     named = {"name": os.fspath(data)} if isinstance(data, str | os.PathLike) else dict(data)
     left_out = ("name", "imbalance", "statistics")
-    return DataSource(
-        str(named["name"]),
-        {**more, **{key: value for key, value in named.items() if key not in left_out}},
-        tuple(views),
-    )
+    options = {**more, **{key: value for key, value in named.items() if key not in left_out}}
+    return DataSource(str(named["name"]), options, tuple(views), frozenset(options.keys() - given.keys()))
 
 
 def _without_scores(
