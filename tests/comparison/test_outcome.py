@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from manyview.comparison.outcome import (
+    Cost,
     MethodOutcome,
     Outcome,
     Point,
     collect,
+    cost_of,
     mean_and_std,
-    peak_memory,
     read,
     score_curve,
 )
@@ -46,8 +47,8 @@ def test_seeds_that_only_one_method_has_do_not_count() -> None:
 
 def test_the_table_has_mean_std_and_difference() -> None:
     lines = Outcome(Path(), "scenes", [FIRST, SECOND], 400).table().splitlines()
-    assert lines[2] == "| simclr | 32 x 2 | 40 | 1,280 | 50.0 ± 10.0 |  | 9 | 3 MB |"
-    assert lines[3] == "| dcl | 32 x 2 | 40 | 1,280 | 52.0 ± 9.5 | +2.0 ± 1.0 | 9 | 3 MB |"
+    assert lines[2] == "| simclr | 32 x 2 | 40 | 1,280 | 50.0 ± 10.0 |  | 9 |  | 3 MB |"
+    assert lines[3] == "| dcl | 32 x 2 | 40 | 1,280 | 52.0 ± 9.5 | +2.0 ± 1.0 | 9 |  | 3 MB |"
 
 
 def test_one_seed_has_no_std() -> None:
@@ -111,9 +112,26 @@ def test_a_method_without_a_score_a_seed_is_named(tmp_path: Path, name: str, val
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "nonsense", '{"memory": "much"}', "[" * 50_000, '{"memory": 1e400}'])
-def test_memory_that_was_not_noted_is_not_known(tmp_path: Path, text: str) -> None:
+def test_a_cost_that_was_not_noted_is_not_known(tmp_path: Path, text: str) -> None:
     (tmp_path / "cost.json").write_text(text)
-    assert peak_memory(tmp_path) is None
+    assert cost_of(tmp_path) == Cost()
+
+
+def test_the_time_of_processors_stands_beside_that_of_the_clock_which_other_programs_distort(tmp_path: Path) -> None:
+    timed = Outcome(tmp_path, "scenes", [replace(FIRST, processor_seconds=7.6), SECOND], 400)
+    row, older = (dict(zip(timed.titles, timed.cells(each), strict=True)) for each in timed.methods)
+    assert (row["seconds"], row["processor seconds"]) == ("9", "8")
+    assert (older["seconds"], older["processor seconds"]) == ("9", "")
+
+
+def test_comparisons_and_runs_that_noted_no_time_of_processors_are_read(tmp_path: Path) -> None:
+    found = Outcome(tmp_path, "scenes", [FIRST, SECOND], 400).to_json()
+    for each in found["methods"]:
+        del each["processor_seconds"]
+    (tmp_path / "comparison.json").write_text(json.dumps(found))
+    assert read(tmp_path).methods == [FIRST, SECOND]
+    (tmp_path / "cost.json").write_text('{"memory": 5}')
+    assert cost_of(tmp_path) == Cost(5, None)
 
 
 def test_the_choice_of_query_images_is_an_error_of_its_own() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from manyview.cli import main as cli
 from manyview.comparison import workers
-from manyview.comparison.outcome import COST, OUTCOME, peak_memory
+from manyview.comparison.outcome import COST, OUTCOME, cost_of
 from manyview.comparison.plan import PlannedRun
 from manyview.config.recipes import to_yaml
 from manyview.config.sections import flat
@@ -47,6 +47,7 @@ def test_a_comparison_leaves_every_run_and_its_outcome(compared: Path) -> None:
         assert each["scores"]["kNN"] == [run.knn[-1][1]]
         assert [point["score"] for point in each["curves"][0]] == [score for _, score in run.knn]
         assert each["memory"] > 50 << 20
+        assert each["processor_seconds"] > 0.5  # of imports alone
 
 
 def test_called_again_it_only_tells(compared: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -178,15 +179,18 @@ def test_in_equal_time_each_trains_as_many_epochs_as_it_was_measured_to_manage(t
     assert {method: Run(tmp_path / f"{method}-0").config.epochs for method in ("simclr", "cacr")} == epochs
 
 
-def test_the_largest_peak_of_all_sittings_is_kept(tmp_path: Path) -> None:
-    (tmp_path / COST).write_text(json.dumps({"memory": 1}))
-    workers.note_memory(tmp_path)
-    first = peak_memory(tmp_path)
-    assert first is not None
-    assert first > 50 << 20
-    (tmp_path / COST).write_text(json.dumps({"memory": 1 << 60}))
-    workers.note_memory(tmp_path)
-    assert peak_memory(tmp_path) == 1 << 60
+def test_the_largest_peak_of_all_sittings_is_kept_and_their_processor_time_is_added(tmp_path: Path) -> None:
+    (tmp_path / COST).write_text(json.dumps({"memory": 1}))  # by an older version
+    workers.note_cost(tmp_path)
+    first = cost_of(tmp_path)
+    assert first.memory is not None
+    assert first.processor_seconds is not None
+    assert first.memory > 50 << 20
+    assert first.processor_seconds > 0
+    (tmp_path / COST).write_text(json.dumps({"memory": 1 << 60, "processor_seconds": 1000.0}))
+    workers.note_cost(tmp_path)
+    assert cost_of(tmp_path).memory == 1 << 60
+    assert (cost_of(tmp_path).processor_seconds or 0) >= 1000 + first.processor_seconds
 
 
 def test_a_run_that_cannot_begin_is_one_line_and_an_exit_code(

@@ -53,7 +53,11 @@ def test_a_run_from_weights_that_gained_nothing_says_so(end: dict[str, float]) -
     ("name", "title", "words"),
     [
         ("knn", "kNN", "kNN is no better than before training: train"),
-        ("instance", "own image first", "augmented views find their own image no more often than before training: train"),
+        (
+            "instance",
+            "own image first",
+            "augmented views find their own image no more often than before training: train",
+        ),
     ],
 )
 def test_no_gain_is_said_in_words_that_fit_the_score(name: str, title: str, words: str) -> None:

@@ -21,7 +21,7 @@ from manyview.training.build import small_method
 from manyview.training.run import Run
 
 OUTCOME = "comparison.json"
-COST = "cost.json"  # in a run's folder: the memory it took
+COST = "cost.json"  # in a run's folder: a `Cost`
 KNN = "kNN"
 MEASURES = {KNN: "knn", "recall@1 across views": "recall@1"}
 """Scores of training, by the name in tables, and their names in metrics; the first that runs have decides."""
@@ -43,6 +43,14 @@ class Point:
 
 
 @dataclass(frozen=True)
+class Cost:
+    """What a run took in all its sittings, as its worker has noted it; None where it has not."""
+
+    memory: int | None = None  # the largest peak, in bytes
+    processor_seconds: float | None = None  # of all cores, from start to end: other programs hardly change it
+
+
+@dataclass(frozen=True)
 class MethodOutcome:
     """The runs of one method, one a seed, in the order of the seeds.
 
@@ -52,8 +60,9 @@ class MethodOutcome:
     images_seen  in all steps, each image as often as it was in one
     curves       the deciding score during training, the untrained encoder first
     scores       by name: the last ones of training, the deciding one first, and what other protocols gave
-    seconds      of training
+    seconds      of training, by the clock: what else ran on the machine made them more
     memory       the largest peak, in bytes; None where it is not known
+    processor_seconds  the mean over the runs; None where it is not known
     """
 
     method: str
@@ -66,6 +75,7 @@ class MethodOutcome:
     scores: dict[str, list[float]]
     seconds: list[float]
     memory: int | None
+    processor_seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -136,7 +146,7 @@ class Outcome:
         """The titles of the table's columns, after the method's."""
         baseline = self.methods[0].method
         scores = [title for name in self.scores for title in (name, f"{name} against {baseline}")]
-        return ["batch x copies", "steps", "images seen", *scores, "seconds", "peak memory"]
+        return ["batch x copies", "steps", "images seen", *scores, "seconds", "processor seconds", "peak memory"]
 
     def cells(self, one: MethodOutcome) -> list[str]:
         """Gives the table's row of a method, under `titles`."""
@@ -145,9 +155,9 @@ class Outcome:
             difference = "" if one is self.methods[0] else mean_and_std(self.differences(one, name), sign="+")
             scores += [mean_and_std(one.scores[name]), difference]
         memory = "" if one.memory is None else f"{one.memory / 2**20:,.0f} MB"
-        seconds = f"{statistics.mean(one.seconds):,.0f}"
+        processor = "" if one.processor_seconds is None else f"{one.processor_seconds:,.0f}"
         seen = [f"{one.batch_size} x {one.copies}", f"{one.steps:,}", f"{one.images_seen:,}"]
-        return [*seen, *scores, seconds, memory]
+        return [*seen, *scores, f"{statistics.mean(one.seconds):,.0f}", processor, memory]
 
     def to_json(self) -> dict[str, Any]:
         """Gives all of it as plain values, with the differences, which `read` does not need."""
@@ -227,12 +237,15 @@ def _collect(planned: list[PlannedRun], more: Mapping[Path, Mapping[str, float]]
     found = [more.get(run.folder, {}) for run in runs]
     shared = {name: [each[name] for each in found] for name in found[0] if all(name in each for each in found)}
     last = [run.metrics[-1] for run in runs]
-    peaks = [peak for run in runs if (peak := peak_memory(run.folder)) is not None]
+    costs = [cost_of(run.folder) for run in runs]
+    peaks = [each.memory for each in costs if each.memory is not None]
+    times = [each.processor_seconds for each in costs if each.processor_seconds is not None]
     config, steps = runs[0].config, last[0]["step"]
     return MethodOutcome(
         planned[0].method, tuple(each.seed for each in planned), config.batch_size, copies_of_an_image(config), steps,
         epoch_of(config, images).seen_in(steps), curves, {**trained, **shared},
         [each.get("seconds", 0.0) for each in last], max(peaks, default=None),
+        statistics.mean(times) if len(times) == len(runs) else None,
     )  # fmt: skip
 
 
@@ -264,12 +277,12 @@ def _curve(run: Run, metric: str) -> list[Point]:
     return [Point(line["step"] / per_epoch, line.get("seconds", 0.0), line[metric]) for line in lines]
 
 
-def peak_memory(folder: Path) -> int | None:
-    """Reads the largest peak of memory, in bytes, that a run's worker has noted; None where it has not."""
+def cost_of(folder: Path) -> Cost:
+    """Reads what a run's worker has noted of its cost."""
+    cost = Cost()
     with suppress(UserError):
-        memory: int | None = read_json(folder / COST, dict[str, int], remedy="").get("memory")
-        return memory
-    return None
+        cost = read_json(folder / COST, Cost, remedy="")
+    return cost
 
 
 def steps_per_epoch(metrics: Sequence[Mapping[str, Any]], epochs: float) -> float:

@@ -15,13 +15,13 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import FrameType
 
 import torch
 
-from manyview.comparison.outcome import COST, deciding_score, peak_memory
+from manyview.comparison.outcome import COST, Cost, cost_of, deciding_score
 from manyview.comparison.plan import PlannedRun
 from manyview.config.config import Config
 from manyview.config.recipes import to_yaml
@@ -126,25 +126,32 @@ def _exit_code(worker: Process) -> int:
 
 
 def main(settings: str) -> int:
-    """Trains as a file of settings says, notes the memory that it took, and gives the exit code of the run."""
+    """Trains as a file of settings says, notes what it took, and gives the exit code of the run."""
     config = configured(settings, {})
     try:
         start(config)
     except Interrupted as came:
+        note_cost(Path(str(config.out)))
         return came.exit_code
     except (UserError, OSError, MemoryError) as error:
         print(f"{config.out}: {reason(error)}", file=sys.stderr)
         return IN_USE if isinstance(error, InUse) else getattr(error, "exit_code", 2)
-    note_memory(Path(str(config.out)))
+    note_cost(Path(str(config.out)))
     return 0
 
 
-def note_memory(folder: Path) -> None:
-    """Notes the largest peak of all sittings, in bytes: of the GPU, or else of the process."""
+def note_cost(folder: Path) -> None:
+    """Notes the largest peak of memory of all sittings, of the GPU or else of the process, and the processors' time.
+
+    The time is that of this process and of those that have read images for it, added to earlier sittings'.
+    """
+    before = cost_of(folder)
     gpu = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
     memory = gpu or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    here = sum(os.times()[:4])  # user and system, of this process and of its children
+    cost = Cost(max(memory, before.memory or 0), round(here + (before.processor_seconds or 0.0), 1))
     with atomic_write(folder / COST) as draft:
-        draft.write_text(json.dumps({"memory": max(memory, peak_memory(folder) or 0)}), encoding="utf-8")
+        draft.write_text(json.dumps(asdict(cost)), encoding="utf-8")
 
 
 if __name__ == "__main__":
