@@ -65,8 +65,10 @@ def test_folders_that_cannot_be_learnt_from_are_one_line(tmp_path: Path, capsys:
     (tmp_path / "empty").mkdir()
     assert pretrain(tmp_path / "run", data=tmp_path / "empty") == 2
     one_line(capsys, "no images below")
-    assert pretrain(tmp_path / "run", data=pictures(tmp_path / "one", 1)) == 2
-    one_line(capsys, "one image cannot be contrasted")
+    for count, few in ((1, "1 training image is"), (3, "3 training images are")):
+        assert pretrain(tmp_path / "run", data=pictures(tmp_path / str(count), count), batch_size=2) == 2
+        one_line(capsys, f"data: {few} too few: an image learns by differing from the others of its batch; give 8")
+        assert not (tmp_path / "run").exists()
     (tmp_path / "broken").mkdir()
     for number in range(20):
         (tmp_path / "broken" / f"{number}.png").write_text("no picture")

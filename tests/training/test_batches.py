@@ -9,7 +9,7 @@ import pytest
 from manyview.config.config import resolve
 from manyview.core.errors import UserError
 from manyview.training import build
-from manyview.training.batches import check_groups, check_labels, epoch_of
+from manyview.training.batches import LEAST_IMAGES, check_groups, check_images, check_labels, epoch_of
 from tests.config.small import flags
 from tests.methods.toys.run import Pairs
 
@@ -46,3 +46,11 @@ def test_a_last_batch_of_one_image_is_left_out_whatever_the_settings_say(
 ) -> None:
     config = resolve({"data.name": "photos", "batch_size": 8, "drop_last": drop_last}, {})
     assert epoch_of(config, images).seen == expected
+
+
+def test_images_that_have_hardly_any_others_to_differ_from_are_refused() -> None:
+    check_images(LEAST_IMAGES)
+    with pytest.raises(
+        UserError, match=f"^data: {LEAST_IMAGES - 1} training images are too few: .* give {LEAST_IMAGES} at"
+    ):
+        check_images(LEAST_IMAGES - 1)

@@ -423,8 +423,8 @@ def test_a_last_batch_of_a_single_image_is_left_out_and_that_is_said(
 
 
 def test_fewer_images_than_a_batch_are_one_batch_where_the_last_one_counts(tmp_path: Path) -> None:
-    data = pictures(tmp_path / "photos", 5)
-    assert pretrain(tmp_path / "run", data=data, batch_size=8, drop_last="false") == 0
+    data = pictures(tmp_path / "photos", 9)
+    assert pretrain(tmp_path / "run", data=data, batch_size=16, drop_last="false") == 0
     assert metrics(tmp_path / "run")[-1]["step"] == 2
 
 

@@ -37,6 +37,7 @@ from manyview.core.text import printable, reason
 from manyview.evaluate.protocols import evaluate, known
 from manyview.features.feature_cache import FeatureCache
 from manyview.training import build
+from manyview.training.batches import check_images
 from manyview.training.run import CONFIG, METRICS, Run
 from manyview.training.train import time_step
 
@@ -177,6 +178,7 @@ def _check_runs(runs: Sequence[PlannedRun], opened: Opened, minutes: float | Non
     """Refuses before any training what a run would be refused for, and says in what the methods differ also."""
     one_a_method = [run for run in runs if run.seed == runs[0].seed]
     count = len(opened.of_run(runs[0]).train)
+    check_images(count)
     for run in one_a_method:
         _check_scored(run.config, opened.of_run(run))
     first = [replace(run, config=build.settled(run.config, opened.of_run(run))) for run in one_a_method]

@@ -10,6 +10,8 @@ from manyview.data.factory import has_classes
 from manyview.encoders.layers import groups_here
 from manyview.methods import Method
 
+LEAST_IMAGES = 8  # the smallest batch that is chosen where nobody gives one
+
 
 def epoch_of(config: Config, images: int) -> Epoch:
     """An epoch of so many training images.
@@ -17,6 +19,14 @@ def epoch_of(config: Config, images: int) -> Epoch:
     A last batch of a single image is always left out: it contrasts with nothing.
     """
     return Epoch(images, config.batch_size, config.drop_last or images % config.batch_size == 1)
+
+
+def check_images(images: int) -> None:
+    """Refuses so few training images that one has hardly any others in a batch to differ from."""
+    if images < LEAST_IMAGES:
+        have = "1 training image is" if images == 1 else f"{images} training images are"
+        why = "an image learns by differing from the others of its batch"
+        raise UserError("data", f"{have} too few: {why}; give {LEAST_IMAGES} at least, better hundreds")
 
 
 def check_groups(method: Method, config: Config, world: int = 1, images: int = 0) -> None:

@@ -26,7 +26,7 @@ from manyview.encoders import Towers
 from manyview.features.embedding_pass import channels_last
 from manyview.methods import BatchOutputs
 from manyview.training import build, messages, rehearsal, signals
-from manyview.training.batches import check_groups, check_labels, epoch_of
+from manyview.training.batches import check_groups, check_images, check_labels, epoch_of
 from manyview.training.engine import Trainer, groups_are_processes, start_fabric
 from manyview.training.failures import Interrupted, diverged, naming_misfit
 from manyview.training.load import save
@@ -284,7 +284,9 @@ def _data(config: Config, own: Dataset | None) -> build.RunData:
     with fail_together():
         found = build.data(config, own) if first else None
     with fail_together():
-        return found or build.data(config, own)
+        found = found or build.data(config, own)
+        check_images(len(found.train))
+    return found
 
 
 def _changed(saved: dict[str, Any], config: Config, data: build.RunData, loader: Loader, towers: Towers) -> list[str]:

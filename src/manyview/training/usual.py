@@ -14,10 +14,10 @@ from torch import nn
 from manyview.config.config import Config
 from manyview.config.keys import Flat
 from manyview.config.sections import ENCODER
+from manyview.training.batches import LEAST_IMAGES
 from manyview.views.augmentation_recipes import usual_size
 
 BATCH = {"cpu": 64, "cuda": 256}
-LEAST_BATCH = 8
 BATCHES = 3  # of an epoch, at least: of few images a batch is smaller
 WARMUP, WARMUP_FROM_WEIGHTS = 0.05, 0.1  # of the run; from weights, a new head learns first
 SMALL_CROPS: Flat = {"method.copies": 1, "method.small": 2, "augmentation.small_scale": (0.2, 1.0)}
@@ -63,7 +63,7 @@ def _encoder(size: int, facts: Facts) -> str:
 
 def _batch(facts: Facts) -> int:
     """A power of two, of which few images make three, but not too small to contrast."""
-    most = min(BATCH.get(facts.device, BATCH["cpu"]), max(LEAST_BATCH, facts.images // BATCHES))
+    most = min(BATCH.get(facts.device, BATCH["cpu"]), max(LEAST_IMAGES, facts.images // BATCHES))
     return 1 << (most.bit_length() - 1)
 
 
