@@ -258,7 +258,9 @@ def test_a_cache_that_cannot_be_written_to_is_one_line_of_warning(
 def test_data_without_labels_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tiny.pictures(tmp_path / "plain", 30)
     assert evaluate("patchnet", "--data", "plain") == 2
-    assert "data: plain has no labels to evaluate with" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "data: plain has no labels to evaluate with" in told
+    assert "--data.labels" in told
 
 
 def test_a_data_folder_whose_name_is_no_utf_8_is_judged_and_written_down(

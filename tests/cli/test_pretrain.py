@@ -34,7 +34,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "unknown loss": ({"loss": "dlc"}, "did you mean 'dcl'?"),
     "unknown recipe": ({"recipe": "nothing"}, "is neither a recipe's name nor a file"),
     "missing folder": ({"data": "nowhere/at-all"}, "there is no folder 'nowhere/at-all'"),
-    "batch larger than the data": ({"batch_size": 64}, "batch_size=64 is more than the 49 samples"),
+    "batch larger than the data": ({"batch_size": 64}, "batch_size=64 is more than the 49 samples: give more images"),
     "no such encoder": ({"encoder": "resnt18"}, "there is no encoder 'resnt18'; nearest: resnet, timm/resnet18"),
     "an option that the encoder lacks": ({"encoder__options": "{width: [8]}"}, "patchnet takes widths"),
     "no gpu": ({"device": "cuda"}, "cuda was asked for and there is none here"),

@@ -92,6 +92,13 @@ def test_the_score_is_said_beside_the_untrained_one_and_chance() -> None:
     assert told == ["dimensions in use on held-out images: RankMe 9 of at most 16, untrained 4; LiDAR 8 of at most 15"]
 
 
+def test_dimensions_before_training_are_not_called_untrained_where_they_are_of_weights() -> None:
+    told = ranks_in_words(
+        {"rankme": 9.2, "rankme_limit": 16.0, "lidar": 7.7, "lidar_limit": 15.0}, {"rankme": 4.0}, "at its start"
+    )
+    assert "RankMe 9 of at most 16, at its start 4" in told[0]
+
+
 def test_a_run_without_labels_is_scored_on_held_out_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     photos = pictures(tmp_path / "photos", 60)
     assert pretrain(tmp_path / "run", data=photos, epochs=1) == 0

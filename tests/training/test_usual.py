@@ -59,13 +59,16 @@ def test_one_line_says_what_was_chosen_and_why() -> None:
     config = with_size(with_chosen(config, usual(config, PHOTOS)), 1, 64)
     (line,) = explained(config, PHOTOS)
     assert line == (
-        "chosen: encoder patchnet for a CPU; 64 px of pictures of 480; augmentation custom, which does not blur views "
-        "of 64 px; fp32, no fast bf16 here; batch 64 for 5,000 images"
+        "chosen: encoder patchnet for a CPU; views of 64 px from pictures of 480 px; augmentation custom, which does "
+        "not blur views of 64 px; fp32, no fast bf16 here; batch 64 for 5,000 images"
     )
     given = open_config(
         encoder="patchnet", augmentation="custom", augmentation__size=64, precision="fp32", batch_size=8
     )
     assert explained(given, PHOTOS) == []
+    (line,) = explained(open_config(minutes=5), PHOTOS)
+    assert "px from pictures of 480 px in 5 min;" in line
+    assert line.endswith("epochs, which fit into 5 min")
 
 
 def test_convolutions_in_groups_are_slow_in_bf16() -> None:

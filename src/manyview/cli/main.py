@@ -156,7 +156,7 @@ def _help() -> str:
         f"{commands}\n\n"
         "To begin with your own images:\n\n"
         "  manyview check my/photos\n"
-        "  manyview pretrain --data my/photos --out runs/mine\n"
+        "  manyview pretrain --data my/photos --minutes 30 --out runs/mine\n"
         "  manyview export runs/mine --to onnx\n\n"
         "manyview COMMAND --help tells more of one; manyview --version tells the version."
     )

@@ -74,8 +74,6 @@ class Config:
     wait_minutes        how long processes wait for one another, while one of them downloads, scores or writes the page
     max_unreadable      the share of unreadable images that is too much
     report              whether a page about the run is written at its end
-
-    `auto`, in code alone: the keys of settings that are left to the data, the machine and the time.
     """
 
     data: dict[str, Any]
@@ -114,7 +112,7 @@ class Config:
     loggers: tuple[str, ...] = ("tensorboard",)
     report: bool = True
     quiet: bool = False
-    auto: tuple[str, ...] = ()
+    auto: tuple[str, ...] = ()  # in code alone: keys that are left to the data, the machine and the time
 
     def nested(self) -> dict[str, Any]:
         """The settings as a recipe has them: the method's parts beside the other sections."""

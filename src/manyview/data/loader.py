@@ -220,7 +220,8 @@ def _check(loader: Loader) -> None:
     if len(loader.dataset) < 2 and len(loader) == 0:
         raise UserError(None, "data: one image cannot be contrasted with others; give more")
     if len(loader) == 0:
-        few = f"is more than the {len(loader.dataset)} samples: give {len(loader.dataset)} or less (--batch-size)"
+        count = len(loader.dataset)
+        few = f"is more than the {count} samples: give more images, or --batch-size {count} or less"
         raise UserError(None, f"batch_size={loader.batch_size} {few}")
     loader.pipeline.sources(loader.dataset.modalities)  # refuses what the data does not have
 

@@ -278,7 +278,9 @@ def check_labels(data: Dataset, what: str) -> None:
     labels = data.labels
     if labels is None or not bool((labels >= 0).any()):
         raise UserError(
-            "data", f"{what} has no labels to evaluate with; give a folder with a folder per class, or a named set"
+            "data",
+            f"{what} has no labels to evaluate with; give a folder with a folder per class, a named set, or "
+            "--data.labels with a pattern of file names or a table",
         )
     if len(labels[labels >= 0].unique()) < 2:
         raise UserError("data", f"{what} has one class only; evaluation needs two or more")

@@ -91,12 +91,15 @@ def chance(scores: Scores) -> list[str]:
     return [f"{what}; by chance {1 / count:.1%}"]
 
 
-def ranks_in_words(scores: Scores, untrained: Scores) -> list[str]:
-    """RankMe and LiDAR of the held-out images, the most that they could be, and before training."""
+def ranks_in_words(scores: Scores, start: Scores, whose: str = "untrained") -> list[str]:
+    """RankMe and LiDAR of the held-out images, the most that they could be, and before training.
+
+    whose  what the encoder was before the first step: untrained, or weights that it started from
+    """
     told = []
     for name, title in (("rankme", "RankMe"), ("lidar", "LiDAR")):
         if name in scores:
-            before = f", untrained {untrained[name]:.0f}" if name in untrained else ""
+            before = f", {whose} {start[name]:.0f}" if name in start else ""
             told.append(f"{title} {scores[name]:.0f} of at most {scores[f'{name}_limit']:.0f}{before}")
     if told and "lidar" not in scores:
         told.append(f"LiDAR needs more held-out images: a {COPIES[1] - 1}th of twice the features' length")

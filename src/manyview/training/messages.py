@@ -192,7 +192,8 @@ def conclusion(state: RunState, folder: Path) -> list[str]:
     """What has come of it."""
     gained = [name for name in state.untrained_scores if _is_share(name) and name in state.scores]
     found = [line for name in gained for line in gain_lines(name, _title(name), state)]
-    found += ranks_in_words(state.scores, state.untrained_scores)
+    whose = "at its start" if state.random_scores else "untrained"
+    found += ranks_in_words(state.scores, state.untrained_scores, whose)
     found += recall_table(state.scores, state.untrained_scores)
     verdict = state.health.verdict()
     found.append("too few steps to tell whether it is healthy" if verdict.word == "starting" else verdict.text)

@@ -85,15 +85,15 @@ def explained(config: Config, facts: Facts) -> list[str]:
     size, name = config.augmentation["size"], config.augmentation["name"]
     machine = "a CPU" if facts.device == "cpu" else "a GPU"
     blur = f"{name}, {'which does not blur' if name == 'custom' else 'which blurs'}"
-    time = "" if config.minutes is None else f" in {config.minutes:g} min"
+    budget = "" if config.minutes is None else f"{config.minutes:g} min"
     said = {
         "encoder.name": f"encoder {config.encoder['name']} for {machine}",
-        "augmentation.size": f"{size} px of pictures of {facts.side}{time}",
+        "augmentation.size": f"views of {size} px from pictures of {facts.side} px{budget and f' in {budget}'}",
         "augmentation.name": f"augmentation {blur} views of {size} px" if name in ("custom", "moco-v2") else "",
         "method.small": "one large crop and two small ones, which cost less than two large" if _small(config) else "",
         "precision": f"{config.precision}, {'which is faster here' if facts.bf16 else 'no fast bf16 here'}",
         "batch_size": f"batch {config.batch_size} for {facts.images:,} images",
-        "epochs": f"{config.epochs:.4g} epochs, which take the time",
+        "epochs": f"{config.epochs:.4g} epochs, which fit into {budget}",
     }
     chosen = [text for key, text in said.items() if key in config.auto and text]
     return [f"chosen: {'; '.join(chosen)}"] if chosen else []
