@@ -61,7 +61,7 @@ def test_a_run_from_weights_that_gained_nothing_says_so(end: dict[str, float]) -
     ],
 )
 def test_no_gain_is_said_in_words_that_fit_the_score(name: str, title: str, words: str) -> None:
-    none, half = ({name: Share.of(torch.tensor(right))} for right in ([0, 0], [0, 1]))
+    none, half = ({name: right(*answers)["knn"]} for answers in ((0, 0), (0, 1)))
     assert gain_lines(name, title, trained(none, half))[1].startswith(words)
 
 
