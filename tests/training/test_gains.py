@@ -61,8 +61,8 @@ def test_a_run_from_weights_that_gained_nothing_says_so(end: dict[str, float]) -
     ],
 )
 def test_no_gain_is_said_in_words_that_fit_the_score(name: str, title: str, words: str) -> None:
-    scores: list[dict[str, float]] = [{name: Share.of(torch.tensor(right))} for right in ([0, 0], [0, 1])]
-    assert gain_lines(name, title, trained(*scores))[1].startswith(words)
+    none, half = ({name: right(*answers)["knn"]} for answers in ((0, 0), (0, 1)))
+    assert gain_lines(name, title, trained(none, half))[1].startswith(words)
 
 
 def test_a_gain_of_less_than_two_standard_errors_may_be_chance() -> None:
