@@ -81,16 +81,24 @@ def opened_apart(root: Path) -> Paired:
 
 def test_without_a_legend_classes_are_the_numbers_of_all_masks_but_the_ignored(tmp_path: Path) -> None:
     pair(tmp_path / "images", tmp_path / "masks", 3)
-    assert legend_of_masks(opened(tmp_path), "masks", [255]).classes == ("0", "1", "2")
-    assert legend_of_masks(opened(tmp_path), "masks", [0]).classes == ("1", "2")
+    assert legend_of_masks([opened(tmp_path)], "masks", [255]).classes == ("0", "1", "2")
+    assert legend_of_masks([opened(tmp_path)], "masks", [0]).classes == ("1", "2")
     with pytest.raises(UserError, match="hold 1 values"):
-        legend_of_masks(opened(tmp_path), "masks", [0, 1])
+        legend_of_masks([opened(tmp_path)], "masks", [0, 1])
+
+
+def test_a_class_that_only_the_test_has_counts(tmp_path: Path) -> None:
+    pair(tmp_path / "a" / "images", tmp_path / "a" / "masks", 1)
+    pair(tmp_path / "b" / "images", tmp_path / "b" / "masks", 1)
+    Image.fromarray(np.full((8, 8), 7, dtype=np.uint8)).save(tmp_path / "b" / "masks" / "0.png")
+    both = [opened(tmp_path / name) for name in "ab"]
+    assert legend_of_masks(both, "masks", [255]).classes == (*legend_of_masks(both[:1], "masks", [255]).classes, "7")
 
 
 def test_colours_need_a_legend(tmp_path: Path) -> None:
     pair(tmp_path / "images", tmp_path / "masks", 2, colours=True)
     with pytest.raises(UserError, match="are colours; give --legend"):
-        legend_of_masks(opened(tmp_path), "masks", [])
+        legend_of_masks([opened(tmp_path)], "masks", [])
     with pytest.raises(UserError, match="is of numbers"):
         check_legend(opened(tmp_path), "masks", THREE, [])
 
@@ -112,4 +120,4 @@ def test_masks_of_numbers_and_of_colours_do_not_mix(tmp_path: Path) -> None:
     pair(tmp_path / "images", tmp_path / "masks", 2)
     pair(tmp_path / "images", tmp_path / "masks", 1, colours=True, first=5)
     with pytest.raises(UserError, match="some masks of 'masks' hold numbers and some colours"):
-        legend_of_masks(opened(tmp_path), "masks", [])
+        legend_of_masks([opened(tmp_path)], "masks", [])

@@ -131,12 +131,13 @@ def count_values(dataset: Dataset, source: str, rows: Sequence[int]) -> tuple[Co
     return total, kinds == {3}
 
 
-def legend_of_masks(dataset: Dataset, source: str, ignored: Collection[int]) -> Legend:
-    """Classes named by the numbers that the masks hold."""
-    values, colours = count_values(dataset, source, range(len(dataset)))
-    if colours:
+def legend_of_masks(datasets: Sequence[Dataset], source: str, ignored: Collection[int]) -> Legend:
+    """Classes named by the numbers that the masks hold, those of the test too: a class that only it has counts."""
+    counted = [count_values(each, source, range(len(each))) for each in datasets]
+    values = {value for each, _ in counted for value in each}
+    if any(colours for _, colours in counted):
         raise UserError("legend", f"the masks of {source!r} are colours; give --legend, a file of lines `R G B NAME`")
-    found = sorted(set(values) - set(ignored))
+    found = sorted(values - set(ignored))
     if len(found) < 2 or len(found) >= IGNORED:
         what = f"the masks of {source!r} hold {len(found)} values that are not ignored"
         raise UserError("legend", f"{what}; give --legend, a file of lines `VALUE NAME`")

@@ -99,7 +99,7 @@ def segment(
     if test is not None:
         test, lacking = having_masks(test, name, pictures)
         notes += [f"{lacking:,} test pictures have no mask and are left out"] if lacking else []
-    meaning = _legend(data, train, name, legend, ignore, notes)
+    meaning = _legend(data, [train] if test is None else [train, test], name, legend, ignore, notes)
     held_out = test is None
     train, test = hold_out(train) if test is None else (train, test)
     ready = [masked(each, name, meaning) for each in (train, test)]
@@ -119,15 +119,17 @@ def _chosen(recipe: Recipe, epochs: int | None, lr: float | None, batch_size: in
 
 
 def _legend(
-    data: DataSource, train: Dataset, name: str, asked: str | None, ignore: tuple[int, ...], notes: list[str]
+    data: DataSource, both: list[Dataset], name: str, asked: str | None, ignore: tuple[int, ...], notes: list[str]
 ) -> Legend:
-    """What the values of the masks mean; adds to the notes what is to be told of them."""
+    """What the values of the masks mean, of training and test; adds to the notes what is to be told of them."""
+    train = both[0]
     if asked is None and name == SEMANTIC and hasattr(train, "renderable"):
         return Legend(("sky", "ground", *train.classes), {place: place for place in range(2 + len(train.classes))})
     found = find_legend(asked, data.name)
     if found is None:
-        return legend_of_masks(train, name, ignore)
-    notes += check_legend(train, name, found, ignore)
+        return legend_of_masks(both, name, ignore)
+    for each in both:
+        notes += check_legend(each, name, found, ignore)
     return replace(found, values={**found.values, **dict.fromkeys(() if found.colours else ignore, IGNORED)})
 
 
