@@ -278,7 +278,7 @@ class Health:
         return loss < first - margin or (may_rise and nearer)
 
     def _nearer_negatives(self) -> float:
-        """By how much negatives have come nearer than a batch's other images since then; 0 where they are the same."""
+        """Measures how much nearer negatives have come than a batch's other images; 0 where they are the same."""
         before = self.first.get("negative_similarity", math.nan) - self.first.get("query_similarity", math.nan)
         return self._mean("negative_similarity") - self._mean("query_similarity") - before
 
