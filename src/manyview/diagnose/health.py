@@ -283,7 +283,7 @@ class Health:
         return self._mean("negative_similarity") - self._mean("query_similarity") - before
 
     def _gap_change(self, view: str) -> float:
-        """By how much positives have come nearer than other images since the first measurement; NaN without pairs."""
+        """Measures how much nearer positives have come than other images since the start; NaN without pairs."""
         positive, alike = (of_view(name, view) for name in ("positive_similarity", "query_similarity"))
         before = self.first.get(positive, math.nan) - self.first.get(alike, math.nan)
         return self._mean("positive_similarity", view) - self._mean("query_similarity", view) - before

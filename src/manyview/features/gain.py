@@ -21,7 +21,7 @@ class Share(float):
 
 
 def answers(scores: Mapping[str, float]) -> dict[str, Tensor]:
-    """Which answers are right, (n,) bool, of those scores that remember it: what a checkpoint keeps of a `Share`."""
+    """Gives the right answers, (n,) bool, of scores that remember them: what a checkpoint keeps of a `Share`."""
     return {name: score.right for name, score in scores.items() if isinstance(score, Share)}
 
 
