@@ -34,7 +34,7 @@ from torchvision.transforms.functional import hflip, pil_to_tensor
 
 from manyview import encoders
 from manyview.core.rng import key, order
-from manyview.embeddings.model_source import open_model
+from manyview.embeddings.open_model import open_model
 from manyview.transfer import fit
 from manyview.transfer.coco import annotation_files, image_folders
 from manyview.transfer.detect import DetectionTask, optimizer_of

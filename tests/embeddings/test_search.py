@@ -20,7 +20,7 @@ from manyview.core.errors import UserError
 from manyview.data import Scenes, TorchDataset
 from manyview.data.image import decode
 from manyview.embeddings import Embeddings, embed
-from manyview.embeddings.model_source import open_model
+from manyview.embeddings.open_model import open_model
 from manyview.embeddings.search import GAP, SIDE, Tile, _font, contact_sheet, picture, save_picture, search, shortened
 from manyview.encoders import Encoder
 from manyview.views import Modality

@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 from manyview.data import Scenes, TorchDataset
-from manyview.embeddings.model_source import open_model
+from manyview.embeddings.open_model import open_model
 from manyview.encoders import Encoder, create
 from manyview.evaluate.task import Task
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from manyview.core.sample import Sample
 from manyview.data.dataset import label_set_target
-from manyview.embeddings.model_source import open_model
+from manyview.embeddings.open_model import open_model
 from manyview.evaluate.task import Task
 from tests.evaluate.pictures import encoder
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from manyview.data import TorchDataset
-from manyview.embeddings.model_source import open_model
+from manyview.embeddings.open_model import open_model
 from manyview.encoders import create
 from manyview.evaluate import Task
 from manyview.evaluate.backbone import (

@@ -10,7 +10,7 @@ import torch
 
 from manyview.core.errors import UserError
 from manyview.data import subset
-from manyview.embeddings.model_source import open_model
+from manyview.embeddings.open_model import open_model
 from manyview.evaluate import evaluate, prepare
 from manyview.evaluate.cross_view import cross_view
 from manyview.evaluate.results import read

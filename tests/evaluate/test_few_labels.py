@@ -12,7 +12,7 @@ from torch import Tensor
 
 from manyview.core.sample import Sample
 from manyview.data import Dataset, Unreadable, subset
-from manyview.embeddings.model_source import open_model
+from manyview.embeddings.open_model import open_model
 from manyview.evaluate import few_labels
 from manyview.evaluate.few_labels import PROTOCOLS, drawn, fewshot, fitted, fold_logits, semi, some_of_each_class
 from manyview.evaluate.finetune import finetune

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from manyview.data import TorchDataset
-from manyview.embeddings.model_source import open_model
+from manyview.embeddings.open_model import open_model
 from manyview.encoders import create
 from manyview.evaluate import Task
 from manyview.evaluate.linear_fast import layers, linear_fast, pooled

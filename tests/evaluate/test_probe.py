@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from manyview.core.rng import key, order
 from manyview.core.sample import Views
-from manyview.embeddings.model_source import open_model
+from manyview.embeddings.open_model import open_model
 from manyview.encoders import create
 from manyview.evaluate import classifier, probe
 from manyview.evaluate.backbone import ViewBackbone

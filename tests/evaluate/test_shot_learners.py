@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from manyview.core.sample import Sample
 from manyview.data import Unreadable
-from manyview.embeddings.model_source import open_model
+from manyview.embeddings.open_model import open_model
 from manyview.evaluate.prepare import prepare
 from manyview.evaluate.shot_learners import LEARNERS, FrozenLearner, WholeLearner, learn, loss_of, predict
 from manyview.evaluate.task import Task

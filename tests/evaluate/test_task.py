@@ -11,7 +11,7 @@ from torch import Tensor
 
 from manyview.core.sample import Sample
 from manyview.data import Dataset, Unreadable, subset
-from manyview.embeddings.model_source import open_model
+from manyview.embeddings.open_model import open_model
 from manyview.encoders import Encoder, create
 from manyview.evaluate import FeatureCache, Task, neighbours, prepare
 from manyview.features.embedding_pass import features

@@ -13,7 +13,7 @@ from manyview.core.errors import UserError
 from manyview.core.sample import Sample
 from manyview.data import Dataset, Loader, TorchDataset
 from manyview.data.selection import subset
-from manyview.embeddings.model_source import open_model
+from manyview.embeddings.open_model import open_model
 from manyview.encoders import Encoder, Towers, create
 from manyview.evaluate import Task, knn
 from manyview.evaluate.linear_fast import linear_fast

@@ -14,7 +14,7 @@ from manyview import encoders
 from manyview.core.errors import UserError
 from manyview.data import Loader
 from manyview.data.factory import open_data
-from manyview.embeddings.model_source import open_model
+from manyview.embeddings.open_model import open_model
 from manyview.training import build
 from manyview.training.load import has_ended, load, load_projector, run_views
 from manyview.training.run import Run

@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 
 from manyview import encoders
 from manyview.core.errors import UserError
-from manyview.embeddings.model_source import open_model
+from manyview.embeddings.open_model import open_model
 from manyview.transfer.detect import LOADING, PICTURES, PREDICTIONS, detect, instances, keypoints, optimizer_of, rate
 from manyview.transfer.detection_recipes import RECIPES
 from manyview.transfer.fit import MODEL, Training, fit

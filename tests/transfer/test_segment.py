@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from manyview.core.errors import UserError
 from manyview.data import Loader
-from manyview.embeddings.model_source import open_model
+from manyview.embeddings.open_model import open_model
 from manyview.encoders import create
 from manyview.transfer.fit import fit
 from manyview.transfer.iou import IGNORED

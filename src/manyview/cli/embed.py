@@ -11,7 +11,7 @@ from manyview.data.image import MAX_PIXELS, MaxPixels
 from manyview.data.splits import LABELS_HELP, Labels
 from manyview.embeddings.embed import embed as embedded
 from manyview.embeddings.embed import target
-from manyview.embeddings.model_source import run_of
+from manyview.embeddings.open_model import run_of
 from manyview.training.load import has_ended
 
 SHOWN = 20  # unreadable images that are named

@@ -16,7 +16,8 @@ from manyview.config.sections import data_keys
 from manyview.core.bounds import Count
 from manyview.core.errors import UserError
 from manyview.core.text import one_line, printable
-from manyview.embeddings.model_source import ALL, run_of
+from manyview.embeddings.model_source import ALL
+from manyview.embeddings.open_model import run_of
 from manyview.evaluate.protocols import ACROSS, FUNCTIONS, PROTOCOLS, SUPERVISED, USUAL, known, schema
 from manyview.evaluate.protocols import evaluate as judged
 from manyview.evaluate.results import FILE, Result

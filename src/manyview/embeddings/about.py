@@ -17,7 +17,7 @@ class About:
 
     encoder      as a person called it: a run's folder, a name
     network      what kind of network it is
-    weights      a check sum of it: what `model_source.weights_checksum` gives
+    weights      a check sum of it: what `checksums.weights_checksum` gives
     size         of the pictures that it saw, in pixels
     mean, std    they were normalised by
     view         the view of the data that it saw

@@ -34,7 +34,8 @@ from manyview.embeddings.image_source import (
     open_images,
     read_images,
 )
-from manyview.embeddings.model_source import ModelSource, OneModel, open_model, run_of
+from manyview.embeddings.model_source import ModelSource
+from manyview.embeddings.open_model import OneModel, open_model, run_of
 from manyview.embeddings.partial_embeddings import PartialEmbeddings
 from manyview.encoders import Encoder
 from manyview.features.embedding_pass import Read, embed_pieces, embedding, on_device, project

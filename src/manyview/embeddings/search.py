@@ -23,7 +23,8 @@ from manyview.data.raster import decode_raster
 from manyview.data.visible import to_rgb
 from manyview.embeddings import Embeddings, read
 from manyview.embeddings.checksums import weights_checksum
-from manyview.embeddings.model_source import ModelSource, OneModel, modality_of, open_model
+from manyview.embeddings.model_source import ModelSource, modality_of
+from manyview.embeddings.open_model import OneModel, open_model
 from manyview.features.embedding_pass import embedding, forward, project
 from manyview.features.knn import neighbours
 from manyview.features.preprocess import Picture, Preprocess

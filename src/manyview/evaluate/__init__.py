@@ -1,6 +1,7 @@
 """HOW GOOD: what an encoder's embeddings are worth, by labels that training never saw."""
 
-from manyview.embeddings.model_source import ModelSource, open_model
+from manyview.embeddings.model_source import ModelSource
+from manyview.embeddings.open_model import open_model
 from manyview.evaluate.prepare import prepare
 from manyview.evaluate.protocols import PROTOCOLS, evaluate
 from manyview.evaluate.results import Result

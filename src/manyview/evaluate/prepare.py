@@ -17,7 +17,7 @@ from manyview.data.factory import Divided, divided_for
 from manyview.data.normals import NORMALS, WithNormals, requested
 from manyview.data.selection import having, only_modalities
 from manyview.data.torch_dataset import as_dataset
-from manyview.embeddings.model_source import AnyModel, check_named, open_model, run_of
+from manyview.embeddings.open_model import AnyModel, check_named, open_model, run_of
 from manyview.evaluate.task import Task, check_labels
 from manyview.features.feature_cache import FeatureCache
 from manyview.training.load import normals_options, run_views

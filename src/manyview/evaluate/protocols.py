@@ -19,7 +19,7 @@ from manyview.core.atomic import check_writable
 from manyview.core.errors import UserError, hint
 from manyview.core.text import printable
 from manyview.data.factory import has_classes
-from manyview.embeddings.model_source import AnyModel
+from manyview.embeddings.open_model import AnyModel
 from manyview.evaluate.cross_view import cross_view
 from manyview.evaluate.few_labels import fewshot, semi
 from manyview.evaluate.finetune import finetune

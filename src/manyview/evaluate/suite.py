@@ -16,7 +16,7 @@ from manyview.data.dataset import label_sets
 from manyview.data.elevater import elevater_folder, open_elevater
 from manyview.data.factory import divided
 from manyview.data.named import NAMED, default_root, open_named
-from manyview.embeddings.model_source import AnyModel
+from manyview.embeddings.open_model import AnyModel
 from manyview.evaluate.protocols import evaluate
 from manyview.evaluate.shot_transfer import Metric
 

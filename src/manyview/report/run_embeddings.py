@@ -18,8 +18,9 @@ from manyview.core.text import reason
 from manyview.data import Dataset
 from manyview.diagnose import Nearest, Spread, flat_map, nearest, spread
 from manyview.embeddings import view_embeddings
-from manyview.embeddings.model_source import ModelSource, open_model
+from manyview.embeddings.model_source import ModelSource
 from manyview.embeddings.model_spread import model_spread
+from manyview.embeddings.open_model import open_model
 from manyview.embeddings.view_embeddings import Snapshot
 from manyview.features.embedding_pass import embedding, features, forward
 from manyview.methods import Contrast, Method

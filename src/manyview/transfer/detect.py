@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from manyview.core.atomic import atomic_write
 from manyview.core.bounds import AtLeast, AtMost, OptionalCount, OptionalPositive
 from manyview.core.errors import UserError
-from manyview.embeddings.model_source import ModelSource, open_model
+from manyview.embeddings.model_source import ModelSource
+from manyview.embeddings.open_model import open_model
 from manyview.encoders import Encoder
 from manyview.encoders.layers import batch_norms
 from manyview.transfer.average_precision import as_entries, average_precision

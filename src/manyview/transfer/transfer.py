@@ -25,7 +25,8 @@ from manyview.core.parallel import resolve_device
 from manyview.core.text import digest
 from manyview.data import Dataset
 from manyview.data.dataset import few_samples, fingerprint
-from manyview.embeddings.model_source import ALL, AnyModel, ModelSource, check_named, open_model, run_of
+from manyview.embeddings.model_source import ALL, ModelSource
+from manyview.embeddings.open_model import AnyModel, check_named, open_model, run_of
 from manyview.evaluate.results import Result, find, put, read
 from manyview.features.embedding_pass import naming_lost_worker
 from manyview.training.load import normals_options, run_views

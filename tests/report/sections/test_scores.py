@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from manyview.comparison.outcome import MethodOutcome, Outcome
-from manyview.embeddings.model_source import open_model
+from manyview.embeddings.open_model import open_model
 from manyview.evaluate.results import Result, put
 from manyview.report.images import open_images
 from manyview.report.run_record import read_records

@@ -10,7 +10,7 @@ from manyview.comparison.outcome import KNN, MethodOutcome, Outcome, Point
 from manyview.config.config import Config
 from manyview.core.text import reason
 from manyview.data.factory import some
-from manyview.embeddings.model_source import open_model
+from manyview.embeddings.open_model import open_model
 from manyview.evaluate.results import Result, read
 from manyview.report.charts import Line, line_chart
 from manyview.report.frame import Axis
