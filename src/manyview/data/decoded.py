@@ -1,4 +1,4 @@
-"""A data set that fits is decoded once, into one tensor for each modality; batches are then rows of it."""
+"""Pictures of one size that fit are decoded beforehand, into one tensor for each modality; batches are rows of it."""
 
 from __future__ import annotations
 
