@@ -295,7 +295,7 @@ def report_photos(real: Path | None, *, quick: bool, rounds: int, cases: Sequenc
             "4000": lambda: compare("The same of photos of 4,000 px", huge, PHOTO, 2, 4, 3.0, few),
             "96": lambda: compare("Two views of 96 px", usual, replace(PHOTO, size=96), 2, 64, 1.5, rounds),
             "128": lambda: compare("Two views of 128 px", usual, replace(PHOTO, size=128), 2, 64, 1.5, rounds),
-            "mixed": lambda: compare("Two views of 224 px of mixed files and sizes", mixed, PHOTO, 2, 64, 1.5, few),
+            "mixed": lambda: compare("Two views of 224 px of mixed files and sizes", mixed, PHOTO, 2, 64, 1.5, rounds),
             "six": lambda: compare_many(usual, 64, rounds),
             "step": lambda: report_step(usual),
             "breakdown": lambda: report_breakdown(usual, 64),
