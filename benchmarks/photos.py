@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import cv2
@@ -193,7 +194,7 @@ def report_step(folder: Path, batch: int = 16, steps: int = 8) -> None:
     torch.set_num_threads(WORKERS)
     network = resnet18().to(memory_format=torch.channels_last)
     loader = Loader(Folder(folder), ViewPipeline([PHOTO] * 2), batch, workers=WORKERS, memory=0)
-    waited, worked, batches = 0.0, 0.0, loader.epoch(0)
+    waited, worked, batches = 0.0, 0.0, (each for epoch in count() for each in loader.epoch(epoch))
     for step in range(1 + steps):  # in the first one workers start
         begin = time.perf_counter()
         views = torch.cat(next(batches).views()["image"])
