@@ -4,6 +4,8 @@
     python benchmarks/data.py --quick              # fewer pictures: does it all run?
     python benchmarks/data.py --photos DIR         # photos made of real ones, below DIR, instead of generated ones
     python benchmarks/data.py --photos DIR --only photos
+    python benchmarks/data.py --photos DIR --only photos --cases 500,4000      # some of: 500, 4000, 96, 128, mixed,
+                                                                               # six, step, breakdown
 
 Views with the same crop, flip, jitter, greyscale and blur on all sides, up to normalised float batches: of small
 pictures in memory here, of photos in files in `photos.py`.
@@ -21,7 +23,7 @@ from typing import Any
 import torch
 from measure import interleaved, machine_facts, version
 from peers import kornia_pipeline, torchvision_v1, torchvision_v2
-from photos import report_photos
+from photos import CASES, report_photos
 from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
@@ -118,6 +120,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer pictures")
     parser.add_argument("--photos", type=Path, help="a folder of JPEG files, of which photos are cut and joined")
     parser.add_argument("--only", choices=("small", "photos"), help="some of the tables")
+    parser.add_argument("--cases", default=",".join(CASES), help="of photos; all by default")
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
     print(*machine_facts(), f"* torchvision {version('torchvision')}, kornia {version('kornia')}", sep="\n")
@@ -127,7 +130,7 @@ def main() -> None:
         table("32 x 32, in memory: crop, flip, jitter, greyscale", small_pipelines(small), 2 * small, bars, args.rounds)
         report_scenes(small // 2, args.rounds)
     if args.only != "small":
-        report_photos(args.photos, quick=args.quick, rounds=args.rounds)
+        report_photos(args.photos, quick=args.quick, rounds=args.rounds, cases=args.cases.split(","))
 
 
 if __name__ == "__main__":

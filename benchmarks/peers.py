@@ -5,7 +5,7 @@ A row of `PEERS` gives a function of a file's path that makes all its views, or 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +138,15 @@ def with_albumentations(augmentation: Augmentation, views: int) -> Make:
     return make
 
 
+def with_albumentations_in_memory(augmentation: Augmentation, views: int, files: Sequence[Path]) -> Make:
+    """What a user writes whose photos fit: all of them decoded beforehand, at full size, before workers are forked."""
+    import cv2
+
+    transform = albumentations_transform(augmentation)
+    held: dict[Path, Any] = {path: cv2.imread(str(path), cv2.IMREAD_COLOR_RGB) for path in files}
+    return lambda path: [transform(held[path]) for _ in range(views)]
+
+
 def with_kornia(augmentation: Augmentation, views: int) -> Make:
     """In workers, one by one, since pictures of different sizes are no batch."""
     from torchvision.io import decode_image
@@ -165,3 +174,11 @@ def peers(augmentation: Augmentation, views: int) -> dict[str, Make]:
         if version(name):
             found[f"{name} {version(name)}"] = make(augmentation, views)
     return found
+
+
+def holding_peers(augmentation: Augmentation, views: int, files: Sequence[Path]) -> dict[str, Make]:
+    """The fastest of them with the photos already decoded in memory."""
+    if not version("albumentations"):
+        return {}
+    name = f"albumentations {version('albumentations')}, photos decoded beforehand"
+    return {name: with_albumentations_in_memory(augmentation, views, files)}

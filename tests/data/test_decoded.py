@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
 from manyview.core.sample import Sample
-from manyview.data.dataset import Unreadable
 from manyview.data.decoded import PROBES, decode, default_limit, some_samples
 from tests.data.fakes import BatchedMemory
 from tests.data.random_pictures import Paired, Pictures
@@ -25,21 +26,6 @@ def test_rows_that_lack_a_modality_or_cannot_be_read_are_zero_and_noted() -> Non
         assert torch.equal(images, data[row].modalities["image"]) if row != 4 else bool((images == 0).all())
 
 
-def test_a_sample_in_memory_is_the_one_that_was_decoded() -> None:
-    data = Paired(20, unreadable=(4,))
-    decoded = decode(data)
-    assert decoded is not None
-    assert len(decoded) == 20
-    assert decoded.modalities == data.modalities
-    for row in (0, 1):
-        ours, theirs = decoded[row], data[row]
-        assert (ours.id, ours.index, ours.targets) == (theirs.id, row, theirs.targets)
-        assert all(torch.equal(ours.modalities[name], image) for name, image in theirs.modalities.items())
-        assert ours.modalities.keys() == theirs.modalities.keys()
-    with pytest.raises(Unreadable, match="cut short"):
-        decoded[4]
-
-
 def test_a_batched_data_set_is_decoded_by_its_batches() -> None:
     data = BatchedMemory(5, 2)
     decoded = decode(data)
@@ -51,6 +37,13 @@ def test_pictures_of_several_sizes_or_too_many_bytes_are_not_decoded() -> None:
     assert decode(Pictures(sizes=(20, 24))) is None
     assert decode(Pictures(10), limit=10 * 3 * 20 * 20 - 1) is None
     assert decode(Pictures(10), limit=10 * 3 * 20 * 20) is not None
+
+
+def test_whether_it_is_wanted_is_asked_before_all_of_it_is_read(tmp_path: Path) -> None:
+    data = Pictures(100)
+    data.log = tmp_path / "log"
+    assert decode(data, wanted=lambda none: none["image"].shape != (0, 3, 20, 20)) is None
+    assert len(data.log.read_text().split()) == PROBES + 1
 
 
 def test_a_few_samples_lie_over_the_whole_data_and_more_come_until_each_modality_was_met() -> None:

@@ -139,14 +139,16 @@ def test_what_fits_is_decoded_once_for_all_epochs(tmp_path: Path) -> None:
     assert max(counts.values()) <= 2  # a few are looked at beforehand
 
 
-def test_large_pictures_that_fit_go_through_the_workers_from_memory(tmp_path: Path) -> None:
+def test_large_pictures_of_one_size_stream_with_the_same_bits_and_are_held_meanwhile(tmp_path: Path) -> None:
     data = Pictures(12, sizes=(150,))
+    loader = Loader(data, PIPELINE, 4, workers=0)
     data.log = tmp_path / "log"
-    loader = Loader(data, PIPELINE, 4, workers=2)
-    before = data.log.read_text()
+    assert loader.held == (0, 0)
     fresh = Loader(Pictures(12, sizes=(150,)), PIPELINE, 4, workers=0, memory=0)
-    assert same(seen(loader), seen(fresh))
-    assert data.log.read_text() == before
+    for epoch in range(3):
+        assert same(seen(loader, epoch), seen(fresh, epoch))
+    assert Counter(data.log.read_text().split()) == Counter(map(str, range(12)))
+    assert loader.held[0] == 12
 
 
 @pytest.mark.parametrize("workers", [0, 2])

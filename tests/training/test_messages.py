@@ -290,3 +290,30 @@ def test_it_says_nothing_of_negatives_or_of_a_memory_where_there_are_none(
     assert pretrain(tmp_path / "two", data=data, epochs=1, batch_size=4, **swav) == 0
     said = capsys.readouterr().err
     assert "the queue of 64 keys is larger than the data; a smaller one would learn sooner" in said
+
+
+def test_after_the_first_epoch_it_is_said_how_many_images_are_in_memory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "data"
+    root.mkdir()
+    for number in range(16):
+        Image.new("RGB", (140 + number, 150), (number, 0, 0)).save(root / f"{number}.png")
+    assert pretrain(tmp_path / "run", data=root, epochs=3) == 0
+    said = capsys.readouterr().out
+    assert said.count("all images are in memory now (0.0011 GB), and are not decoded again") == 1
+    assert pretrain(tmp_path / "other", data=root, epochs=1) == 0
+    assert "in memory" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("held", "at_once", "said"),
+    [
+        ((5000, 3_100_000_000), False, "5,000 of 12,000 images are in memory now (3.1 GB), and are not decoded again"),
+        ((0, 0), False, None),
+        ((12000, 100), True, None),
+    ],
+)
+def test_who_holds_some_images_says_how_many(held: tuple[int, int], at_once: bool, said: str | None) -> None:
+    loader = cast(Loader, SimpleNamespace(held=held, at_once=at_once, dataset=range(12000)))
+    assert messages.held(loader) == ([] if said is None else [said])

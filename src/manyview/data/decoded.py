@@ -1,9 +1,9 @@
-"""A data set that fits is decoded once, into one tensor for each modality; batches are then rows of it."""
+"""Pictures of one size that fit are decoded beforehand, into one tensor for each modality; batches are rows of it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from math import prod
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from manyview.core.parallel import available
 from manyview.core.sample import Sample
-from manyview.data.dataset import Batched, Dataset, Unreadable, label_target, read
+from manyview.data.dataset import Batched, Dataset, read
 
 CHUNK = 1024
 PROBES = 16
@@ -33,23 +33,6 @@ class Decoded:
     pixels: dict[str, Tensor]
     present: dict[str, Tensor]
     unreadable: dict[int, str] = field(default_factory=dict)
-
-    @property
-    def modalities(self) -> tuple[str, ...]:
-        return self.dataset.modalities
-
-    @property
-    def ids(self) -> Tensor:
-        return self.dataset.ids
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def __getitem__(self, index: int) -> Sample:
-        if index in self.unreadable:
-            raise Unreadable(self.unreadable[index])
-        there = {name: images[index] for name, images in self.pixels.items() if self.present[name][index]}
-        return Sample(int(self.dataset.ids[index]), index, there, label_target(self.dataset.labels, index))
 
 
 def default_limit() -> int:
@@ -75,10 +58,17 @@ def _container_limit() -> int:
         return 1 << 62
 
 
-def decode(dataset: Dataset, limit: int | None = None, examples: Mapping[str, Tensor] | None = None) -> Decoded | None:
+def decode(
+    dataset: Dataset,
+    limit: int | None = None,
+    examples: Mapping[str, Tensor] | None = None,
+    *,
+    wanted: Callable[[Mapping[str, Tensor]], bool] = lambda _: True,
+) -> Decoded | None:
     """Decodes the whole data set; None if its pictures differ in size or take more than `limit` bytes.
 
     examples  a picture (C, H, W) of each modality, for those that no sample has: they are zeros of that form
+    wanted    is asked whether it shall be, with no pictures (0, C, H, W) of each modality
 
     A few samples over the whole set are looked at first, so that "no" is a quick answer.
     """
@@ -88,7 +78,8 @@ def decode(dataset: Dataset, limit: int | None = None, examples: Mapping[str, Te
     known = {name: (tuple(image.shape), image.dtype) for name, image in (examples or {}).items()} | shapes
     shapes = {name: known[name] for name in dataset.modalities if name in known}
     size = len(dataset) * sum(prod(shape) * dtype.itemsize for shape, dtype in shapes.values())
-    if size > (default_limit() if limit is None else limit):
+    none = {name: torch.empty(0, *shape, dtype=dtype) for name, (shape, dtype) in shapes.items()}
+    if size > (default_limit() if limit is None else limit) or not wanted(none):
         return None
     decoded = Decoded(
         dataset,
@@ -116,7 +107,7 @@ def _probe(dataset: Dataset) -> Shapes | None:
     return {name: found[name] for name in dataset.modalities if name in found} or None
 
 
-def some_samples(dataset: Dataset | Decoded) -> Iterator[Sample]:
+def some_samples(dataset: Dataset) -> Iterator[Sample]:
     """Reads a few samples over the whole data set; then more, until each modality was met or all are read."""
     spread = dict.fromkeys(round(i * (len(dataset) - 1) / PROBES) for i in range(PROBES + 1))
     missing = set(dataset.modalities)

@@ -1,9 +1,9 @@
 """The loader makes batches of views; what is drawn for a sample (its place, its crops) depends on (seed, epoch, id).
 
-So batches are the same for any number of workers or processes, and an epoch can be entered in its middle. Data sets
-that fit are decoded once; small pictures then become views a whole batch at once. Others stream through worker
-processes that decode each file once for all its views. Between these two ways, crops differ by the rounding to 8 bits,
-and where a JPEG file is decoded smaller than it is.
+So batches are the same for any number of workers or processes, and an epoch can be entered in its middle. Small
+pictures of one size that fit into memory are decoded before the first epoch, and become views a whole batch at once.
+Others go through worker processes that decode each file once for all its views, and hold as many as fit for the next
+epochs. Between these two ways, crops differ by the rounding to 8 bits.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from torch import Tensor
 from manyview.core.errors import UserError
 from manyview.core.rng import key, order
 from manyview.core.sample import Batch, Views
+from manyview.data.cache import Cache, make_cache
 from manyview.data.dataset import Dataset
 from manyview.data.decoded import Decoded, decode
 from manyview.data.epoch import Epoch
@@ -36,8 +37,8 @@ class Loader:
     batch_size      of all processes together; process `rank` of `world` gets its share
     shuffle         anew each epoch; False keeps the data set's order
     drop_last       leave out a last batch that is not full
-    workers         processes that decode, where the data does not fit; None: one a core
-    memory          bytes that decoded data may take; None: a quarter of the machine's, 0: never
+    workers         processes that make views, where that is not done at once; None: one a core
+    memory          bytes that decoded data may take; None: a quarter of the machine's, 0: nothing is held
     max_unreadable  the share of unreadable samples above which the loader gives up
     examples        a picture (C, H, W) of each modality, for those that no sample has: their views are zeros
     like            another loader of the same data set, whose decoded samples are taken
@@ -76,19 +77,14 @@ class Loader:
         self.unreadable: dict[int, str] = {}
         self.labels = torch.full((len(dataset),), -1) if dataset.labels is None else dataset.labels
         _check(self)
-        self._decoded: Decoded | None
-        if like is not None and like.dataset is dataset:
-            self._decoded = like._decoded
-        else:
-            self._decoded = decode(dataset, memory, examples) if memory != 0 else None
+        self._decoded, self._cache = self._held(like, memory, examples)
+        self.at_once = self._decoded is not None
         self._note({} if self._decoded is None else self._decoded.unreadable)
         self._replacement = _next_readable(len(dataset), self.unreadable)
         self._rows: EpochRows = []
         self._epochs = 0
-        source = dataset if self._decoded is None else self._decoded
-        reader = Reader(source, pipeline, seed, colour=self.device.type == "cpu", examples=examples)
-        pinned = self.device.type == "cuda"
-        self.at_once = self._at_once()
+        colour, pinned = self.device.type == "cpu", self.device.type == "cuda"
+        reader = Reader(dataset, pipeline, seed, colour=colour, examples=examples, cache=self._cache)
         share = batch_size // world
         self._stream = None if self.at_once else start_workers(reader, self._rows, share, workers, pinned=pinned)
         self._read = reader.read
@@ -100,6 +96,13 @@ class Loader:
     def seen(self, batches: int) -> int:
         """How many samples so many batches hold, counted from the beginning of an epoch."""
         return self._epoch.seen_in(batches)
+
+    @property
+    def held(self) -> tuple[int, int]:
+        """How many samples need not be decoded again, and the bytes that they take."""
+        if self._decoded is not None:
+            return len(self.dataset), sum(images.nbytes for images in self._decoded.pixels.values())
+        return (0, 0) if self._cache is None else (len(self._cache), self._cache.bytes)
 
     @property
     def _epoch(self) -> Epoch:
@@ -142,13 +145,25 @@ class Loader:
             return torch.arange(len(self.dataset))
         return order(key(SHUFFLE, self.seed, epoch, self.dataset.ids))
 
-    def _at_once(self) -> bool:
-        if self._decoded is None:
-            return False
-        held = self._decoded.pixels
-        return all(
-            self.pipeline.at_once(held[name][:0].to(self.device)) for name in self.pipeline.sources(held).values()
-        )
+    def _held(
+        self, like: Loader | None, memory: int | None, examples: Mapping[str, Tensor] | None
+    ) -> tuple[Decoded | None, Cache | None]:
+        """The whole data set, decoded, or else what will hold samples; neither with memory=0."""
+        shared = like if like is not None and like.dataset is self.dataset and like._used() == self._used() else None
+        decoded = None if shared is None else shared._decoded
+        if memory != 0 and (decoded is None or not self._at_once({name: x[:0] for name, x in decoded.pixels.items()})):
+            decoded = decode(self.dataset, memory, examples, wanted=self._at_once)
+        if decoded is not None:
+            return decoded, None
+        return None, (shared and shared._cache) or make_cache(len(self.dataset), memory)
+
+    def _used(self) -> set[str]:
+        """The modalities that views are made of."""
+        return set(self.pipeline.sources(self.dataset.modalities).values())
+
+    def _at_once(self, none: Mapping[str, Tensor]) -> bool:
+        """Tells whether views are made a whole batch at once, of pictures like these, which are none."""
+        return all(self.pipeline.at_once(none[name].to(self.device)) for name in self.pipeline.sources(none).values())
 
     def _from_memory(self, epoch: int, rows: Tensor) -> Batch:
         assert self._decoded is not None

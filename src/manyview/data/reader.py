@@ -13,8 +13,9 @@ from torch import Tensor
 
 from manyview.core.memory import new_memory
 from manyview.core.sample import Sample, Views
-from manyview.data.dataset import Dataset, read
-from manyview.data.decoded import Decoded, some_samples
+from manyview.data.cache import Cache
+from manyview.data.dataset import Dataset, Shrink, read
+from manyview.data.decoded import some_samples
 from manyview.data.slots import NO_SLOT, Job, Row, shared, shared_empty
 
 IN_A_ROW = 100  # so many unreadable samples in a row are no accident
@@ -64,13 +65,14 @@ class Reader:
 
     def __init__(
         self,
-        dataset: Dataset | Decoded,
+        dataset: Dataset,
         pipeline: Pipeline,
         seed: int,
         colour: bool,
         examples: Mapping[str, Tensor] | None = None,
+        cache: Cache | None = None,
     ) -> None:
-        self.dataset, self.pipeline, self.seed, self.colour = dataset, pipeline, seed, colour
+        self.dataset, self.pipeline, self.seed, self.colour, self.cache = dataset, pipeline, seed, colour, cache
         self.examples = dict(examples or {})  # of modalities that no sample may have
         self.read = counter()
         used = set(pipeline.sources(dataset.modalities).values())
@@ -95,7 +97,7 @@ class Reader:
             index = (row + step) % len(self.dataset)
             if step:
                 plan, number = self.plan(epoch, self.dataset.ids[[index]]), 0
-            sample = read(self.dataset, index, partial(plan.shrink, number) if self._shrinks else None)
+            sample = self._sample(index, partial(plan.shrink, number) if self._shrinks else None)
             self.read.value += 1
             if isinstance(sample, str):
                 unreadable[index] = sample
@@ -103,6 +105,11 @@ class Reader:
             views = plan.prepare(number, self.used(sample), sample.size, out)
             return Prepared(sample.id, sample.index, frozenset(sample.modalities), views, unreadable)
         return Prepared(0, -1, frozenset(), {}, unreadable)
+
+    def _sample(self, index: int, shrink: Shrink | None) -> Sample | str:
+        if self.cache is None:
+            return read(self.dataset, index, shrink)
+        return self.cache.read(self.dataset, index, self.modalities, shrink)
 
     def used(self, sample: Sample) -> dict[str, Tensor]:
         """The modalities that views are made of."""

@@ -229,6 +229,15 @@ def ahead(config: Config, seconds: float) -> list[str]:
     return [f"about {duration(seconds)} on this machine; for {SHORTER} minutes: --minutes {SHORTER}"]
 
 
+def held(loader: Loader) -> list[str]:
+    """How many images need not be decoded again, once an epoch has put them into memory."""
+    count, taken = loader.held
+    if not count or loader.at_once:
+        return []
+    which = "all" if count == len(loader.dataset) else f"{count:,} of {len(loader.dataset):,}"
+    return [f"{which} images are in memory now ({taken / 1e9:,.2g} GB), and are not decoded again"]
+
+
 def unreadable(loader: Loader) -> list[str]:
     broken = list(loader.unreadable)
     if not broken:

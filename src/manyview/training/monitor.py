@@ -50,6 +50,7 @@ class Monitor:
         self._shown = -math.inf
         self._first: tuple[int, float] | None = None  # step and seconds from which on steps are timed
         self._foreseen, self._score_seconds = bool(state.step), 0.0
+        self._told_held = False
 
     def begin(self, cautions: list[str]) -> None:
         """Says what is about to happen, and scores the untrained encoders."""
@@ -127,6 +128,14 @@ class Monitor:
         scores = state.total // every if every and self.evaluators else 0
         left = (state.seconds - seconds) / (state.step - step) * (state.total - state.step)
         for line in messages.ahead(self.config, left + scores * self._score_seconds):
+            self.log.say(line)
+
+    def tell_held(self) -> None:
+        """Says after the first epoch how many images are in memory."""
+        if self._told_held or not self.state.epoch_over or self.state.done:
+            return
+        self._told_held = True
+        for line in messages.held(self.loader):
             self.log.say(line)
 
     def _score_random(self) -> None:

@@ -147,6 +147,7 @@ class Session:
                 if measured is not None:
                     monitor.report(losses, measured, batch, norm, lr)
                 monitor.foresee()
+                monitor.tell_held()
                 monitor.show()
             if state.save_due:
                 self._save(batch)
