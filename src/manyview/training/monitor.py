@@ -24,13 +24,13 @@ from manyview.methods import Method
 from manyview.training import build, messages
 from manyview.training.evaluators import evaluators, make_probe
 from manyview.training.run import FORMAT, RunFolder, encoder_file
-from manyview.training.run_log import RunLog
+from manyview.training.run_log import UNTIMED, RunLog
 from manyview.training.state import RunState
 
 FLAT = slice(0, 64)  # pictures of a batch that are looked at for flat ones
 RANDOM = "untrained/"  # before the name of a score: that of an untrained encoder, where a run begins with weights
 BETWEEN = 0.1  # seconds that pass before something is shown again, at least
-UNTIMED, TIMED = 2, 5  # steps: before any is timed, and timed before the run's time is foreseen
+TIMED = 5  # steps, before the run's time is foreseen
 GAIN_ERROR = "gain_error/"  # before the name of a score: the standard error of its gain over the untrained one
 VALIDATED = 256  # held-out images that the loss is asked about at a time, at most
 
