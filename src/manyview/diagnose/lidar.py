@@ -36,7 +36,8 @@ def lidar(copies: Tensor, *, delta: float = DELTA) -> float:
 
 
 def copies_for(images: int, dim: int) -> int | None:
-    """How many copies of each of so many images tell the covariance between copies; None where too few images are there
+    """Says how many copies of each of so many images tell the covariance between copies; None where too few images are
+    there
     for embeddings of this length."""
     least, most = COPIES
     needed = max(least, 1 + -(-int(ENOUGH * dim) // max(1, images)))

@@ -125,7 +125,7 @@ def std_share(unit: Tensor) -> float:
 
 
 def _assignments(assigned: Tensor) -> dict[str, float]:
-    """What tells whether all images go to one prototype, or each to all of them."""
+    """Gives what tells whether all images go to one prototype, or each to all of them."""
     count = assigned.shape[1]
     return {
         "prototypes": float(count),

@@ -206,7 +206,8 @@ def create(
 
 
 def is_published(name: str, pretrained: str | Path) -> bool:
-    """Whether this is the name of weights that an encoder's library publishes; if not it must be a file that is there.
+    """Says whether this is the name of weights that an encoder's library publishes; if not it must be a file that is
+    there.
 
     A file comes first.
     """

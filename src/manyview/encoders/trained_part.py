@@ -1,4 +1,4 @@
-"""Which part of an encoder learns: all of it, what lies above a block, or low-rank changes of its attention."""
+"""An encoder learns as a whole, above one of its blocks, or by low-rank changes of its attention alone."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def gain_error(after: Tensor | None, before: Tensor | None) -> float | None:
     if after is None or before is None or after.shape != before.shape or not len(after):
         return None
     learnt, unlearnt, count = _half(after & ~before), _half(before & ~after), len(after) + 2
-    return math.sqrt((learnt + unlearnt - (learnt - unlearnt) ** 2 / count)) / count
+    return math.sqrt(learnt + unlearnt - (learnt - unlearnt) ** 2 / count) / count
 
 
 def _half(found: Tensor) -> float:

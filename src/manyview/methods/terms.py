@@ -86,12 +86,12 @@ class Term(ABC):
 
     @property
     def memories(self) -> tuple[Memory, ...]:
-        """What it keeps between steps."""
+        """Gives what it keeps between steps."""
         return ()
 
     @property
     def kept(self) -> tuple[Slot, ...]:
-        """What its memories take in of each image."""
+        """Gives what its memories take in of each image."""
         return ()
 
     def remember(self, batch: BatchOutputs) -> None:  # noqa: B027  most terms keep nothing
@@ -204,7 +204,7 @@ def try_loss(loss: Loss) -> None:
 
 
 class Prediction(Term):
-    """How far what a head predicts is from another view of the same copy (CMC section 3.1): no negatives at all.
+    """Says how far what a head predicts is from another view of the same copy (CMC section 3.1): no negatives at all.
 
     predicted  the slot of a head's output
     target     the slot of what it should be, such as Slot("input", "depth", 0, "view"); it has no gradient
@@ -228,7 +228,7 @@ class Prediction(Term):
 
     @property
     def takes_classes(self) -> bool:
-        """Whether the target's values must be classes, which are neither mixed nor normalised."""
+        """Says whether the target's values must be classes, which are neither mixed nor normalised."""
         return takes_classes(self.distance)
 
     def __call__(self, batch: BatchOutputs) -> TermOutput:
@@ -240,7 +240,7 @@ class Prediction(Term):
 
 
 class Alignment(Term):
-    """How far queries are from their keys, without negatives (BYOL, SimSiam): the mean over images and pairs.
+    """Says how far queries are from their keys, without negatives (BYOL, SimSiam): the mean over images and pairs.
 
     Each query is compared with the key of the same place; both have unit length.
 

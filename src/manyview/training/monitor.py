@@ -158,7 +158,7 @@ class Monitor:
 
     @cached_property
     def inputs(self) -> dict[str, EncoderInput]:
-        """What the encoder of each view is given, which whoever loads it has to know."""
+        """Gives what the encoder of each view is given, which whoever loads it has to know."""
         return build.inputs(self.config, self.data)
 
     def save(self, state: dict[str, Any]) -> None:
@@ -183,7 +183,7 @@ class Monitor:
 
     @property
     def save_due(self) -> bool:
-        """Whether the last checkpoint is too old."""
+        """Says whether the last checkpoint is too old."""
         return time.monotonic() - self._saved > 60 * self.config.checkpoint_minutes
 
     def lap(self) -> float:
@@ -198,7 +198,7 @@ class Monitor:
 def validation_of(
     data: build.RunData, config: Config, method: Method, loader: Loader
 ) -> Callable[..., dict[str, float]]:
-    """What the loss would say of held-out images, the mean over their batches, which are the same every time.
+    """Gives what the loss would say of held-out images, the mean over their batches, which are the same every time.
 
     So CACR (section 5.1) has its entropies: on every batch of the validation data. Batches are as large as training's,
     or of `VALIDATED` images; what fills none is left out.

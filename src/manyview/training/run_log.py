@@ -205,7 +205,7 @@ LOGGERS: dict[str, Callable[[Path, int], Logger]] = {"tensorboard": TensorBoard,
 
 
 def logger(name: str) -> Callable[[Path, int], Logger]:
-    """What makes the logger of that name."""
+    """Gives what makes the logger of that name."""
     if name not in LOGGERS:
         raise UserError("loggers", f"there is none named {name!r}; {hint(name, LOGGERS)}")
     return LOGGERS[name]
