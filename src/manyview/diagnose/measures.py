@@ -25,7 +25,7 @@ from manyview.losses.checks import average, check_inputs
 from manyview.losses.streaming import Stream
 from manyview.methods import BatchOutputs, Method, Term
 from manyview.methods.method import Objective
-from manyview.methods.terms import TermOutput, Watched
+from manyview.methods.term import TermOutput, Watched
 
 PREFIX = "validation_"  # of the measures of held-out images
 QUERIES = 512

@@ -16,7 +16,7 @@ from manyview.encoders.prototypes import Prototypes
 from manyview.losses.assignment import centred_codes, cross_entropy, sinkhorn
 from manyview.memories import Centre, Memory, QueueMemory
 from manyview.methods.batch_outputs import BatchOutputs
-from manyview.methods.terms import Term, TermOutput, mean_of_present, watched
+from manyview.methods.term import Term, TermOutput, mean_of_present, watched
 
 
 class Codes(ABC):

@@ -17,7 +17,8 @@ from manyview.encoders.towers import JIGSAW, Outputs, Slot, Towers
 from manyview.losses import Loss
 from manyview.memories import Memory
 from manyview.methods.batch_outputs import BatchOutputs
-from manyview.methods.terms import Contrast, Term, TermOutput
+from manyview.methods.term import Term, TermOutput
+from manyview.methods.terms import Contrast
 
 MakeMemory = Callable[[int], Memory]
 VIEW = "image"  # the view of a method that has only one
