@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -26,6 +27,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with zipfile.ZipFile(file) as archive:
         archive.extractall(folder / "installed")
     return folder / "installed"
+
+
+def test_fabric_is_one_without_the_advisory_about_checkpoints() -> None:
+    """Earlier ones have an advisory about checkpoints."""
+    (least,) = re.findall(r'"lightning-fabric>=([\d.]+)"', (ROOT / "pyproject.toml").read_text())
+    assert [int(each) for each in least.split(".")] >= [2, 6, 6]
 
 
 @pytest.mark.slow

@@ -138,6 +138,14 @@ def test_published_numbers_have_their_source_beside_them(name: str) -> None:
     assert bare == []
 
 
+def test_the_small_cacr_recipe_names_the_text_that_has_its_t_neg() -> None:
+    """0.9 for K = 4 on CIFAR-10 is in appendix C.1; Table 20 is of 2.0."""
+    lines = recipes()["cifar10-cpu-cacr"].read_text(encoding="utf-8").splitlines()
+    (line,) = (each for each in lines if each.startswith("loss:"))
+    assert "t_neg: 0.9" in line
+    assert line.partition(" # ")[2] == "CACR C.1, CIFAR-10, K = 4"
+
+
 def test_encoders_have_as_many_parameters_as_their_recipes_say() -> None:
     said: dict[tuple[Any, ...], set[int]] = {}
     example: dict[tuple[Any, ...], str] = {}

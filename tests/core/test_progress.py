@@ -68,7 +68,7 @@ def test_a_line_that_is_wanted_now_comes_now_with_its_facts(clock: list[float]) 
     file = io.StringIO()
     bar = ProgressBar(10, "step", file=file)
     clock[0] += 100  # of preparation
-    bar.restart_clock()
+    bar.restart_clock(0)
     clock[0] += 6
     bar.show(2, "loss 1.5", now=True)
     bar.show(3, "loss 1.4")

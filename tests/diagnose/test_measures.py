@@ -36,7 +36,7 @@ from manyview.memories import Memory
 from manyview.methods import METHODS, BatchOutputs, Contrast, Method, cmc
 from manyview.methods.embeddings import Embeddings
 from manyview.methods.method import VIEW, Objective
-from manyview.methods.terms import TermOutput, Watched
+from manyview.methods.term import TermOutput, Watched
 from manyview.methods.topologies import every_copy, view_pairs
 from manyview.views import AUGMENTATIONS
 from tests.golden import DOUBLE, assert_value, entries, golden, parameter, unit

@@ -28,6 +28,19 @@ def test_all_images_where_there_are_fewer() -> None:
     assert len(found.variance) == 10
 
 
+def test_how_far_it_is_is_told_line_by_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(view_embeddings, "PICTURES", 4)
+    monkeypatch.setattr("manyview.core.progress.LINE_SECONDS", 0.0)
+    model, data = ModelSource("mine", {"": small()}), Scenes(10, size=16)
+    model_spread(model, data, copies=2, workers=0)
+    assert capsys.readouterr().err == ""
+    model_spread(model, data, copies=2, workers=0, shown=True)
+    lines = [line.partition("  ")[0] for line in capsys.readouterr().err.splitlines()]
+    assert lines == ["2 copies each 4/10", "2 copies each 8/10", "2 copies each 10/10"]
+
+
 def test_a_picture_that_cannot_be_read_is_left_out_and_so_is_its_stand_in() -> None:
     found = model_spread(ModelSource("mine", {"": small()}), Holed(), copies=2, workers=0)
     assert len(found.similarity) == 11

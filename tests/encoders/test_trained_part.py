@@ -57,6 +57,16 @@ def test_merged_it_is_a_plain_network_that_learns_as_a_whole() -> None:
     assert torch.equal(plain.eval()(torch.ones(1, 3, 16, 16)), encoder.eval()(torch.ones(1, 3, 16, 16)))
 
 
+def test_merged_nothing_stays_frozen_that_belongs_to_no_part() -> None:
+    encoder = create("timm/vit_tiny_patch16_224", size=16, patch_size=8, depth=1, embed_dim=12, num_heads=2)
+    choose_trained_part(encoder, freeze_below="patch_embed")  # the class token and the positions alone lie before it
+    assert not any(each.requires_grad for each in (encoder.network.cls_token, encoder.network.pos_embed))
+    encoder.train()
+    plain = merged(encoder)
+    assert all(each.requires_grad for each in plain.parameters())
+    assert torch.equal(plain.eval()(torch.ones(1, 3, 16, 16)), encoder.eval()(torch.ones(1, 3, 16, 16)))
+
+
 def test_positions_and_patches_of_a_vit_lie_below_its_first_blocks() -> None:
     encoder = create("timm/vit_tiny_patch16_224", size=16, patch_size=8, depth=3, embed_dim=12, num_heads=2)
     choose_trained_part(encoder, freeze_below="blocks.1", lora=2)

@@ -63,6 +63,13 @@ def test_an_error_in_one_set_leaves_that_one_out_and_scores_the_others(tmp_path:
     assert f"left out, hateful-memes: {found.failed['hateful-memes']}" in said
 
 
+def test_a_bug_is_no_fault_of_a_set_and_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    eurosat(tmp_path)
+    monkeypatch.setattr("manyview.evaluate.shot_transfer.learn", None)
+    with pytest.raises(TypeError):
+        evaluate_suite({"one": encoder()}, root=tmp_path, settings=QUICK)
+
+
 def test_what_is_in_the_results_is_not_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     eurosat(tmp_path)
     models, outs = {"one": encoder()}, {"one": tmp_path / "out"}

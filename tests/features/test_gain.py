@@ -12,9 +12,9 @@ def test_the_error_of_a_gain_is_that_of_answers_to_the_same_images() -> None:
     draw = torch.Generator().manual_seed(0)
     before = torch.rand(200, generator=draw) < 0.4
     after = before | (torch.rand(200, generator=draw) < 0.3)  # nothing is unlearnt
-    change = [float(a) - float(b) for a, b in zip(after, before, strict=True)]
-    mean = sum(change) / 200
-    expected = (sum((each - mean) ** 2 for each in change) / 200) ** 0.5 / 200**0.5
+    change = [float(a) - float(b) for a, b in zip(after, before, strict=True)] + [0, 0.5**0.5, -(0.5**0.5), 0]
+    mean = sum(change) / 202  # half an image more of each kind
+    expected = (sum(each**2 for each in change) / 202 - mean**2) ** 0.5 / 202**0.5
     found = gain_errors({"top1": Share.of(after), "chosen C": 1.0}, {"top1": Share.of(before), "chosen C": 0.1})
     assert found == {"top1": pytest.approx(expected)}
     apart = (float(before.double().var() + after.double().var()) / 200) ** 0.5
@@ -33,7 +33,16 @@ def test_answers_that_are_not_known_or_of_other_images_have_no_error() -> None:
     assert gain_error(some, None) is None
     assert gain_error(None, some) is None
     assert gain_error(some, some[:2]) is None
-    assert gain_error(some, some) == 0.0
+
+
+@pytest.mark.parametrize("count", [1, 4, 20])
+def test_a_handful_of_images_is_not_sure_where_all_answers_change_alike(count: int) -> None:
+    right, wrong = torch.ones(count, dtype=torch.bool), torch.zeros(count, dtype=torch.bool)
+    same, learnt = gain_error(right, right), gain_error(right, wrong)
+    assert same is not None
+    assert learnt is not None
+    assert same == pytest.approx(1 / (count + 2))  # half an image each way
+    assert learnt > 0.03
 
 
 def test_what_a_checkpoint_keeps_of_a_score_are_its_answers() -> None:

@@ -20,7 +20,8 @@ from manyview.losses.prediction import l2
 from manyview.memories import BankMemory, Memory
 from manyview.methods import METHODS, Alignment, BatchOutputs, Contrast, Method, Prediction, Term, cmc_patch
 from manyview.methods.contrast import total
-from manyview.methods.terms import TermOutput, keys, queries, try_loss
+from manyview.methods.term import TermOutput
+from manyview.methods.terms import keys, queries, try_loss
 from manyview.methods.topologies import every_copy, query_against_keys, view_pairs
 from tests.core.test_distributed import Counted
 from tests.losses import oracle

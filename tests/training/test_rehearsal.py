@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from manyview.cli import main as cli
+from manyview.config.config import Config
+from manyview.config.keys import Flat
 from manyview.training import rehearsal
 from manyview.training.rehearsal import FEW, FIRST, MOST, seconds_a_save, seconds_a_step
 from manyview.training.run import ENCODER, Run
 from manyview.training.signals import Signals
+from manyview.training.time_budget import Costs
 from tests import tiny
 from tests.tiny import STEPS
 
@@ -81,6 +84,25 @@ def test_a_run_for_some_minutes_goes_on_as_it_was_chosen(tmp_path: Path, monkeyp
     assert cli.main(["pretrain", *flags(left.folder)]) == 0
     assert (left.config.minutes, left.config.epochs) == (1, whole.config.epochs)
     assert (left.folder / ENCODER).read_bytes() == (whole.folder / ENCODER).read_bytes()
+
+
+@pytest.mark.usefixtures("short")
+def test_a_run_from_weights_sets_time_aside_for_the_score_of_an_untrained_encoder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    besides = []
+    fitted = rehearsal.fitted
+
+    def kept(config: Config, costs: Costs, steps_an_epoch: int) -> Flat:
+        besides.append((costs.besides, costs.score))
+        return fitted(config, costs, steps_an_epoch)
+
+    monkeypatch.setattr(rehearsal, "fitted", kept)
+    drawn = tmp_path / "drawn"
+    assert cli.main(["pretrain", *flags(drawn)]) == 0
+    assert cli.main(["pretrain", *flags(tmp_path / "weights"), "--encoder.pretrained", str(drawn / ENCODER)]) == 0
+    (without, score), (with_weights, _) = besides
+    assert with_weights == without + score
 
 
 @pytest.mark.usefixtures("short")

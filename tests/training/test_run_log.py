@@ -200,7 +200,22 @@ def test_without_a_terminal_there_is_a_line_now_and_then(
             log.show(step, f"epoch {step // 50}  healthy", now=step in (11, 50))
     shown = capsys.readouterr().out.splitlines()
     assert [line.split()[1] for line in shown] == [f"{step}/100" for step in (11, 21, 31, 41, 50, 60, 70, 80, 90, 100)]
-    assert shown[0] == "step 11/100  epoch 0  healthy  1 min 29 s left"
+    assert shown[0] == "step 11/100  epoch 0  healthy"
+    assert shown[1] == "step 21/100  epoch 0  healthy  1 min 19 s left"
+
+
+def test_the_first_steps_which_take_longer_do_not_say_how_much_time_is_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    with plain(tmp_path) as log:
+        log.begin()
+        for step, seconds in enumerate((50, 20, 1, 1), start=1):
+            clock[0] += seconds
+            log.show(step, "loss 1", now=True)
+    left = [line.partition("loss 1")[2].strip() for line in capsys.readouterr().out.splitlines()]
+    assert left == ["", "", "1 min 37 s left", "1 min 36 s left"]
 
 
 def test_a_full_disk_is_told_and_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

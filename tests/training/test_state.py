@@ -134,7 +134,7 @@ def test_which_answers_were_right_survives_a_checkpoint_and_its_lack_does_not_ma
     run.scored({"knn": Share.of(torch.arange(4) < 1)})
     run.step = 5
     run.scored({"knn": Share.of(torch.arange(4) < 3), "pairs": 4.0})
-    assert run.gain_error("knn") == pytest.approx(0.25)  # the std of (0, 1, 1, 0) over the root of 4
+    assert run.gain_error("knn") == pytest.approx((3 - 2**2 / 6) ** 0.5 / 6)  # two of four, and half of each kind
     kept = run.state_dict()
     assert type(kept["scores"]["knn"]) is float  # a checkpoint holds plain numbers alone
     again.load_state_dict(kept)

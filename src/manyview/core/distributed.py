@@ -138,7 +138,7 @@ class Agreement:
         return self._error is not None
 
     def settle(self, *, stop: bool = False, save: bool = False, rows: int = 0) -> Agreed:
-        """To be called by all processes at the same point."""
+        """Settles what all processes know; all of them call it at the same point."""
         error, self._error = self._error, None
         words = exchange([error is not None, stop, save, rows])
         try:

@@ -43,15 +43,17 @@ class ProgressBar:
         lines: bool = True,
         transient: bool = True,
     ) -> None:
-        self.total, self.text, self.start, self.done = total, text, start, start
+        self.total, self.text, self.start = total, text, start
         self._file = sys.stderr if file is None else file
+        self.restart_clock(start)
         self._bar = self._draw(transient)
         self._lines = lines and self._bar is None
-        self.restart_clock()
+        self._last = self._began
 
-    def restart_clock(self) -> None:
-        """Measures the speed from now on: what came before is no guide to the time left."""
-        self._began = self._last = time.monotonic()
+    def restart_clock(self, done: int) -> None:
+        """Measures the speed from now on, when `done` steps are: what came before is no guide to the time left."""
+        self.done = self._untimed = done
+        self._began = time.monotonic()
 
     @property
     def is_drawn(self) -> bool:
@@ -109,14 +111,14 @@ class ProgressBar:
         return f"{self.text} {self.done}/{self.total}"
 
     def _seconds_a_step(self) -> float:
-        return (time.monotonic() - self._began) / max(1, self.done - self.start)
+        return (time.monotonic() - self._began) / max(1, self.done - self._untimed)
 
     def _speed(self) -> str:
         seconds = self._seconds_a_step()
-        return f"{1 / seconds:,.0f} a second" if seconds and self.done > self.start else ""
+        return f"{1 / seconds:,.0f} a second" if seconds and self.done > self._untimed else ""
 
     def _left(self) -> str:
-        if not self.start < self.done < self.total:
+        if not self._untimed < self.done < self.total:
             return ""
         return f"{duration(self._seconds_a_step() * (self.total - self.done))} left"
 

@@ -138,7 +138,7 @@ class Health:
             setattr(self, name, copy.deepcopy(state[name]))
 
     def _signs(self) -> Iterator[Sign]:
-        """What is wrong, the gravest first."""
+        """Says what is wrong, the gravest first."""
         if not self.recent:
             return
         yield from self._diverging()
@@ -201,7 +201,8 @@ class Health:
             yield Sign("bad", "collapsing", seen, f"{AGAIN} with a lower --lr, {more}", view)
 
     def _one_prototype_or_all(self, view: str) -> Iterator[Sign]:
-        """Whether all images are assigned to one prototype, or each to all: how a method with prototypes collapses."""
+        """Says whether all images are assigned to one prototype, or each to all: how a method with prototypes
+        collapses."""
         count, used = self._mean("prototypes", view), self._mean("prototypes_in_use", view)
         lacks = self._mean("assignment_entropy_limit", view) - self._mean("assignment_entropy", view)
         if used < ONE_PROTOTYPE:
@@ -212,7 +213,7 @@ class Health:
             yield Sign("bad", "collapsing", seen, f"{AGAIN} with a lower --lr or a lower teacher temperature", view)
 
     def _contrasts(self, view: str) -> bool:
-        """Whether there are negatives, so that more of them can help."""
+        """Says whether there are negatives, so that more of them can help."""
         return any(of_view("negatives", view) in record for record in self.recent)
 
     def _collapsed_dimensions(self, view: str) -> Iterator[Sign]:
@@ -234,7 +235,7 @@ class Health:
         return self.recent[-1]["step"] >= self.first["step"] + LATE
 
     def _nothing_moves(self, view: str) -> Iterator[Sign]:
-        """Whether loss and similarities are what they were at first."""
+        """Says whether loss and similarities are what they were at first."""
         loss, before = self._mean("loss"), self.first["loss"]
         still = abs(loss - before) < STILL_LOSS * max(1.0, abs(before)) and abs(self._gap_change(view)) < STILL_GAP
         learns = any(each.get("best", 0.0) > each.get("untrained", 1.0) for each in self.scores.values())
@@ -259,7 +260,7 @@ class Health:
         return next(((name, told) for name, told in found if {"last", "untrained"} <= set(told)), ("", {}))
 
     def _learns(self) -> bool:
-        """Whether the run is seen to learn: its score is above the untrained one by more than the gain's error.
+        """Says whether the run is seen to learn: its score is above the untrained one by more than the gain's error.
 
         Without a score, the loss has fallen, or positives have come nearer than other images while it has not risen;
         against more or nearer negatives than at first, as while a queue fills, whose keys begin as noise, a loss rises
@@ -289,7 +290,8 @@ class Health:
         return self._mean("positive_similarity", view) - self._mean("query_similarity", view) - before
 
     def _praise(self, learning: str) -> str:
-        """What is known of collapse, and of learning: after the word "learning", or "but" where there is no sign."""
+        """Gives what is known of collapse, and of learning: after the word "learning", or "but" where there is no
+        sign."""
         name, told = self._score()
         score = [f"{SCORES[name]} {told['last']:.1%}, untrained {told['untrained']:.1%}"] if name else []
         seen = ", ".join([*score, f"the loss is {self._mean('loss'):.3g}, and {self.first['loss']:.3g} at first"])

@@ -19,7 +19,7 @@ def lidar(copies: Tensor, *, delta: float = DELTA) -> float:
 
     An image is a class, its copies are the members: S_b is the covariance of the classes' means, S_w that of the copies
     about their own mean, plus delta x I. LiDAR is exp of the entropy of the eigenvalues of S_w^-1/2 S_b S_w^-1/2, made
-    to sum to 1 (sections 3 and 4; divisors n - 1 and n (q - 1)).
+    to sum to 1; divisors are n - 1 and n (q - 1).
 
     The paper takes embeddings as they are; here they are scaled to a mean variance of 1 first, so that delta means the
     same for every encoder. All in float64. S_w must be known: n (q - 1) should be twice d or more (`copies_for`).
@@ -36,7 +36,8 @@ def lidar(copies: Tensor, *, delta: float = DELTA) -> float:
 
 
 def copies_for(images: int, dim: int) -> int | None:
-    """How many copies of each of so many images tell the covariance between copies; None where too few images are there
+    """Says how many copies of each of so many images tell the covariance between copies; None where too few images are
+    there
     for embeddings of this length."""
     least, most = COPIES
     needed = max(least, 1 + -(-int(ENOUGH * dim) // max(1, images)))

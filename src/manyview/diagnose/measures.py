@@ -25,7 +25,7 @@ from manyview.losses.checks import average, check_inputs
 from manyview.losses.streaming import Stream
 from manyview.methods import BatchOutputs, Method, Term
 from manyview.methods.method import Objective
-from manyview.methods.terms import TermOutput, Watched
+from manyview.methods.term import TermOutput, Watched
 
 PREFIX = "validation_"  # of the measures of held-out images
 QUERIES = 512
@@ -125,7 +125,7 @@ def std_share(unit: Tensor) -> float:
 
 
 def _assignments(assigned: Tensor) -> dict[str, float]:
-    """What tells whether all images go to one prototype, or each to all of them."""
+    """Gives what tells whether all images go to one prototype, or each to all of them."""
     count = assigned.shape[1]
     return {
         "prototypes": float(count),

@@ -31,8 +31,8 @@ class Spectrum:
 def rankme(x: Tensor) -> float:
     """Counts the dimensions in use: exp of the entropy of the singular values of x (n, d), made to sum to 1.
 
-    RankMe (Garrido et al., ICML 2023), Eq. 1, on the first `RANKED` rows. From 1, when all vectors are parallel, to
-    min(n, d). NaN if x has any.
+    RankMe (Garrido et al., ICML 2023), without the 1e-7 that it adds to each share, on the first `RANKED` rows. From 1,
+    when all vectors are parallel, to min(n, d). NaN if x has any.
     """
     x = x[:RANKED].double()
     if not torch.isfinite(x).all():
@@ -51,9 +51,8 @@ def effective_rank(singular: Tensor) -> float:
 def spectrum(embeddings: Tensor) -> Spectrum:
     """Computes the eigenvalues of the covariance (divisor n) of embeddings (n, d), as they are, and RankMe.
 
-    RankMe (Garrido et al., ICML 2023), Eq. 1, is exp of the entropy of the singular values, made to sum to 1, of the
-    embeddings with their mean left in. Both come from one d x d matrix in float64, summed over pieces, so that n may be
-    large.
+    RankMe (Garrido et al., ICML 2023) is exp of the entropy of the singular values, made to sum to 1, of the embeddings
+    with their mean left in. Both come from one d x d matrix in float64, summed over pieces, so that n may be large.
     """
     x = checked("embeddings", embeddings, least=2)
     mean = x.mean(0, dtype=torch.float64)

@@ -26,7 +26,7 @@ PLURAL = {"has": "have", "is": "are"}
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a run is doing: a colour, a word, and a sentence with the number that led to it and what to do.
+    """Says how a run is doing: a colour, a word, and a sentence with the number that led to it and what to do.
 
     "healthy" is said of a run that has not collapsed and is seen to learn; "unknown" is the level of one of which only
     the first is known ("not learning yet"), or nothing ("starting").
@@ -60,7 +60,7 @@ class Sign(NamedTuple):
 
 
 def states(views: Mapping[str, Word]) -> str:
-    """In one phrase how each view is, those that are alike together."""
+    """Says in one phrase how each view is, those that are alike together."""
     told = []
     for word in dict.fromkeys(views.values()):
         alike, (verb, state) = [view for view, its in views.items() if its == word], IN_WORDS[word]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from manyview.core.progress import progress_bar
 from manyview.data import Dataset
 from manyview.diagnose import Spread, spread
 from manyview.embeddings.view_embeddings import model_copies
@@ -24,21 +25,24 @@ def model_spread(
     seed: int = 0,
     device: str | torch.device = "cpu",
     workers: int | None = None,
+    shown: bool = False,
 ) -> Spread:
     """`spread` of what `embed_model` embeds, without holding all of it: JCL's Fig. 3 has 32,768 images x 32 copies.
 
-    A picture that cannot be read is left out, and so is its stand-in.
+    A picture that cannot be read is left out, and so is its stand-in. `shown`: how far it is is told on stderr.
     """
     loader, read = model_copies(model, data, images, copies, seed, device, workers)
     encoder, met = model.encoder.to(device), set[int]()
     similarities, variances = [], []
-    for batch in loader.epoch(0):
-        together = torch.stack(forward(encoder, batch.views(), read=read), 1).cpu()  # (b, copies, d)
-        if not (new := _unmet(batch.index.tolist(), met)):
-            continue
-        found = spread(together[new])
-        similarities.append(found.similarity)
-        variances.append(found.variance)
+    with progress_bar(len(loader.dataset), f"{copies} copies each", shown=shown, lines=True) as advance:
+        for batch in loader.epoch(0):
+            together = torch.stack(forward(encoder, batch.views(), read=read), 1).cpu()  # (b, copies, d)
+            advance(len(batch))
+            if not (new := _unmet(batch.index.tolist(), met)):
+                continue
+            found = spread(together[new])
+            similarities.append(found.similarity)
+            variances.append(found.variance)
     return Spread(torch.cat(similarities), torch.cat(variances))
 
 

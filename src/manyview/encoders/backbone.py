@@ -99,7 +99,7 @@ def weights_unavailable(name: str, source: str, cache_path: str) -> UserError:
 
 
 def responds(site: str, seconds: float = 5.0) -> bool:
-    """Whether a host answers: a library would try for a minute, and end in a traceback."""
+    """Says whether a host answers: a library would try for a minute, and end in a traceback."""
     try:
         urlopen(Request(site, method="HEAD"), timeout=seconds).close()
     except HTTPError:

@@ -41,7 +41,8 @@ class Encoder(nn.Module):
     preprocess  the preprocessing of pictures that the encoder was trained with; `manyview.load` sets it
     beginning   what the names of its weights began with in the file that they were loaded from
     by_order    whether they had other names there, and were matched by order and shape
-    frozen      names of the network's parts that stay as they are, and so in eval mode (`trained_part.freeze`)
+    frozen      names of the network's parts that stay as they are, and so in eval mode, and of parameters outside of
+                them (`trained_part.freeze`)
     """
 
     preprocess: Callable[[Any], Tensor] | None = None
@@ -86,8 +87,10 @@ class Encoder(nn.Module):
     def train(self: Own, mode: bool = True) -> Own:
         """Sets the mode of all parts but the frozen ones, whose batch norms keep their statistics."""
         super().train(mode)
+        parts = dict(self.network.named_modules())
         for name in self.frozen:
-            self.network.get_submodule(name).eval()
+            if name in parts:
+                parts[name].eval()
         return self
 
     def layers(self, x: Tensor) -> Maps:
@@ -203,7 +206,8 @@ def create(
 
 
 def is_published(name: str, pretrained: str | Path) -> bool:
-    """Whether this is the name of weights that an encoder's library publishes; if not it must be a file that is there.
+    """Says whether this is the name of weights that an encoder's library publishes; if not it must be a file that is
+    there.
 
     A file comes first.
     """

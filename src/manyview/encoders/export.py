@@ -50,7 +50,7 @@ def export(encoder: Encoder, to: Format, path: str | Path) -> str:
 
 
 def is_export(beginning: bytes) -> bool:
-    """Whether a file that begins so is an export of weights."""
+    """Says whether a file that begins so is an export of weights."""
     return (beginning[8:9] == b"{" and MARK in beginning) or ONNX in beginning[:64]
 
 
@@ -77,7 +77,7 @@ def _check(encoder: Encoder, to: str, path: Path) -> None:
 
 
 def timm_settings(encoder: Encoder) -> dict[str, Any]:
-    """What timm makes an encoder's network with, beside its name; a stem of ours is no setting of timm's."""
+    """Gives what timm makes an encoder's network with, beside its name; a stem of ours is no setting of timm's."""
     import timm
 
     model, known = encoder.name.partition("/")[2], dict(encoder.options)

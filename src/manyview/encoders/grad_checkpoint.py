@@ -48,19 +48,19 @@ def _blocks(module: nn.Module, *, listed: bool) -> list[nn.Module]:
 
 
 def _repeats(module: nn.Module) -> bool:
-    """Whether it is a list of two or more blocks of one kind."""
+    """Says whether it is a list of two or more blocks of one kind."""
     parts = list(module.children())
     listed = isinstance(module, CONTAINERS) and len(parts) > 1 and len({type(part) for part in parts}) == 1
     return listed and not _single(parts[0]) and not isinstance(parts[0], CONTAINERS)
 
 
 def _single(module: nn.Module) -> bool:
-    """Whether it is one layer; timm's batch norms have an activation inside."""
+    """Says whether it is one layer; timm's batch norms have an activation inside."""
     return isinstance(module, _BatchNorm) or next(module.children(), None) is None
 
 
 class _Checkpointed(nn.Module):
-    """In front of a block's own class."""
+    """A class that comes in front of a block's own."""
 
     def forward(self, *given: Any, **named: Any) -> Any:
         if not is_grad_enabled():

@@ -56,7 +56,7 @@ def export_hub(encoder: Encoder, folder: str | Path, card: str, preprocessing: M
 
 
 def _loads(encoder: Encoder, folder: Path) -> bool:
-    """Whether timm gives back the very weights that were written."""
+    """Says whether timm gives back the very weights that were written."""
     import timm
 
     try:
@@ -83,7 +83,7 @@ def _check(encoder: Encoder, folder: Path) -> None:
 
 
 def _config(encoder: Encoder, preprocessing: Mapping[str, Any]) -> dict[str, Any]:
-    """What timm makes the network of, in the words of its own configurations."""
+    """Gives what timm makes the network of, in the words of its own configurations."""
     settings = timm_settings(encoder)
     classes = settings.pop("num_classes")  # not fixed, so that whoever loads it may ask for a classifier
     known = getattr(encoder.network, "pretrained_cfg", None) or {}

@@ -46,7 +46,7 @@ class Layered(nn.Module):
 
     @torch.no_grad()
     def _features(self, channels: int) -> int:
-        """How many numbers an image's last feature map has."""
+        """Says how many numbers an image's last feature map has."""
         try:
             return self.eval()._through(torch.zeros(1, channels, self.size, self.size)).numel()
         except RuntimeError:
@@ -57,7 +57,7 @@ class Layered(nn.Module):
 
 
 def scaled(widths: tuple[int, ...], width: float) -> tuple[int, ...]:
-    """So many times the channels of each layer: 0.5 for half a network."""
+    """Multiplies the channels of each layer: by 0.5 for half a network."""
     found = tuple(round(width * each) for each in widths)
     if min(found) < 1:
         raise UserError("width", f"expected a number above 0, such as 0.5, got {width}")

@@ -56,7 +56,7 @@ class SplitBatchNorm(_BatchNorm):
 
 
 def groups_here(splits: int, world: int | None = None) -> int:
-    """How many of the groups of the whole batch each process has; one, where the batch is not split.
+    """Says how many of the groups of the whole batch each process has; one, where the batch is not split.
 
     world  how many processes there are; those that are running unless given
     """
@@ -99,7 +99,7 @@ def running_statistics(module: nn.Module) -> list[Tensor]:
 
 
 def copied_statistics(norm: nn.Module) -> dict[str, Tensor | None]:
-    """What can take the place of a batch norm's buffers for a while, so that nothing changes them."""
+    """Gives what can take the place of a batch norm's buffers for a while, so that nothing changes them."""
     return {name: None if value is None else value.clone() for name, value in norm._buffers.items()}
 
 

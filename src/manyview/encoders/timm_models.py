@@ -20,7 +20,7 @@ def model_names() -> list[str]:
 
 
 def has_model(model: str) -> bool:
-    """Whether timm has a model, with or without a tag of its weights: resnet18, resnet18.a1_in1k."""
+    """Says whether timm has a model, with or without a tag of its weights: resnet18, resnet18.a1_in1k."""
     if not timm.is_model(model):
         return False
     try:
@@ -57,7 +57,7 @@ def build(
 
 
 def _convert(network: Any, state: State) -> State:
-    """As timm itself does with downloaded weights: names of the authors' code, position embeddings of other sizes."""
+    """Converts as timm does downloaded weights: names of the authors' code, position embeddings of other sizes."""
     convert = getattr(sys.modules[type(network).__module__], "checkpoint_filter_fn", None)
     return state if convert is None else dict(convert(state, network))
 

@@ -110,7 +110,8 @@ class Towers(nn.Module):
 
     @property
     def shuffles(self) -> bool:
-        """Whether keys go through their tower in another order, among all processes: where there is a batch norm."""
+        """Says whether keys go through their tower in another order, among all processes: where there is a batch
+        norm."""
         return self.shuffle is not None and bool(batch_norms(self))
 
     @property
@@ -125,11 +126,11 @@ class Towers(nn.Module):
         return encoders[next(iter(encoders)) if view is None else self._name(view)]
 
     def has_gradient(self, slot: Slot) -> bool:
-        """Whether an output passes a gradient on to the networks."""
+        """Says whether an output passes a gradient on to the networks."""
         return slot.branch == "query" or (slot.branch == "key" and self.key is None)
 
     def leaves_out(self, slots: Iterable[Slot]) -> bool:
-        """Whether some parameters of the query branch have no part in these outputs, and so no gradient."""
+        """Says whether some parameters of the query branch have no part in these outputs, and so no gradient."""
         asked = [(self._name(slot.view), slot.name) for slot in slots if self.has_gradient(slot)]
         for view, tower in self.query.items():
             assert isinstance(tower, Tower)
@@ -147,7 +148,7 @@ class Towers(nn.Module):
     def forward(
         self, views: Views, slots: Iterable[Slot], *, step: int = 0, present: Mapping[str, Tensor] | None = None
     ) -> Outputs:
-        """What the slots ask for, of views {name: [copy, ...]}, (N, C, H, W) each: queries first, then keys.
+        """Gives what the slots ask for, of views {name: [copy, ...]}, (N, C, H, W) each: queries first, then keys.
 
         step     the number of the training step, which the shuffling of keys draws its order from
         present  masks (N,) by view: which images have it. Others do not go through a tower, and their rows are zero
@@ -185,7 +186,7 @@ class Towers(nn.Module):
             average_over_processes_(running_statistics(self))
 
     def prototypes(self) -> list[Prototypes]:
-        """Those of the query branch, a view's after the other's."""
+        """Gives those of the query branch, a view's after the other's."""
         return [each for each in self.query.modules() if isinstance(each, Prototypes)]
 
     def hold(self, step: int) -> None:
@@ -195,7 +196,7 @@ class Towers(nn.Module):
                 parameter.grad = None
 
     def trained(self) -> Iterator[nn.Parameter]:
-        """What an optimiser is given: everything but the key towers and what is frozen."""
+        """Gives what an optimiser is given: everything but the key towers and what is frozen."""
         return (each for each in self.parameters() if each.requires_grad)
 
     def _through(self, slots: list[Slot], step: int, copies: list[Tensor]) -> Outputs:

@@ -1,4 +1,4 @@
-"""Which part of an encoder learns: all of it, what lies above a block, or low-rank changes of its attention."""
+"""An encoder learns as a whole, above one of its blocks, or by low-rank changes of its attention alone."""
 
 from __future__ import annotations
 
@@ -49,10 +49,13 @@ def freeze(encoder: Encoder, below: str) -> None:
     first = inside.index(True)
     if not first:
         raise UserError("freeze_below", f"nothing lies before {below} in {encoder.name}; leave it out, or name a later")
-    for _, parameter in list(network.named_parameters())[:first]:
+    parameters = dict(list(network.named_parameters())[:first])
+    for parameter in parameters.values():
         parameter.requires_grad_(False)
     before = [name for name in modules[: modules.index(below)] if not below.startswith(f"{name}.")]
-    encoder.frozen = tuple(name for name in before if name.rpartition(".")[0] not in before)
+    parts = tuple(name for name in before if name.rpartition(".")[0] not in before)
+    bare = (name for name in parameters if name.rpartition(".")[0] not in before)  # such as the positions of a ViT
+    encoder.frozen = (*bare, *parts)
     encoder.train(encoder.training)
 
 

@@ -21,7 +21,7 @@ def build(
     heads: int = 12,
     frozen_patches: bool = True,
 ) -> Backbone:
-    """A ViT as MoCo v3 trains it (Chen et al., ICCV 2021, section 4): the representation is the class token.
+    """A ViT as MoCo v3 trains it (Chen et al., ICCV 2021, sections 4.2 and 5): it gives the class token.
 
     As it is, ViT-S/16, with 12 heads where others have 6; ViT-B/16 is width 768. Positions are fixed, sines and cosines
     of row and column, 0 for the class token; for images of another size they are interpolated. Weights are drawn from

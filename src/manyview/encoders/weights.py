@@ -108,7 +108,7 @@ def fill_head(head: nn.Module, state: Mapping[str, Tensor], where: str | Path) -
 
 
 def read_metadata(path: str | Path) -> dict[str, str]:
-    """What is written beside the weights in a file."""
+    """Gives what is written beside the weights in a file."""
     return _read(path, HEAD)[1]
 
 
@@ -128,7 +128,7 @@ def _in_order(content: bytes) -> bytes:
 
 
 def _read_any(path: str | Path) -> tuple[State, dict[str, str]]:
-    """As `_read`, also of a file of torch.save, which has nothing beside its weights."""
+    """Reads as `_read`, also a file of torch.save, which has nothing beside its weights."""
     if not Path(path).is_file():
         raise UserError("path", f"there is no file {path}")
     with open(path, "rb") as opened:
@@ -205,7 +205,7 @@ def _fill(encoder: Encoder, state: State, metadata: dict[str, str], path: str | 
 
 
 def _converted(encoder: Encoder, state: State, wanted: State) -> State:
-    """As the network's own library brings a state dict into its form; for other channels too, as timm does it."""
+    """Converts a state dict as the network's own library does; for other channels too, as timm does it."""
     try:
         state = encoder.converted(state)
     except Exception:  # of another network: the caller says what does not fit
@@ -220,7 +220,7 @@ def _converted(encoder: Encoder, state: State, wanted: State) -> State:
 
 
 def _misfits(encoder: Encoder, state: State, wanted: State) -> dict[str, list[str]]:
-    """What does not fit of a state dict, by kind; the classifier that an encoder has not is no matter."""
+    """Gives what does not fit of a state dict, by kind; the classifier that an encoder has not is no matter."""
     removed = tuple(f"{prefix}." for prefix in encoder.removed)
     given = {key: value for key, value in state.items() if key in wanted or not f"{key}.".startswith(removed)}
     shapes = {key: (tuple(given[key].shape), tuple(wanted[key].shape)) for key in wanted if key in given}

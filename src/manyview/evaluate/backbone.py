@@ -147,7 +147,8 @@ def augmented_batches(
     part: str = "",
     pipeline: Pipeline | None = None,
 ) -> Batches:
-    """What is read of the training images of a part, augmented anew each epoch: crop and flip, or by a pipeline."""
+    """Gives what is read of the training images of a part, augmented anew each epoch: crop and flip, or by a
+    pipeline."""
     views, images = pipeline or task.pipeline("probe-train", view=view_of(task, part)), task.images("train", part)
     loader = task.loader(images, views, batch_size=batch_size, shuffle=True, drop_last=drop_last)
 
@@ -159,7 +160,8 @@ def augmented_batches(
 
 
 def plain_test_batches(task: Task, part: str = "") -> Batches:
-    """What a part sees of the test images, in order; one that cannot be read is left out, and so is its stand-in."""
+    """Gives what a part sees of the test images, in order; one that cannot be read is left out, and so is its
+    stand-in."""
     loader = task.loader(task.images("test", part), task.pipeline(view=view_of(task, part)))
 
     def epoch(number: int) -> Iterator[tuple[Views, Tensor]]:

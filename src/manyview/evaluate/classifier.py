@@ -37,7 +37,7 @@ SECONDS = 10.0  # between two checkpoints, so that a training of seconds writes 
 
 @dataclass(frozen=True)
 class ClassifierRecipe:
-    """How a classifier is trained.
+    """Says how a classifier is trained.
 
     source      where the numbers are from
     lr          of the encoder and the classifier, whichever is trained; for `batch_size`, nothing is scaled
@@ -82,7 +82,7 @@ class ClassifierRecipe:
     erase: float = 0.0
 
     def lr_factor(self, epoch: float) -> float:
-        """What the learning rates are multiplied with after so many epochs."""
+        """Gives what the learning rates are multiplied with after so many epochs."""
         if not self.warmup:
             epoch = math.floor(epoch)
         if self.milestones:

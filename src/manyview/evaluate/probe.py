@@ -134,7 +134,7 @@ def probe(
 
 
 def _augmented_features(task: Task, part: str, backbone: ViewBackbone, recipe: ProbeRecipe, norm: bool) -> Batches:
-    """What the frozen encoder says of training images that are augmented anew each epoch."""
+    """Gives what the frozen encoder says of training images that are augmented anew each epoch."""
     views = task.pipeline(**_named(recipe.train_views), view=view_of(task, part))
     read = torch.no_grad()(backbone)
     return augmented_batches(task, recipe.batch_size, read, drop_last=norm, part=part, pipeline=views)

@@ -13,7 +13,7 @@ from manyview.training.optimizers import adam, lars
 
 @dataclass(frozen=True)
 class ProbeRecipe(ClassifierRecipe):
-    """How a classifier on frozen features is trained, and what it sees.
+    """Says how a classifier on frozen features is trained, and what it sees.
 
     train_views  the augmentation of the training images, a name of `manyview list augmentations` and its options
     margin       the short side of a test image over the side of the middle of it that is seen; None: 256 / 224 from 96

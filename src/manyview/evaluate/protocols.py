@@ -111,7 +111,8 @@ def evaluate(
 
 
 def usual_protocols(task: Task) -> tuple[str, ...]:
-    """What is of use where nobody says: classifiers where there are labels, retrieval across views where there are."""
+    """Gives what is of use where nobody says: classifiers where there are labels, retrieval across views where there
+    are."""
     across = ACROSS if len(task.model.heads) > 1 else ()
     return (*(USUAL if has_classes(task.train) or not across else ()), *across)
 

@@ -14,7 +14,7 @@ RGB = 3
 
 
 def training_pipeline(task: Task, recipe: ClassifierRecipe) -> Pipeline | None:
-    """How a recipe augments training images besides crop and flip, as timm does it; None where it does not."""
+    """Says how a recipe augments training images besides crop and flip, as timm does it; None where it does not."""
     if recipe.rand_augment is None and not recipe.erase:
         return None
     model = task.model

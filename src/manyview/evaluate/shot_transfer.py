@@ -30,7 +30,7 @@ HELD_OUT = 5  # one of so many shots chooses among the candidates
 
 @dataclass(frozen=True)
 class Plan:
-    """How one network learns from shots; see `shot_transfer`."""
+    """Says how one network learns from shots; see `shot_transfer`."""
 
     shots: int
     epochs: int

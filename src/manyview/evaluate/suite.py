@@ -112,7 +112,7 @@ def evaluate_suite(
     options: Mapping[str, Mapping[str, Any]] | None = None,
     **common: Any,
 ) -> SuiteScores:
-    """Scores encoders on every set of a suite that is on disk, set by set. An error leaves its set out, not the others.
+    """Scores encoders on every set of a suite that is on disk, set by set. One whose images will not do is left out.
 
     models    by the name that tables call them
     root      where the sets lie
@@ -144,7 +144,7 @@ def evaluate_suite(
                 )  # fmt: skip
                 found.by_model[name][each.name] = result.scores
                 done(name, each.name, result.scores)
-        except Exception as error:  # whatever is wrong with one set, the others take hours and are scored
+        except (UserError, OSError) as error:  # of this set or its images: the others take hours and are scored
             found.failed[each.name] = reason(error)
             say(f"left out, {each.name}: {found.failed[each.name]}")
     return found

@@ -15,18 +15,18 @@ def shown(value: float) -> float:
 
 
 def kinds(scores: SuiteScores) -> list[str]:
-    """The names of the scores that sets have in common, without their stds: "5-shot finetune", "5-shot linear"."""
+    """Names the scores that sets have in common, without their stds: "5-shot finetune", "5-shot linear"."""
     named = [list(found) for sets in scores.by_model.values() for found in sets.values()]
     return [name for name in (named[0] if named else []) if not name.endswith(" std")]
 
 
 def values(scores: SuiteScores, model: str, kind: str) -> dict[str, float]:
-    """By set, the score in percent as it is printed."""
+    """Gives by set the score in percent as it is printed."""
     return {each.name: shown(scores.by_model[model][each.name][kind]) for each in scores.scored}
 
 
 def wins(ours: Mapping[str, float], theirs: Mapping[str, float]) -> int:
-    """The number of sets on which a score is higher than the other's; the same score is nobody's win."""
+    """Counts the sets on which a score is higher than the other's; the same score is nobody's win."""
     return sum(ours[name] > theirs[name] for name in ours)
 
 
@@ -35,7 +35,8 @@ def mean(found: Mapping[str, float]) -> float:
 
 
 def rows(scores: SuiteScores) -> list[list[str]]:
-    """The table's cells, its header first: a line an encoder and, of two, one of gains, for each kind of score."""
+    """Makes the table's cells, its header first: a line an encoder and, of two, one of gains, for each kind of
+    score."""
     models = list(scores.by_model)
     table = [["", "", *(each.title for each in scores.scored), MEAN, *([WINS] if len(models) == 2 else [])]]
     if not scores.scored:
@@ -70,7 +71,7 @@ def upright(scores: SuiteScores) -> str:
 
 
 def notes(scores: SuiteScores) -> list[str]:
-    """How many sets the mean is over, which are not there, and which failed with what."""
+    """Says how many sets the mean is over, which are not there, and which failed with what."""
     said = [f"The mean is over {len(scores.scored)} of {len(scores.sets)} sets."]
     if scores.missing:
         said.append(f"Left out: {', '.join(scores.missing)}.")

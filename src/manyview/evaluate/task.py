@@ -81,18 +81,19 @@ class Task:
 
     @cached_property
     def modalities(self) -> dict[str, str]:
-        """By view, the modality of the data that it is made of."""
+        """Gives by view the modality of the data that it is made of."""
         return {view: self.model.modality(view, self.train) for view in self.model.encoders}
 
     def pipeline(self, augmentation: str = "probe-test", *, view: str | None = None, **options: Any) -> ViewPipeline:
-        """What the model sees of the data, as `ModelSource.pipeline` has it."""
+        """Makes what the model sees of the data, as `ModelSource.pipeline` has it."""
         if augmentation == "probe-test" and self.margin is not None:
             options["resize"] = round(self.margin * self.model.size)
         return self.model.pipeline(self.reference, augmentation, view=view, of=self.modalities, **options)
 
     @property
     def parts(self) -> list[str]:
-        """What is scored by itself: [""], or with an encoder per view each view and "all" of them side by side."""
+        """Gives what is scored by itself: [""], or with an encoder per view each view and "all" of them side by
+        side."""
         views = list(self.model.encoders)
         together = [ALL] if all(self._having(split, ALL).any() for split in SPLITS) else []
         return [""] if len(views) == 1 else [*views, *together]
@@ -104,12 +105,12 @@ class Task:
         return only_modalities(whole if there.all() else subset(whole, there), modalities)
 
     def fewest(self, split: Split) -> int:
-        """How many samples of a split the part of the model has that has the fewest."""
+        """Says how many samples of a split the part of the model has that has the fewest."""
         return min(self._count(split, part) for part in self.parts)
 
     @property
     def counts(self) -> dict[str, tuple[int, int]]:
-        """By part the number of training and of test samples, where samples lack a view; otherwise nothing."""
+        """Counts by part the training and the test samples, where samples lack a view; otherwise gives nothing."""
         if all(bool(self._having(split, ALL).all()) for split in SPLITS):
             return {}
         return {part: (self._count("train", part), self._count("test", part)) for part in self.parts}
@@ -119,7 +120,7 @@ class Task:
         return self.outputs(split, part, "embedding", embedding)
 
     def outputs(self, split: Split, part: str, name: str, read: Read) -> tuple[Tensor, Tensor]:
-        """What `read` takes of the encoders, called `name`, as `features` gives it. Computed once."""
+        """Gives what `read` takes of the encoders, called `name`, as `features` gives it. Computed once."""
         self.check(several=True)
         if part not in (*self.model.encoders, "", ALL):
             raise UserError("part", f"expected one of {', '.join(map(repr, self.parts))}, got {part!r}")
@@ -128,7 +129,7 @@ class Task:
         return found.vectors, targets if len(found.rows) == len(targets) else targets[found.rows]
 
     def projections(self, split: Split) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """What the head of each view says of the samples (n, p), of unit length, and which could be read (n,).
+        """Gives what the head of each view says of the samples (n, p), of unit length, and which could be read (n,).
 
         Those of one sample are in one row. It needs no labels.
         """
@@ -187,7 +188,8 @@ class Task:
 
     @cached_property
     def fingerprints(self) -> dict[str, tuple[int, ...]]:
-        """Those of the data by split: of ids, labels, sizes and times of files, and the pixels of a few images."""
+        """Computes those of the data by split: of ids, labels, sizes and times of files, and the pixels of a few
+        images."""
         return {
             split: fingerprint(data, few_samples(data), labels=known_targets(data), classes=data.classes)
             for split, data in (("train", self.train), ("test", self.test))
@@ -202,7 +204,7 @@ class Task:
         return tuple(dict.fromkeys(self.modalities[view] for view in self._views(part)))
 
     def _having(self, split: Split, part: str) -> Tensor:
-        """Which samples (n,) of a split have all that a part of the model sees, as far as their files tell."""
+        """Says which samples (n,) of a split have all that a part of the model sees, as far as their files tell."""
         modalities = self._modalities(part)
         if (split, modalities) not in self._present:
             there = having(getattr(self, split))
@@ -253,7 +255,7 @@ def _projection(head: nn.Module, encoder: nn.Module, x: Tensor) -> Tensor:
 
 
 def _readable(data: Dataset, rows: Tensor) -> Tensor:
-    """Those of the rows that can be read now."""
+    """Gives those of the rows that can be read now."""
     found = []
     for row in rows.tolist():
         with suppress(Unreadable):

@@ -91,7 +91,7 @@ def embedding(encoder: nn.Module, x: Tensor) -> Tensor:
 
 
 def project(head: nn.Module, vectors: Tensor) -> Tensor:
-    """What a head makes of embeddings (n, dim), at unit length (n, p), float32: what views are compared by."""
+    """Gives what a head makes of embeddings (n, dim), at unit length (n, p), float32: what views are compared by."""
     some = next(head.parameters(), vectors)
     return F.normalize(head(vectors.to(some)).float(), dim=1)
 

@@ -93,7 +93,7 @@ def join_pieces(pieces: list[Piece]) -> Piece:
 Make = Callable[[list[Tensor]], Iterator[Piece]]
 """Makes the pieces of which it is given the rows, in order."""
 Readable = Callable[[Tensor], Tensor]
-"""Those of some rows that can be read now."""
+"""Gives those of some rows that can be read now."""
 
 
 class FeatureCache:
@@ -153,7 +153,7 @@ class FeatureCache:
 
 
 def without_cache(count: int, make: Make) -> Piece:
-    """What `FeatureCache.features` gives, where nothing is to be kept."""
+    """Gives what `FeatureCache.features` gives, where nothing is to be kept."""
     store = PieceStore(Path(), count, PIECE)
     return join_pieces(list(make([store.rows(number) for number in range(len(store))])))
 

@@ -47,12 +47,12 @@ class EncoderInput:
 
     @property
     def is_picture(self) -> bool:
-        """Whether the raw input is what every picture can be read as: RGB of 8 bits."""
+        """Says whether the raw input is what every picture can be read as: RGB of 8 bits."""
         return (self.channels, self.dtype) == (3, "uint8")
 
     @property
     def form(self) -> str:
-        """What the raw input is, in words."""
+        """Says what the raw input is, in words."""
         return form_in_words(self.channels, self.dtype)
 
     def check_file(self, file: str | Path, what: str) -> None:
@@ -69,7 +69,7 @@ class EncoderInput:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is a whole picture, of which mean and std say everything."""
+        """Says whether it is a whole picture, of which mean and std say everything."""
         return self == EncoderInput(modality=Modality(*self.normalisation, colour=True))
 
     @property
@@ -96,7 +96,7 @@ class EncoderInput:
 
 
 def form_in_words(channels: int, dtype: str) -> str:
-    """What a tensor (C, H, W) of `decode_raster` is of: "RGB of 8 bits", "1 channel of 16 bits or floats"."""
+    """Gives what a tensor (C, H, W) of `decode_raster` is of: "RGB of 8 bits", "1 channel of 16 bits or floats"."""
     if (channels, dtype) == (3, "uint8"):
         return "RGB of 8 bits"
     return f"{channels} channel{'s' if channels > 1 else ''} of {'8 bits' if dtype == 'uint8' else '16 bits or floats'}"
@@ -142,7 +142,8 @@ class Preprocess:
         return self.input.normalisation
 
     def timm_config(self) -> dict[str, Any]:
-        """What timm's transforms need to show pictures alike, by timm's names; only the size where they cannot."""
+        """Gives what timm's transforms need to show pictures alike, by timm's names; only the size where they
+        cannot."""
         size = {"input_size": [len(self.normalisation[0]), self.size, self.size]}
         (augmentation,) = self._pipeline.augmentations
         if not self.input.is_plain or augmentation.resize is None:
@@ -166,7 +167,7 @@ class Preprocess:
         return f"{self._raw(scaled)}{crop}, {values}{self._measured(values)}"
 
     def _raw(self, scaled: bool) -> str:
-        """What x is, and what becomes of pixels without data; nothing where it is a picture like any."""
+        """Says what x is, and what becomes of pixels without data; nothing where it is a picture like any."""
         if self.input.is_picture and self.picture.nodata is None:
             return ""
         unit = "" if scaled else " in the unit of the files, not scaled"
@@ -178,7 +179,7 @@ class Preprocess:
         return f"x is {self.input.form}{unit}{holes}; "
 
     def _measured(self, values: str) -> str:
-        """Whose mean and std these are, where they are not those of pictures."""
+        """Says whose mean and std these are, where they are not those of pictures."""
         own = self.view.space is None and not self.picture.colour and "(x" in values
         return f", mean and std of {self.view.modality} in training" if own else ""
 

@@ -113,7 +113,7 @@ def at_least_float32(x: Tensor) -> Tensor:
 
 
 def readable(value: float | Tensor) -> bool:
-    """Whether a value can be read without waiting for a GPU."""
+    """Says whether a value can be read without waiting for a GPU."""
     return not isinstance(value, Tensor) or value.device.type == "cpu"
 
 

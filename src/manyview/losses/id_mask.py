@@ -46,7 +46,8 @@ class IdMask:
 
     @property
     def leaves_negatives(self) -> bool:
-        """Whether the keys show two images or more, so that every query has a negative; False on a GPU, unasked."""
+        """Says whether the keys show two images or more, so that every query has a negative; False on a GPU,
+        unasked."""
         on_cpu = self.key_ids.device.type == "cpu"
         return on_cpu and len(self.key_ids) > 0 and bool((self.key_ids != self.key_ids[0]).any())
 

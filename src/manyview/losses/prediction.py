@@ -75,12 +75,12 @@ DISTANCES: dict[str, Distance] = {"l2": l2, "l1": l1, "bins": bins, "labels": la
 
 
 def takes_classes(distance: Distance) -> bool:
-    """Whether the values of the view must be classes, which are neither mixed nor normalised."""
+    """Says whether the values of the view must be classes, which are neither mixed nor normalised."""
     return getattr(distance, "func", distance) is labels
 
 
 def channels_predicted(distance: Distance, channels: int) -> int:
-    """How many channels a decoder must give for a view of so many: one each, or one a class."""
+    """Says how many channels a decoder must give for a view of so many: one each, or one a class."""
     return channels * (option(distance, "classes") or 1)
 
 
@@ -102,7 +102,7 @@ def _reduced(values: Tensor, known: Tensor, reduction: Reduction) -> Tensor:
 
 
 def _cross_entropy(predicted: Tensor, chosen: Tensor, classes: int) -> Tensor:
-    """Of scores (N, C classes, s, s) and classes (N, C, s, s)."""
+    """Computes that of scores (N, C classes, s, s) and classes (N, C, s, s)."""
     scores = predicted.unflatten(1, (-1, classes)).transpose(1, 2)
     if scores.dtype.itemsize < 4:
         scores = scores.float()  # after autocast

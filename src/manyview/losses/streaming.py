@@ -71,7 +71,7 @@ class Stream:
             )
 
     def _can_lack_negatives(self) -> bool:
-        """Whether a query may have none. Not asked where a GPU would have to be waited for: where it has ids."""
+        """Says whether a query may have none. Not asked where a GPU would have to be waited for: where it has ids."""
         unknown = self.query.device.type != "cpu" and any(part.source.query_ids is not None for part in self.parts)
         return not unknown and not any(part.leaves_negatives for part in self.parts)
 
@@ -136,7 +136,7 @@ class _SourceSums:
 
     @property
     def leaves_negatives(self) -> bool:
-        """Whether every query certainly has a negative here, as far as a glance tells."""
+        """Says whether every query certainly has a negative here, as far as a glance tells."""
         if self.halves:
             return all(half.leaves_negatives for _, half in self.halves if half.queries)
         if self.id_mask is not None:
@@ -264,7 +264,7 @@ def _of_rows(reduction: KeyReduction, rows: slice) -> KeyReduction:
 
 
 def _same(a: Tensor | None, b: Tensor | None) -> bool:
-    """Whether ids are equal; on a GPU, which would have to be waited for, whether they are one tensor."""
+    """Says whether ids are equal; on a GPU, which would have to be waited for, whether they are one tensor."""
     return a is b or (a is not None and b is not None and a.device.type == "cpu" and torch.equal(a, b))
 
 

@@ -139,7 +139,8 @@ def _add_to_both(sums: Tensor, tile: Tensor, a: slice, b: slice) -> None:
 
 
 def _small_scores(x: Tensor, reduction: Softmax) -> bool:
-    """Whether all symmetric scores are small, by Cauchy-Schwarz; False on a GPU, which would have to be waited for."""
+    """Says whether all symmetric scores are small, by Cauchy-Schwarz; False on a GPU, which would have to be waited
+    for."""
     if x.device.type != "cpu":
         return False
     longest = float(torch.linalg.vector_norm(x, dim=-1).max()) if len(x) else 0.0

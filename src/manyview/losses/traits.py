@@ -30,17 +30,19 @@ def option(loss: Loss, name: str) -> Any:
 
 
 def is_coupled(loss: Loss) -> bool:
-    """Whether DCL's q_B scales the gradient: the positive is in the denominator, so that easy tasks teach little."""
+    """Says whether DCL's q_B scales the gradient: the positive is in the denominator, so that easy tasks teach
+    little."""
     return _function(loss) in (info_nce, jcl, hard_negative)
 
 
 def needs_partition(loss: Loss) -> bool:
-    """Whether the loss wants NCE's `partition` and `population`, which only a memory bank keeps."""
+    """Says whether the loss wants NCE's `partition` and `population`, which only a memory bank keeps."""
     return "partition" in inspect.signature(loss).parameters
 
 
 def bounds_information(loss: Loss) -> bool:
-    """Whether log k - L is a lower bound on the mutual information of query and key (CMC Eq. 6), k negatives a query.
+    """Says whether log k - L is a lower bound on the mutual information of query and key (CMC Eq. 6), k negatives a
+    query.
 
     It is for the softmax that picks a positive out of k negatives and itself. NCE decides pair by pair, decoupled and
     reweighted losses are no likelihood of that choice: of them nothing follows.
@@ -49,7 +51,7 @@ def bounds_information(loss: Loss) -> bool:
 
 
 def is_pooled(loss: Loss) -> bool:
-    """Whether the loss is no mean over queries, so that it has no reduction="none".
+    """Says whether the loss is no mean over queries, so that it has no reduction="none".
 
     AU-CL's uniformity and CACR's RBF cost (Eq. 14) take the logarithm of a mean over all queries; DCLW's weights
     compare all pairs of the batch.

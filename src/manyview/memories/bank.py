@@ -68,7 +68,7 @@ class MemoryBank(nn.Module):
         return self.log_partition[number].double().exp()
 
     def has_partition(self, number: int = 0) -> bool:
-        """Whether a Z has been estimated."""
+        """Says whether a Z has been estimated."""
         if number not in self._estimated and bool(self.log_partition[number] > -torch.inf):
             self._estimated.add(number)
         return number in self._estimated

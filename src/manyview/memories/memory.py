@@ -29,7 +29,7 @@ class Memory(nn.Module):
 
     @property
     def size(self) -> int | None:
-        """How many keys it holds; None where it holds none, or one for each image of the data."""
+        """Says how many keys it holds; None where it holds none, or one for each image of the data."""
         return None
 
     def start(self, instances: int, *, present: Tensor | None = None, terms: Sequence[str] = ()) -> None:

@@ -25,7 +25,8 @@ from manyview.methods.siamese import byol, simsiam
 from manyview.methods.simclr import dcl, dclw, hard_negative, simclr
 from manyview.methods.supcon import supcon
 from manyview.methods.swav import swav
-from manyview.methods.terms import Alignment, Contrast, Prediction, Term
+from manyview.methods.term import Term
+from manyview.methods.terms import Alignment, Contrast, Prediction
 
 METHODS: dict[str, Callable[..., Method]] = {
     "simclr": simclr,

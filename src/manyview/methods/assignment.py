@@ -16,11 +16,11 @@ from manyview.encoders.prototypes import Prototypes
 from manyview.losses.assignment import centred_codes, cross_entropy, sinkhorn
 from manyview.memories import Centre, Memory, QueueMemory
 from manyview.methods.batch_outputs import BatchOutputs
-from manyview.methods.terms import Term, TermOutput, mean_of_present, watched
+from manyview.methods.term import Term, TermOutput, mean_of_present, watched
 
 
 class Codes(ABC):
-    """To which prototypes the first copies of images are assigned; `codes(batch)` gives (N, P) for each of them.
+    """Codes say to which prototypes the first copies of images belong; `codes(batch)` gives (N, P) for each of them.
 
     asks      the outputs that it needs
     gathers   those of them that it needs of all processes

@@ -38,17 +38,17 @@ class BatchOutputs:
 
     @property
     def processes(self) -> int:
-        """How many processes the batch is spread over."""
+        """Says how many processes the batch is spread over."""
         return max(1, len(self.counts))
 
     @property
     def total(self) -> int:
-        """How many images all processes have."""
+        """Says how many images all processes have."""
         return sum(self.counts) or len(self.ids)
 
     @property
     def mine(self) -> slice:
-        """Where this process's rows are among those of all."""
+        """Says where this process's rows are among those of all."""
         start = sum(self.counts[: rank()])
         return slice(start, start + len(self.ids)) if self.counts else slice(None)
 

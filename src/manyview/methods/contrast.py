@@ -86,5 +86,5 @@ def contrast(
 
 
 def _wide(view: Tensor) -> Tensor:
-    """In float32 at least: half precision would round lengths, and lose the guard against a zero vector."""
+    """Casts to float32 at least: half precision would round lengths, and lose the guard against a zero vector."""
     return view.to(torch.promote_types(view.dtype, torch.float32))

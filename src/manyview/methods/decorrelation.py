@@ -12,7 +12,8 @@ from manyview import losses
 from manyview.encoders import Encoder, Slot, Towers, heads
 from manyview.methods.batch_outputs import BatchOutputs
 from manyview.methods.method import VIEW, Head, Method
-from manyview.methods.terms import Term, TermOutput, nothing, queries, watched
+from manyview.methods.term import Term, TermOutput, nothing, watched
+from manyview.methods.terms import queries
 
 Decorrelate = Callable[[Tensor, Tensor], Tensor]
 

@@ -56,7 +56,7 @@ class Embeddings:
 
     @property
     def alone(self) -> bool:
-        """Whether there is no other process, so that rows need not be looked for elsewhere."""
+        """Says whether there is no other process, so that rows need not be looked for elsewhere."""
         return self.gather(self.ids) is self.ids
 
     def needs_all(self, copies: int = 1) -> None:

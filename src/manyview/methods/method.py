@@ -17,7 +17,8 @@ from manyview.encoders.towers import JIGSAW, Outputs, Slot, Towers
 from manyview.losses import Loss
 from manyview.memories import Memory
 from manyview.methods.batch_outputs import BatchOutputs
-from manyview.methods.terms import Contrast, Term, TermOutput
+from manyview.methods.term import Term, TermOutput
+from manyview.methods.terms import Contrast
 
 MakeMemory = Callable[[int], Memory]
 VIEW = "image"  # the view of a method that has only one
@@ -72,17 +73,18 @@ class Method(nn.Module):
 
     @property
     def jigsaw(self) -> bool:
-        """Whether a step takes one more copy of each view, the last, that is cut into nine patches."""
+        """Says whether a step takes one more copy of each view, the last, that is cut into nine patches."""
         return any(slot.copy == JIGSAW for slot in self.slots)
 
     @property
     def predicts(self) -> bool:
-        """Whether a view itself is asked for, to be predicted: it is then given with NaN where there is no data."""
+        """Says whether a view itself is asked for, to be predicted: it is then given with NaN where there is no
+        data."""
         return any(slot.branch == "input" for slot in self.slots)
 
     @property
     def copies(self) -> int:
-        """How many augmented copies of an image a step takes, of all views together, jigsaws among them."""
+        """Says how many augmented copies of an image a step takes, of all views together, jigsaws among them."""
         return sum(self.views.values()) + (len(self.views) if self.jigsaw else 0)
 
     @property

@@ -25,7 +25,7 @@ def moco_v3(
     predictor: Head = partial(heads.predictor, dim_out=256, hidden=4096, last_norm=False),
     loss: Loss = partial(losses.info_nce, temperature=1.0),
 ) -> Method:
-    """MoCo v3 (Chen et al., ICCV 2021): 2 t CE(q1, k2) + 2 t CE(q2, k1), the negatives being the batch's other keys.
+    """MoCo v3 (Chen et al., ICCV 2021, Algorithm 1): 2 t CE(q1, k2) + 2 t CE(q2, k1); negatives are the other keys.
 
     small      small crops besides, which are queries only: each key is then the positive of all other copies' queries,
                of which the mean is taken. The authors' code has none; CACR's has eight

@@ -90,7 +90,7 @@ def hard_negative(
 
 
 def at_least_two(copies: int, small: int = 0) -> int:
-    """How many there are, large and small ones together; refuses fewer than two."""
+    """Says how many there are, large and small ones together; refuses fewer than two."""
     if copies + small < 2:
         raise UserError("copies", f"expected 2 or more, since a query needs a positive, got {copies + small}")
     return copies + small

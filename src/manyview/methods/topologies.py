@@ -236,7 +236,7 @@ def view_pairs(embedded: Embeddings, memory: Memory, *, edges: Iterable[Edge] | 
 
 
 def _negatives(memory: Memory, ids: Tensor, index: Tensor, step: int, batch: Callable[..., Negatives]) -> Negatives:
-    """What the memory keeps, then the batch's other images with their weight."""
+    """Gives what the memory keeps, then the batch's other images with their weight."""
     kept = memory.negatives(ids, index, step=step)
     if not memory.within_batch:
         if kept is None:
@@ -268,7 +268,7 @@ def _queries_against_key(embedded: Embeddings, memory: Memory, queries: Sequence
 
 
 def _too_few(negatives: Negatives, memory: Memory) -> bool:
-    """Whether the batch is all there is to meet, and fewer than two images of it are left."""
+    """Says whether the batch is all there is to meet, and fewer than two images of it are left."""
     first, *more = negatives.sources
     return bool(memory.within_batch) and not more and first.key_ids is not None and not _two_images(first.key_ids)
 
@@ -306,7 +306,7 @@ def _class_sums(rows: Tensor, classes: Tensor, asked: Tensor) -> tuple[Tensor, T
 
 
 def _all_rows(embedded: Embeddings, mask: Tensor | None, *rows: Tensor) -> list[Tensor]:
-    """Those of all processes that the mask, of all processes, leaves."""
+    """Gathers those rows of all processes that the mask, of all processes, leaves."""
     return [_rows(embedded.gather(each), mask) for each in rows]
 
 

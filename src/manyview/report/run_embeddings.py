@@ -177,7 +177,7 @@ class RunEmbeddings:
     def _spread(self, source: ModelSource) -> Spread:
         if self.spread_images is not None:
             train, device = self.data.train, resolve_device()
-            return model_spread(source, train, images=self.spread_images, copies=AUGMENTED, device=device)
+            return model_spread(source, train, images=self.spread_images, copies=AUGMENTED, device=device, shown=True)
         count = self.budget.images(0.3, 2 * AUGMENTED, least=8, most=128)
         copies = view_embeddings.embed_model(source, self.images.dataset, images=count, copies=AUGMENTED, workers=0)
         return spread(copies.vectors)

@@ -71,7 +71,7 @@ class RunData:
 
     @property
     def labelled(self) -> bool:
-        """Whether there are images to score on, and classes to score them by."""
+        """Says whether there are images to score on, and classes to score them by."""
         return self.test is not None and has_classes(self.train)
 
 
@@ -136,7 +136,7 @@ def views_of(config: Config, modalities: tuple[str, ...], picture: str | None = 
 
 
 def facts(config: Config, found: RunData) -> Facts:
-    """What the settings that are left open go by."""
+    """Gives what the settings that are left open go by."""
     machine = device(config)
     bf16 = "precision" in config.auto and computes_bf16(machine)
     if bf16 and machine == "cpu" and "encoder.name" not in config.auto:
@@ -223,7 +223,8 @@ def small_method(config: Config, views: Sequence[str]) -> Method:
 
 
 def scored_across_views(config: Config) -> bool:
-    """Whether one view of a sample can be found by another: embeddings of several are contrasted, no feature maps."""
+    """Says whether one view of a sample can be found by another: embeddings of several are contrasted, no feature
+    maps."""
     try:
         return takes_many(config) and bool(small_method(config, config.views or UNKNOWN).contrasted)
     except UnknownLayer:
@@ -241,21 +242,21 @@ def device(config: Config) -> str:
 
 
 def pipeline(config: Config, views: Mapping[str, View], method: Method) -> ViewPipeline:
-    """What a method's towers see in training: so many augmented copies of each view."""
+    """Gives what a method's towers see in training: so many augmented copies of each view."""
     made = crops.augmentations(config, method, config.augmentation["size"])
     made = replace(made, modalities=normalisation.modalities(config, views), holes=method.predicts)
     return made.of(method.views, views=views, geometry=method.geometry, jigsaw=method.jigsaw)
 
 
 def test_pipeline(config: Config, views: Mapping[str, View]) -> ViewPipeline:
-    """What encoders see in evaluation: the middle of the picture, with training's normalisation."""
+    """Gives what encoders see in evaluation: the middle of the picture, with training's normalisation."""
     middle = AUGMENTATIONS["probe-test"](config.augmentation["size"]).augmentations
     made = ViewPipeline(middle, normalisation.modalities(config, views), picture=picture(config))
     return made.of(dict.fromkeys(views, 1), views=views)
 
 
 def whole_and_augmented(config: Config, views: Mapping[str, View], copies: int) -> ViewPipeline:
-    """What encoders see in evaluation, and then augmented copies of it.
+    """Gives what encoders see in evaluation, and then augmented copies of it.
 
     These are MoCo v2's without its blur, which leaves little of small pictures: the same for every run, whatever it
     trains with, so that runs can be compared.
@@ -269,18 +270,19 @@ def whole_and_augmented(config: Config, views: Mapping[str, View], copies: int) 
 
 
 def scored_without_labels(config: Config) -> bool:
-    """Whether unlabelled images are of use to score on: by augmented views of them, or by one view of another."""
+    """Says whether unlabelled images are of use to score on: by augmented views of them, or by one view of another."""
     return (bool(config.evaluate_every) and "instance" in config.evaluators) or scored_across_views(config)
 
 
 def picture(config: Config) -> Modality:
-    """How training normalises a picture."""
+    """Says how training normalises a picture."""
     made: ViewPipeline = component(config, "augmentation")(config.augmentation["size"], 2)
     return made.picture
 
 
 def inputs(config: Config, found: RunData) -> dict[str, EncoderInput]:
-    """What the encoder of each view is given: the form of the raw input, its normalisation, and what is seen of it."""
+    """Gives what the encoder of each view is given: the form of the raw input, its normalisation, and what is seen of
+    it."""
     pipeline, made = test_pipeline(config, found.views), {}
     for name, view in found.views.items():
         raw = found.met[view.modality]
@@ -346,7 +348,7 @@ def checkpoint_blocks(method: Method) -> None:
 
 
 def takes_many(config: Config) -> bool:
-    """Whether a method takes an encoder for each view, as its signature says."""
+    """Says whether a method takes an encoder for each view, as its signature says."""
     return next(iter(inspect.signature(METHODS[config.method["name"]]).parameters)) == MANY
 
 

@@ -157,7 +157,7 @@ def read(path: Path) -> State:
 
 
 def _flaw(path: Path) -> str | None:
-    """What is wrong with a file, by its check sum; None where nothing is."""
+    """Says what is wrong with a file, by its check sum; None where nothing is."""
     try:
         with path.open("rb") as file:
             fits = _sum(file, file.seek(0, os.SEEK_END) - SEAL) == file.read()

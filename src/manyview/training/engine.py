@@ -74,12 +74,13 @@ def start_fabric(config: Config) -> Fabric:
 
 
 def has_groups(towers: Towers) -> bool:
-    """Whether batch norm is of groups of the batch, between which keys are shuffled, and never of all processes."""
+    """Says whether batch norm is of groups of the batch, between which keys are shuffled, and never of all
+    processes."""
     return towers.bn_splits > 1 or towers.shuffles
 
 
 def groups_are_processes(towers: Towers, device: torch.device) -> bool:
-    """Whether batch norm sees the images of each process alone, so that their number makes a difference."""
+    """Says whether batch norm sees the images of each process alone, so that their number makes a difference."""
     over_all = device.type == "cuda" and not has_groups(towers)
     return towers.bn_splits == 1 and not over_all and bool(batch_norms(towers))
 

@@ -140,7 +140,7 @@ EVALUATORS: dict[str, Callable[[Method, build.RunData, Config, torch.device], Ev
 
 
 def evaluators(method: Method, data: build.RunData, config: Config, device: torch.device) -> list[Evaluator]:
-    """Those that the settings name and that apply; none where nothing is held out, or nobody wants to know."""
+    """Makes those that the settings name and that apply; none where nothing is held out, or nobody wants to know."""
     unknown = [name for name in config.evaluators if name not in EVALUATORS]
     if unknown:
         raise UserError("evaluators", f"there is none named {unknown[0]!r}; {hint(unknown[0], EVALUATORS)}")

@@ -62,7 +62,7 @@ def diverged(why: str, config: Config, step: int, batch: Batch, method: Method, 
 
 
 def _likely(config: Config, step: int, method: Method) -> str:
-    """What most often makes a loss no number, the likeliest first."""
+    """Gives what most often makes a loss no number, the likeliest first."""
     asked = [term.option("temperature") for term in method.terms]
     temperature = min((float(each) for each in asked if each is not None), default=None)
     if config.precision == "fp16":

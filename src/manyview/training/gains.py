@@ -58,7 +58,7 @@ def live_gain(name: str, title: str, state: RunState) -> str:
 
 
 def _doubts(title: str, after: float, start: float, error: float | None, no_gain: str) -> list[str]:
-    """What has to be said of a gain that is none, or too small to be sure of."""
+    """Says what has to be said of a gain that is none, or too small to be sure of."""
     if after <= start:
         return [no_gain]
     if error is not None and after - start < SURE * error:

@@ -58,7 +58,7 @@ class InstanceEvaluator:
         return scores
 
     def _embedded(self, towers: Towers) -> Tensor:
-        """What the encoders say of the images that can be read and have all views: whole, and of each copy."""
+        """Gives what the encoders say of the images that can be read and have all views: whole, and of each copy."""
         encoders, found, start = towers.encoders, [], 0
         for batch in self.loader.epoch(0):
             there = batch.index.cpu() == torch.arange(start, start + len(batch))  # else another stands in for it
@@ -83,7 +83,7 @@ def make_instance(
 
 
 def chance(scores: Scores) -> list[str]:
-    """What the score means, and what chance gives, where it was measured."""
+    """Says what the score means, and what chance gives, where it was measured."""
     if INSTANCE not in scores:
         return []
     count = scores["instance_images"]

@@ -97,7 +97,8 @@ def start(config: Config, own: Dataset | None = None, began: float | None = None
 
 
 def encoder_parameters(config: Config) -> int:
-    """How many parameters the encoder, of several views the first one's, has at its real size, without making it."""
+    """Says how many parameters the encoder, of several views the first one's, has at its real size, without making
+    it."""
     first = next(iter(config.views or ()), "")
     channels = VIEWS[first].width(3) if first in VIEWS else 3
     with torch.device("meta"):

@@ -146,13 +146,14 @@ def _view(file: str) -> str:
 
 
 def normals_options(run: Run, views: Collection[str]) -> dict[str, Any]:
-    """How a run makes normals of depth, its camera and its value for no data: to open other data for these views."""
+    """Says how a run makes normals of depth, its camera and its value for no data: to open other data for these
+    views."""
     options = run.config.data_options if NORMALS in views else {}
     return {key: options[key] for key in ("camera", "nodata") if options.get(key) is not None}
 
 
 def has_ended(folder: Path) -> bool:
-    """Whether a run has written its encoders, which it does last of all."""
+    """Says whether a run has written its encoders, which it does last of all."""
     if not (folder / CONFIG).is_file():
         return False
     return all((folder / encoder_file(view)).is_file() for view in run_views(folder) or (SHARED,))

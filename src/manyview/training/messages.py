@@ -36,7 +36,7 @@ MANY_LEFT_OUT = 0.1  # of the samples of an epoch; reasoned
 
 
 def introduction(config: Config, data: RunData, method: Method, state: RunState) -> list[str]:
-    """What is about to happen, in a few lines."""
+    """Says what is about to happen, in a few lines."""
     source = "your own data" if config.own_data else config.data["name"]
     views = "" if len(data.views) == 1 else f", views {', '.join(data.views)}"
     return [
@@ -66,7 +66,7 @@ def _imbalance(config: Config, data: RunData) -> list[str]:
 
 
 def _epoch(samples: int, steps: int, batch: int) -> list[str]:
-    """How many samples an epoch leaves out, where these are many."""
+    """Says how many samples an epoch leaves out, where these are many."""
     left = samples - steps * batch
     if left <= MANY_LEFT_OUT * samples:
         return []
@@ -76,7 +76,7 @@ def _epoch(samples: int, steps: int, batch: int) -> list[str]:
 
 
 def roles(method: Method) -> list[str]:
-    """Which views predict which, and of more than two which are contrasted; as the terms say."""
+    """Says which views predict which, and of more than two which are contrasted; as the terms say."""
     edges: dict[frozenset[str], None] = {}
     seeing: dict[str, list[str]] = {}  # by what is predicted
     for term in method.terms:
@@ -90,7 +90,7 @@ def roles(method: Method) -> list[str]:
 
 
 def _contrasted(views: Sequence[str], edges: Collection[frozenset[str]]) -> list[str]:
-    """What is contrasted with what: each two views, all with one, or only some; nothing of two views or fewer."""
+    """Says what is contrasted with what: each two views, all with one, or only some; nothing of two views or fewer."""
     met = [view for view in views if any(view in edge for edge in edges)]
     if len(met) < 3:
         return []
@@ -108,7 +108,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _modalities(config: Config, data: RunData) -> list[str]:
-    """Which views are missing where, how modalities that are no pictures are normalised, and what is left out."""
+    """Says which views are missing where, how modalities that are no pictures are normalised, and what is left out."""
     views = {name: view.modality for name, view in data.views.items()}
     lacking = missing(data.train)
     found = [
@@ -139,7 +139,7 @@ def _few(numbers: Sequence[float]) -> str:
 
 
 def cautions(config: Config, data: RunData, loader: Loader, method: Method, world: int) -> list[str]:
-    """What somebody may not have meant."""
+    """Says what somebody may not have meant."""
     found = []
     if data.why is not None and config.evaluators and config.evaluate_every:
         found.append(f"the test split is not scored on: {data.why}")
@@ -189,7 +189,7 @@ def _nowhere(names: Sequence[str], value: float) -> str:
 
 
 def conclusion(state: RunState, folder: Path) -> list[str]:
-    """What has come of it."""
+    """Says what has come of it."""
     gained = [name for name in state.untrained_scores if _is_share(name) and name in state.scores]
     found = [line for name in gained for line in gain_lines(name, _title(name), state)]
     whose = "at its start" if state.random_scores else "untrained"
@@ -201,7 +201,7 @@ def conclusion(state: RunState, folder: Path) -> list[str]:
 
 
 def untrained(state: RunState) -> list[str]:
-    """What the evaluators say before the first step."""
+    """Says what the evaluators say before the first step."""
     told = [start_line(name, _title(name), state) for name in state.scores if _is_share(name)]
     return [*told, *chance(state.scores), *untrained_recall(state.scores)]
 
@@ -213,17 +213,17 @@ def scores(state: RunState) -> list[str]:
 
 
 def _is_share(name: str) -> bool:
-    """Whether a score is one of which a gain is told."""
+    """Says whether a score is one of which a gain is told."""
     return name.partition("/")[0] in (KNN, LINEAR, INSTANCE)
 
 
 def _title(name: str) -> str:
-    """What a score is called."""
+    """Says what a score is called."""
     return SCORES.get(name, name.replace("knn", "kNN", 1))
 
 
 def ahead(config: Config, seconds: float) -> list[str]:
-    """How long a run will take, before anyone waits; nothing of a short one, or of one that has its minutes."""
+    """Says how long a run will take, before anyone waits; nothing of a short one, or of one that has its minutes."""
     if seconds < LONG or config.minutes is not None:
         return []
     return [f"about {duration(seconds)} on this machine; for {SHORTER} minutes: --minutes {SHORTER}"]
@@ -253,7 +253,7 @@ def encoders(folder: Path) -> str:
 
 
 def _leaks(config: Config, method: Method, device: str, world: int) -> bool:
-    """Whether keys share batch norm statistics with their queries that other images do not (MoCo, section 3.3)."""
+    """Says whether keys share batch norm statistics with their queries that other images do not (MoCo, section 3.3)."""
     parts = (world > 1 and device == "cpu") or (config.micro_batch or config.batch_size) < config.batch_size // world
     kept = any(isinstance(memory, Memory) and memory.size for memory in method.memories.values())
     normed = any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in method.modules())

@@ -24,13 +24,13 @@ from manyview.methods import Method
 from manyview.training import build, messages
 from manyview.training.evaluators import evaluators, make_probe
 from manyview.training.run import FORMAT, RunFolder, encoder_file
-from manyview.training.run_log import RunLog
+from manyview.training.run_log import UNTIMED, RunLog
 from manyview.training.state import RunState
 
 FLAT = slice(0, 64)  # pictures of a batch that are looked at for flat ones
 RANDOM = "untrained/"  # before the name of a score: that of an untrained encoder, where a run begins with weights
 BETWEEN = 0.1  # seconds that pass before something is shown again, at least
-UNTIMED, TIMED = 2, 5  # steps: before any is timed, and timed before the run's time is foreseen
+TIMED = 5  # steps, before the run's time is foreseen
 GAIN_ERROR = "gain_error/"  # before the name of a score: the standard error of its gain over the untrained one
 VALIDATED = 256  # held-out images that the loss is asked about at a time, at most
 
@@ -167,7 +167,7 @@ class Monitor:
 
     @cached_property
     def inputs(self) -> dict[str, EncoderInput]:
-        """What the encoder of each view is given, which whoever loads it has to know."""
+        """Gives what the encoder of each view is given, which whoever loads it has to know."""
         return build.inputs(self.config, self.data)
 
     def save(self, state: dict[str, Any]) -> None:
@@ -192,7 +192,7 @@ class Monitor:
 
     @property
     def save_due(self) -> bool:
-        """Whether the last checkpoint is too old."""
+        """Says whether the last checkpoint is too old."""
         return time.monotonic() - self._saved > 60 * self.config.checkpoint_minutes
 
     def lap(self) -> float:
@@ -207,7 +207,7 @@ class Monitor:
 def validation_of(
     data: build.RunData, config: Config, method: Method, loader: Loader
 ) -> Callable[..., dict[str, float]]:
-    """What the loss would say of held-out images, the mean over their batches, which are the same every time.
+    """Gives what the loss would say of held-out images, the mean over their batches, which are the same every time.
 
     So CACR (section 5.1) has its entropies: on every batch of the validation data. Batches are as large as training's,
     or of `VALIDATED` images; what fills none is left out.

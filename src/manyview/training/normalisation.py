@@ -21,7 +21,7 @@ from manyview.views.view import View, usual
 
 
 def measured(config: Config, train: Dataset, met: Mapping[str, Tensor]) -> dict[str, Statistics]:
-    """Of each modality that is no picture and no mask, as the settings have them or else measured.
+    """Gives the statistics of each modality that is no picture and no mask: the settings' or else measured ones.
 
     met  one tensor (C, H, W) of each modality
     """
@@ -39,7 +39,7 @@ def measured(config: Config, train: Dataset, met: Mapping[str, Tensor]) -> dict[
 
 
 def as_settings(found: Mapping[str, Statistics], nodata: NoData) -> dict[str, Any]:
-    """What a run's settings keep. NaN is no data in any case, and as a setting would never equal itself."""
+    """Gives what a run's settings keep. NaN is no data in any case, and as a setting would never equal itself."""
     by_name = {name: no_data_of(nodata, name) for name in nodata} if isinstance(nodata, Mapping) else None
     nodata = no_data_of(nodata, "") if by_name is None else {name: x for name, x in by_name.items() if x is not None}
     kept = {name: {"mean": list(each.mean), "std": list(each.std)} for name, each in found.items()}
@@ -79,7 +79,8 @@ def known(config: Config) -> dict[str, Statistics]:
 
 
 def modalities(config: Config, views: Mapping[str, View]) -> dict[str, Modality]:
-    """What the views' modalities are normalised with where they are no pictures, by the statistics in the settings."""
+    """Gives what the views' modalities are normalised with where they are no pictures, by the statistics in the
+    settings."""
     found = {}
     for name in dict.fromkeys(view.modality for view in views.values()):
         if (each := known(config).get(name)) is not None:

@@ -53,8 +53,10 @@ def chosen(
     with fail_together():
         score, again = _seconds_a_score(session, data, config)
         save = seconds_a_save(session.trainer.state_dict(), folder) if distributed.rank() == 0 else 0.0
-    besides = slowest(time.monotonic() - began + again) + page_seconds(config)
-    costs = Costs(step, slowest(score), slowest(save), besides)
+    score = slowest(score)
+    untrained = score if config.encoder["pretrained"] else 0.0  # whose score a run from weights is told besides
+    besides = slowest(time.monotonic() - began + again) + page_seconds(config) + untrained
+    costs = Costs(step, score, slowest(save), besides)
     return build.with_chosen(config, fitted(config, costs, len(session.loader))), session.loader
 
 

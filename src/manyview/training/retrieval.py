@@ -48,7 +48,8 @@ class RetrievalEvaluator:
 
 
 def project(towers: Towers, loader: Loader, views: Sequence[str]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """What the heads say of each view of a loader's samples in their order, (n, d) at unit length, and the samples
+    """Gives what the heads say of each view of a loader's samples in their order, (n, d) at unit length, and the
+    samples
     (n,) that have the view and can be read."""
     slots = {view: Slot("query", view, 0, "projection") for view in views}
 

@@ -137,7 +137,8 @@ class RunFolder:
         self.damaged_encoders: list[str] = []
 
     def complete(self) -> bool:
-        """Whether the folder holds this very run, with nothing left to do: its encoders are written last of all."""
+        """Says whether the folder holds this very run, with nothing left to do: its encoders are written last of
+        all."""
         self._check_ours()
         there = encoder_files(self.path)
         if not there:
@@ -258,7 +259,8 @@ class RunFolder:
 
 
 def _flaw(state: dict[str, Any], file: Path) -> str | None:
-    """What makes a checkpoint none of a run. One of another version is refused: it is whole, and nobody's to delete."""
+    """Gives what makes a checkpoint none of a run. One of another version is refused: it is whole, and nobody's to
+    delete."""
     if isinstance(state.get("format"), int) and state["format"] != FORMAT:
         other = f"is of format {state['format']}, this version reads {FORMAT}"
         raise UserError(str(file), f"{other}; go on with the version that began the run, or give another --out")
@@ -268,7 +270,7 @@ def _flaw(state: dict[str, Any], file: Path) -> str | None:
 
 
 def _is_whole(path: Path) -> bool:
-    """Whether a file of weights is as long as its header says."""
+    """Says whether a file of weights is as long as its header says."""
     try:
         with open(path, "rb") as opened, safe_open(openable(path, opened.fileno()), "pt") as file:
             return bool(file.keys())

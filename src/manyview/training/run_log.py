@@ -19,6 +19,8 @@ from manyview.core.errors import UserError, hint
 from manyview.core.progress import ProgressBar, print_line
 from manyview.core.text import one_line, printable
 
+UNTIMED = 2  # first steps, which allocate memory and plan: how long they take says nothing of the others
+
 Value = float | int | str
 
 
@@ -51,12 +53,13 @@ class RunLog:
             self._text = _Lines(self.folder / "train.log")
             self._loggers = [make(self.folder, last) for make in makers]
         self._errors = sys.stderr  # the bar puts something else in its place
+        self._start = start
         self._bar = None if quiet else ProgressBar(steps, "step", start=start, file=sys.stdout, transient=False)
 
     def begin(self) -> None:
         """The steps begin now: what came before does not count for the time that is left."""
         if self._bar is not None:
-            self._bar.restart_clock()
+            self._bar.restart_clock(self._start)
 
     def say(self, text: str) -> None:
         """One line, to train.log and, unless quiet, to the screen."""
@@ -95,6 +98,8 @@ class RunLog:
     def show(self, step: int, facts: str, *, now: bool = False) -> None:
         """The progress bar; without a terminal a line every ten seconds, or `now`."""
         if self._bar is not None:
+            if step <= self._start + UNTIMED:
+                self._bar.restart_clock(step)
             self._bar.show(step, facts, now=now)
 
     def sync(self) -> None:
@@ -200,7 +205,7 @@ LOGGERS: dict[str, Callable[[Path, int], Logger]] = {"tensorboard": TensorBoard,
 
 
 def logger(name: str) -> Callable[[Path, int], Logger]:
-    """What makes the logger of that name."""
+    """Gives what makes the logger of that name."""
     if name not in LOGGERS:
         raise UserError("loggers", f"there is none named {name!r}; {hint(name, LOGGERS)}")
     return LOGGERS[name]

@@ -32,7 +32,7 @@ class Signals:
         self._moved, self._longest = time.monotonic(), 0.0
 
     def moved(self) -> None:
-        """To be called after all that a run waits for."""
+        """Notes that the run goes on; is called after all that it waits for."""
         now = time.monotonic()
         self._longest, self._moved = max(self._longest, now - self._moved), now
 
@@ -52,7 +52,7 @@ class Signals:
         os.close(pipe)
 
     def _hangs(self, first: float) -> bool:
-        """Whether nothing has moved for long since the first signal came."""
+        """Says whether nothing has moved for long since the first signal came."""
         still = time.monotonic() - max(self._moved, first)
         return still > max(STILL, 3 * self._longest) and not self.answered and not self.left.is_set()
 

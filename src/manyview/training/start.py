@@ -11,7 +11,8 @@ from manyview.methods import Method
 
 
 def weights_lines(config: Config, method: Method) -> list[str]:
-    """What the encoders begin with, where that is not drawn, how gently it is trained on, and which part learns."""
+    """Says what the encoders begin with, where that is not drawn, how gently it is trained on, and which part
+    learns."""
     encoder = next(iter(method.towers.encoders.values()))
     begins = [f"it starts from {_source(config, encoder)}; {_gently(config)}"] if config.encoder["pretrained"] else []
     return [*begins, *_trained_part(method)]
@@ -36,7 +37,7 @@ def _gently(config: Config) -> str:
 
 
 def _trained_part(method: Method) -> list[str]:
-    """How much of the encoders learns, where that is not all."""
+    """Says how much of the encoders learns, where that is not all."""
     weights = [each for encoder in method.towers.encoders.values() for each in encoder.parameters()]
     learning = sum(each.numel() for each in weights if each.requires_grad)
     every = sum(each.numel() for each in weights)

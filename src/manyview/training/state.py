@@ -29,7 +29,7 @@ RECENT = 50  # steps, of whose losses the mean is shown
 
 @dataclass
 class RunState:
-    """Where a run is, and what is due there. What changes goes into the checkpoint."""
+    """Says where a run is, and what is due there. What changes goes into the checkpoint."""
 
     config: Config
     planned: int  # steps of all epochs, which schedules span
@@ -90,7 +90,7 @@ class RunState:
 
     @property
     def report_due(self) -> bool:
-        """Whether the step that is being done is reported; the first tells what later ones are compared with."""
+        """Says whether the step that is being done is reported; the first tells what later ones are compared with."""
         return self.step == 0 or (self.step + 1) % self.config.health_every == 0 or self.step + 1 == self.total
 
     @property
@@ -99,7 +99,7 @@ class RunState:
 
     @property
     def probe_due(self) -> bool:
-        """Whether a score that is due has a linear probe: the first, the last, and one every so many epochs."""
+        """Says whether a score that is due has a linear probe: the first, the last, and one every so many epochs."""
         return self.done or (self.epoch_over and round(self.epochs) % self.config.probe_every == 0)
 
     @property

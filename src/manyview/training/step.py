@@ -35,7 +35,7 @@ class StepOutput(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Engine:
-    """How a step runs on this machine: what the training loop has of Fabric, and the plain thing in a test.
+    """Says how a step runs on this machine: what the training loop has of Fabric, and the plain thing in a test.
 
     module    the method, perhaps wrapped for many processes
     backward  passes a loss's gradient back
@@ -91,7 +91,7 @@ def micro_batches(engine: Engine, views: MakeViews, batch: BatchOutputs, *, size
 
 
 def _parts(batch: BatchOutputs, size: int) -> list[slice]:
-    """At most `size` rows each; in every process as many parts, since keys are shuffled among the processes."""
+    """Cuts a batch into at most `size` rows each; in every process as many parts: keys are shuffled among them."""
     rows, count = len(batch.ids), -(-max([len(batch.ids), *batch.counts]) // size)
     fewer = rows <= size * (count - 1)  # than another process has
     ends = [rows * number // count if fewer else min(size * number, rows) for number in range(count + 1)]
@@ -99,7 +99,7 @@ def _parts(batch: BatchOutputs, size: int) -> list[slice]:
 
 
 def _rows(batch: BatchOutputs, part: slice) -> dict[str, Tensor]:
-    """Which images of a part have which view."""
+    """Says which images of a part have which view."""
     return {view: mask[part] for view, mask in batch.present.items()}
 
 

@@ -45,7 +45,7 @@ def embedding_seconds(config: Config, gone: float) -> float:
 
 
 def steps_in(seconds: float, costs: Costs) -> int:
-    """How many steps fill so many seconds, one at least."""
+    """Says how many steps fill so many seconds, one at least."""
     return max(1, int(seconds / costs.step))
 
 

@@ -96,12 +96,12 @@ class Session:
     signals: signals.Signals
 
     def steps(self, count: int) -> None:
-        """So many steps more, whatever the settings say."""
+        """Trains so many steps more, whatever the settings say."""
         self.state.total = self.state.step + count
         self.loop()
 
     def loop(self) -> None:
-        """All steps that are left. What ends one process ends all of them, at the beginning of a step."""
+        """Trains all steps that are left. What ends one process ends all of them, at the beginning of a step."""
         state, agreement = self.state, Agreement()
         while not state.done:
             epoch, start = divmod(state.step, len(self.loader))
@@ -291,7 +291,7 @@ def _data(config: Config, own: Dataset | None) -> build.RunData:
 
 
 def _changed(saved: dict[str, Any], config: Config, data: build.RunData, loader: Loader, towers: Towers) -> list[str]:
-    """What is no longer as it was when the run was left."""
+    """Gives what is no longer as it was when the run was left."""
     changed, world = [], distributed.world_size()
     if (then := saved["world"]) != world:
         told = f", which batch norm can tell; as before: {resume_command(config, then)}"

@@ -68,7 +68,7 @@ def _batch(facts: Facts) -> int:
 
 
 def computes_bf16(device: str) -> bool:
-    """Whether matrix products in bf16 are the hardware's own: AVX512-BF16 or AMX, or a GPU from Ampere on."""
+    """Says whether matrix products in bf16 are the hardware's own: AVX512-BF16 or AMX, or a GPU from Ampere on."""
     if device == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     checks: list[Any] = [getattr(torch.cpu, f"_is_{name}_supported", None) for name in ("avx512_bf16", "amx_tile")]
@@ -76,12 +76,12 @@ def computes_bf16(device: str) -> bool:
 
 
 def slow_in_bf16(encoder: nn.Module) -> bool:
-    """Whether a CPU gains nothing by bf16: convolutions in groups (MobileNets) take twice the time in it."""
+    """Says whether a CPU gains nothing by bf16: convolutions in groups (MobileNets) take twice the time in it."""
     return any(isinstance(each, nn.Conv2d) and each.groups > 1 for each in encoder.modules())
 
 
 def explained(config: Config, facts: Facts) -> list[str]:
-    """What was chosen and why, in one line; none where nothing was left open."""
+    """Gives what was chosen and why, in one line; none where nothing was left open."""
     size, name = config.augmentation["size"], config.augmentation["name"]
     machine = "a CPU" if facts.device == "cpu" else "a GPU"
     blur = f"{name}, {'which does not blur' if name == 'custom' else 'which blurs'}"

@@ -86,7 +86,7 @@ def curves(runs: Sequence[RunRecord]) -> Html:
         _alignment_and_uniformity(runs, view),
         _similarities(runs, view),
         chart("Entropy of the negatives", "entropy", NATS, ENTROPY + view, "entropy_limit", source="CACR, Eq. 8"),
-        chart("Dimensions in use", "rank", DIMENSIONS, RANK + view, "rank_limit", source="RankMe, Eq. 1"),
+        chart("Dimensions in use", "rank", DIMENSIONS, RANK + view, "rank_limit", source="RankMe, Garrido et al."),
         *_ranks(runs),
         chart("Coupling", "coupling", Axis("q_B", low=0.0, high=1.02), COUPLING + view, source="DCL, appendix"),
         chart("Prototypes in use", "prototypes_in_use", Axis("prototypes", low=0.0), IN_USE + view, source="DINO, 5.3"),
@@ -147,7 +147,7 @@ def _of_views(run: RunRecord) -> list[Html | None]:
         _chart("Bound on mutual information", _named(run, BOUND), NATS, BOUNDS, source="CMC, Eq. 6"),
         _chart("Recall@1 across views", recall, Axis("recall@1", percent=True), RECALLS, more=_chance(run, recall)),
         _chart("kNN by view", by_view, ACCURACY, BY_VIEW),
-        _chart("Dimensions in use by view", _named(run, "rank/"), DIMENSIONS, RANK, source="RankMe, Eq. 1"),
+        _chart("Dimensions in use by view", _named(run, "rank/"), DIMENSIONS, RANK, source="RankMe, Garrido et al."),
     ]
 
 
@@ -195,7 +195,7 @@ def _ranks(runs: Sequence[RunRecord]) -> list[Html | None]:
     return [
         _chart(f"{title} of held-out images", _lines(runs, name), Axis("dimensions", low=0.0), HELD_OUT_RANK,
                more=_limits(runs, f"{name}_limit"), source=source)
-        for title, name, source in (("RankMe", "rankme", "RankMe, Eq. 1"), ("LiDAR", "lidar", "LiDAR, section 3"))
+        for title, name, source in (("RankMe", "rankme", "Garrido et al."), ("LiDAR", "lidar", "Thilak et al."))
     ]  # fmt: skip
 
 

@@ -92,7 +92,7 @@ def spectra(shown: Sequence[RunEmbeddings]) -> Html:
     )
     x, y = Axis("principal direction", low=0.0), Axis("share of the variance", log=True)
     drawn = line_chart("Spectrum of the features", [line for line, _ in made], x, y)
-    return figure("Spectrum of the features", drawn, caption, source="RankMe, Eq. 1")
+    return figure("Spectrum of the features", drawn, caption, source="RankMe, Garrido et al.")
 
 
 def _by_run(shown: Sequence[RunEmbeddings], of: Callable[[Spread], Tensor]) -> list[Distribution]:
