@@ -49,6 +49,12 @@ CONTINUED: dict[str, dict[str, Any]] = {
     "0.3, no warm-up": {"optimizer.lr": 0.3 * RATE, "schedule.warmup": 0.0},
     "0.3, layer decay 0.75": {"optimizer.lr": 0.3 * RATE, "optimizer.layer_decay": 0.75},
     "1.0, layer decay 0.75": {"optimizer.lr": RATE, "optimizer.layer_decay": 0.75},
+    "batch norm alone": {"optimizer.lr": 1e-12},
+    "0.1, norm frozen": {"optimizer.lr": 0.1 * RATE, "encoder.freeze_norm": True},
+    "0.3, norm frozen": {"optimizer.lr": 0.3 * RATE, "encoder.freeze_norm": True},
+    "1.0, norm frozen": {"optimizer.lr": RATE, "encoder.freeze_norm": True},
+    "0.1, two crops": {"optimizer.lr": 0.1 * RATE, "method.copies": 2, "method.small": 0},
+    "1.0, two crops": {"optimizer.lr": RATE, "method.copies": 2, "method.small": 0},
 }
 
 
