@@ -45,11 +45,12 @@ USUAL: dict[str, dict[str, Any]] = {
 }
 RATE = 0.001  # the usual one, of which `continued` takes shares
 CONTINUED: dict[str, dict[str, Any]] = {
-    **{f"{share} of the rate": {"optimizer.lr": share * RATE} for share in (0.03, 0.1, 0.3, 1.0)},
+    **{f"{share} of the rate": {"optimizer.lr": share * RATE} for share in (0.01, 0.03, 0.1, 0.3, 1.0)},
     "0.3, no warm-up": {"optimizer.lr": 0.3 * RATE, "schedule.warmup": 0.0},
     "0.3, layer decay 0.75": {"optimizer.lr": 0.3 * RATE, "optimizer.layer_decay": 0.75},
     "1.0, layer decay 0.75": {"optimizer.lr": RATE, "optimizer.layer_decay": 0.75},
     "batch norm alone": {"optimizer.lr": 1e-12},
+    "nothing": {"optimizer.lr": 1e-12, "encoder.freeze_norm": True},
     "0.1, norm frozen": {"optimizer.lr": 0.1 * RATE, "encoder.freeze_norm": True},
     "0.3, norm frozen": {"optimizer.lr": 0.3 * RATE, "encoder.freeze_norm": True},
     "1.0, norm frozen": {"optimizer.lr": RATE, "encoder.freeze_norm": True},
