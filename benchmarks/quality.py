@@ -21,7 +21,6 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 
 from manyview.config import recipes
-from manyview.config.sections import SECTIONS
 from manyview.data import Dataset, Loader, open_data
 from manyview.features.embedding_pass import embed
 from manyview.features.knn import knn
@@ -60,8 +59,7 @@ def contenders(train: Dataset, recipe: str, encoder: str, seed: int) -> dict[str
     from lightly.loss import DCLLoss, NTXentLoss
 
     images = torch.stack([train[row].modalities["image"] for row in range(len(train))])
-    kept = (*SECTIONS, "batch_size", "epochs")
-    settings = {key: value for key, value in recipes.read(recipe).settings.items() if key.partition(".")[0] in kept}
+    settings = {key: value for key, value in recipes.read(recipe).settings.items() if not key.startswith("data.")}
     settings |= {"encoder.name": encoder, "seed": seed}
     return {
         "lightly SimCLR": Lightly(images, network(encoder, seed), NTXentLoss()),

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from manyview.cli import main as cli
 from manyview.cli.evaluate import report
@@ -49,6 +50,22 @@ def test_a_run_is_judged_on_its_own_data(tmp_path: Path, capsys: pytest.CaptureF
     again = capsys.readouterr()
     assert "knn: computed on" in again.err
     assert again.out.count("knn (k 5, temperature 0.1)") == 1
+
+
+def test_labels_of_a_run_can_be_given_without_naming_its_images_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for number in range(60):
+        colour = (4 * number, 0, 0) if number % 2 else (0, 4 * number, 0)
+        Image.new("RGB", (16, 16), colour).save(photos / f"{'red' if number % 2 else 'green'}_{number}.png")
+    flags = "--augmentation.size 16 --batch-size 16 --max-steps 2 --evaluate-every 0 --report false --quiet true"
+    assert cli.main(["pretrain", "--data", str(photos), "--out", str(tmp_path / "run"), *flags.split()]) == 0
+    assert evaluate(tmp_path / "run", "--protocols", "knn", "--knn.k", 5) == 2
+    assert "has no labels to evaluate with" in capsys.readouterr().err
+    assert evaluate(tmp_path / "run", "--protocols", "knn", "--knn.k", 5, "--data.labels", r"([a-z]+)_\d+") == 0
+    assert "54 training images, 6 held out, 2 classes" in capsys.readouterr().out
 
 
 def test_an_encoder_by_name_says_that_it_is_untrained_and_has_a_folder_of_its_own(

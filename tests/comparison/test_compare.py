@@ -123,8 +123,34 @@ def test_pairs_without_labels_are_compared_by_recall_across_views(
     assert found.titles[3] == "recall@1 across views"
     assert [found.cells(each)[3] for each in found.methods] == ["50.0", "50.0"]
     assert read(tmp_path / "out") == found
-    with pytest.raises(ValueError, match="has no labels, or no kNN, and simclr finds no view by another"):
-        module.compare(tmp_path / "pairs", ["simclr", "dcl"], **{**given, "out": tmp_path / "other"})
+    with pytest.raises(ValueError, match="has no labels, or no kNN, and too few images or no score without labels"):
+        module.compare(
+            tmp_path / "pairs", ["simclr", "dcl"], **{**given, "out": tmp_path / "other", "evaluators": ("knn",)}
+        )
+
+
+def test_images_without_labels_are_compared_by_how_often_a_view_finds_its_own_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    def trained(runs: Sequence[PlannedRun], jobs: int, say: Callable[[str], None]) -> list[PlannedRun]:
+        for run in runs:
+            run.folder.mkdir(parents=True)
+            (run.folder / CONFIG).write_text(to_yaml(run.config))
+            lines = [{"step": 2 * n, "epoch": n, "seconds": 1.0, "instance": n / 4} for n in range(3)]
+            (run.folder / METRICS).write_text("\n".join(map(json.dumps, lines)))
+        return []
+
+    monkeypatch.setattr(module, "run_all", trained)
+    monkeypatch.setattr("manyview.report.page.after_training", lambda *_, **__: None)
+    (tmp_path / "photos").mkdir()
+    for number in range(30):
+        Image.new("RGB", (16, 16), (8 * number, 0, 0)).save(tmp_path / "photos" / f"{number}.png")
+    given: dict[str, Any] = {"epochs": 2, "batch_size": 8, "seeds": 1, "out": tmp_path / "out", "say": said.append}
+    found = module.compare(tmp_path / "photos", ["simclr", "dcl"], **given)
+    assert found.measure == "own image first"
+    assert found.queries == 3
+    assert [found.cells(each)[3] for each in found.methods] == ["50.0", "50.0"]
+    assert read(tmp_path / "out") == found
 
 
 def test_settings_that_differ_by_recipe_are_said_once_and_kept(

@@ -201,6 +201,14 @@ def test_a_score_stands_at_the_part_of_an_epoch_it_was_measured_at(
     assert [point.epoch for point in score_curve(Run(run.folder))] == pytest.approx(expected)
 
 
+def test_where_there_is_knn_the_score_without_labels_has_no_column(tmp_path: Path) -> None:
+    run = ended(tmp_path, "dcl", [0, 20], epochs=2)
+    for knn, shown in (({"knn": 0.5}, "kNN"), ({}, "own image first")):
+        lines = [{"step": n, "seconds": 1.0, "instance": 0.9, **knn} for n in (0, 20)]
+        (run.folder / METRICS).write_text("\n".join(map(json.dumps, lines)))
+        assert list(collect(tmp_path, "scenes", [run], {}, images=320, queries=10).methods[0].scores) == [shown]
+
+
 def test_a_score_that_one_run_lacks_is_no_score_of_its_method(tmp_path: Path) -> None:
     (tmp_path / "1").mkdir()
     runs = [ended(folder, "dcl", [0, 20], epochs=2) for folder in (tmp_path, tmp_path / "1")]

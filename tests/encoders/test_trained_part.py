@@ -48,6 +48,19 @@ def test_frozen_parts_stay_in_eval_mode_whatever_mode_is_set() -> None:
     assert modes == {"stem": False, "stage1": False, "stage2": True}
 
 
+@pytest.mark.parametrize("momentum", [None, 0.5])
+def test_statistics_of_batch_norm_stay_where_they_are_frozen_and_its_weights_learn(momentum: float | None) -> None:
+    encoder = small()
+    choose_trained_part(encoder, freeze_norm=True)
+    towers = Towers(encoder, lambda dim: nn.Linear(dim, 4), momentum=momentum)
+    before = {name: value.clone() for name, value in towers.state_dict().items()}
+    step(towers.train())
+    changed = {name for name, value in towers.state_dict().items() if not torch.equal(value, before[name])}
+    assert not any("running" in name or "batches" in name for name in changed)
+    assert "query.shared.encoder.network.stage2.0.norm2.weight" in changed
+    assert all(part.training for part in merged(encoder).train().modules())
+
+
 def test_merged_it_is_a_plain_network_that_learns_as_a_whole() -> None:
     encoder = small()
     choose_trained_part(encoder, freeze_below="stage2")

@@ -49,6 +49,11 @@ def test_a_run_from_weights_that_gained_nothing_says_so(end: dict[str, float]) -
     assert said[1].startswith("no gain in kNN: the weights that it started from are as good")
 
 
+def test_weights_that_a_run_made_worse_beyond_doubt_are_called_better() -> None:
+    said = gain_lines("knn", "kNN", trained(right(0, 0, 0, 0, 1), right(1, 1, 1, 1, 1), right(0, 0, 0, 0, 0)))
+    assert said[1].startswith("no gain in kNN: the weights that it started from are better. Use those")
+
+
 @pytest.mark.parametrize(
     ("name", "title", "words"),
     [

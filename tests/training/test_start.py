@@ -30,9 +30,11 @@ def said(flags: dict[str, Any]) -> list[str]:
     return weights_lines(config, build.unstarted(config, {"image": 3}))
 
 
-def test_the_steps_are_gentler_than_usual_and_the_run_says_so(weights: Path) -> None:
+def test_the_learning_rate_from_weights_is_said_and_a_lower_one_as_a_share_of_the_usual(weights: Path) -> None:
     (line,) = said({"encoder.pretrained": str(weights)})
-    assert line == (f"it starts from {weights}; learning rate 0.0001, 0.1 of the usual 0.001 (--lr, --schedule.warmup)")
+    assert line == f"it starts from {weights}; learning rate 0.001 (--lr, --schedule.warmup)"
+    (line,) = said({"encoder.pretrained": str(weights), "optimizer.lr": 0.0001})
+    assert line.endswith("learning rate 0.0001, 0.1 of the usual 0.001 (--lr, --schedule.warmup)")
     assert said({}) == []
 
 

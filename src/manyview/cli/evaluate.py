@@ -85,7 +85,7 @@ def evaluate(
                       "recompute": recompute, "cache": kept, "show_bar": True}  # fmt: skip
             lies, chosen = _suite_data(options), by_protocol.get(PROTOCOL, {})
             return run_suite(suite, {**other, what: folder}, lies, chosen, {what: own}, say, common)
-        for each in _data(data, transfer_to, options):
+        for each in _data(what, data, transfer_to, options):
             results = judged(
                 what, each, names, settings=by_protocol, size=size, weights=weights, pretrained=pretrained, stem=stem,
                 seed=seed, device=device, workers=workers, batch_size=batch_size, out=folder, supervised=supervised,
@@ -229,16 +229,19 @@ def _divided(given: Flat, protocols: list[str]) -> tuple[dict[str, Flat], Flat]:
     return found, options
 
 
-def _data(data: str | None, transfer_to: Sequence[str], options: Flat) -> list[Any]:
-    """What to judge on, with options: those of the run's own, or as they were typed."""
+def _data(what: str, data: str | None, transfer_to: Sequence[str], options: Flat) -> list[Any]:
+    """What to judge on, with options: those of the run's own where none are given, or as they were typed."""
     if transfer_to and data:
         raise UserError("transfer-to", "is instead of --data; give one of them")
-    names = [*transfer_to, *([data] if data else [])]
+    names, own = [*transfer_to, *([data] if data else [])], {}
     if not names and options:
-        raise UserError(f"data.{next(iter(options))}", "give --data too")
+        run = run_of(what)
+        if run is None or run.config.own_data:
+            raise UserError(f"data.{next(iter(options))}", "give --data too")
+        names, own = [run.config.data["name"]], {**run.config.data_options, "imbalance": None}
     given = {f"data.{key}": value for key, value in options.items()}
     values = {name: typed(data_keys(name), {}, given) for name in names}
-    return [{"name": name, **{key: values[name][f"data.{key}"] for key in options}} for name in names] or [None]
+    return [{"name": name, **own, **{key: values[name][f"data.{key}"] for key in options}} for name in names] or [None]
 
 
 def results_folder(

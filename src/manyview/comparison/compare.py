@@ -38,6 +38,7 @@ from manyview.evaluate.protocols import evaluate, known
 from manyview.features.feature_cache import FeatureCache
 from manyview.training import build
 from manyview.training.batches import check_images
+from manyview.training.instance import INSTANCE
 from manyview.training.run import CONFIG, METRICS, Run
 from manyview.training.train import time_step
 
@@ -204,14 +205,13 @@ def _check_runs(runs: Sequence[PlannedRun], opened: Opened, minutes: float | Non
 
 
 def _check_scored(config: Config, images: build.RunData) -> None:
-    """Refuses a run that would have no score: kNN with labels, or recall across views, which needs none."""
+    """Refuses a run that would have no score: kNN with labels, or one that needs none."""
     asked = config.evaluators if config.evaluate_every and images.test is not None else ()
-    if "knn" in asked and images.labelled:
-        return
-    if "retrieval" not in asked or not build.scored_across_views(config):
-        name, method = config.data["name"], config.method["name"]
-        why = f"{name} has no labels, or no kNN, and {method} finds no view by another"
-        raise UserError("data", f"{why}, so nothing says which is better")
+    across = "retrieval" in asked and build.scored_across_views(config)
+    if not ("knn" in asked and images.labelled) and not across and INSTANCE not in asked:
+        why = f"{config.data['name']} has no labels, or no kNN, and too few images or no score without labels"
+        asked_for = "leave --evaluators and --evaluate-every as they are"
+        raise UserError("data", f"{why}, so nothing says which is better; give more images, and {asked_for}")
 
 
 @contextmanager

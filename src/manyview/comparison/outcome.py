@@ -22,9 +22,12 @@ from manyview.training.run import Run
 
 OUTCOME = "comparison.json"
 COST = "cost.json"  # in a run's folder: a `Cost`
-KNN = "kNN"
-MEASURES = {KNN: "knn", "recall@1 across views": "recall@1"}
-"""Scores of training, by the name in tables, and their names in metrics; the first that runs have decides."""
+KNN, OWN = "kNN", "own image first"
+MEASURES = {KNN: "knn", "recall@1 across views": "recall@1", OWN: "instance"}
+"""Scores of training, by the name in tables, and their names in metrics; the first that runs have decides.
+
+The last, how often an augmented view finds its own image, is for those that have none of the others.
+"""
 TOLERANCE = 0.02  # of the images, by which a method may see fewer than others without a warning
 
 
@@ -98,7 +101,7 @@ class Outcome:
 
     @property
     def measure(self) -> str:
-        """The score that decides: kNN, or recall across views where there are no labels."""
+        """The score that decides: kNN; without labels recall across views, or how often a view finds its own image."""
         return self.scores[0]
 
     @property
@@ -257,7 +260,8 @@ def copies_of_an_image(config: Config) -> int:
 def _curves(runs: Sequence[Run]) -> dict[str, list[list[Point]]]:
     """The scores of training that all of some runs have, by their names in tables."""
     found = {name: [_curve(run, metric) for run in runs] for name, metric in MEASURES.items()}
-    return {name: curves for name, curves in found.items() if all(curves)}
+    scored = {name: curves for name, curves in found.items() if all(curves)}
+    return {name: curves for name, curves in scored.items() if name != OWN} or scored
 
 
 def score_curve(run: Run) -> list[Point]:

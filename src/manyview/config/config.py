@@ -204,7 +204,7 @@ def schema(chosen: Flat) -> dict[str, Key]:
     method = chosen_method(chosen)
     for section in ("method", *parts_of(method), *SECTIONS):
         keys |= sections.section_keys(section, chosen, method)
-    return sections.gentler(keys, chosen)
+    return keys
 
 
 def _by_section(settings: Flat, chosen: Flat) -> Flat:

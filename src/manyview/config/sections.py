@@ -98,20 +98,9 @@ STATISTICS = Annotated[
 ENCODER = "patchnet"  # where nobody names one
 
 
-LR_FROM_WEIGHTS = 0.1  # times an optimiser's usual learning rate, where encoders begin with weights
-
-
 def usual_lr(optimizer: str) -> float:
-    """The learning rate that an optimiser has where nobody gives one and encoders begin with drawn weights."""
+    """The learning rate that an optimiser has where nobody gives one."""
     return float(inspect.signature(OPTIMIZERS[optimizer]).parameters["lr"].default)
-
-
-def gentler(keys: Mapping[str, Key], chosen: Flat) -> dict[str, Key]:
-    """The keys with a lower usual learning rate where encoders begin with weights, which large steps would undo."""
-    if chosen.get("encoder.pretrained") in (None, False, "false", "False"):
-        return dict(keys)
-    lr = keys["optimizer.lr"]
-    return {**keys, "optimizer.lr": lr._replace(default=float(f"{LR_FROM_WEIGHTS * lr.default:.6g}"))}
 
 
 def parts_of(method: Callable[..., Any]) -> dict[str, partial[Any]]:

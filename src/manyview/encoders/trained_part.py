@@ -7,6 +7,7 @@ from torch import nn
 from manyview.core.bounds import OptionalCount, OptionalPositive
 from manyview.core.errors import UserError, nearest
 from manyview.encoders.encoder import Encoder
+from manyview.encoders.layers import batch_norms
 from manyview.encoders.lora import add_lora
 
 NAMED_BLOCKS = 14  # in an error
@@ -16,6 +17,7 @@ def choose_trained_part(
     encoder: Encoder,
     *,
     freeze_below: str | None = None,
+    freeze_norm: bool = False,
     lora: OptionalCount = None,
     lora_alpha: OptionalPositive = None,
 ) -> None:
@@ -23,6 +25,8 @@ def choose_trained_part(
 
     freeze_below  everything before the block of this name stays as it is, such as blocks.6 of a ViT or layer3 of a
                   ResNet: no gradient, and batch norm and dropout as in evaluation
+    freeze_norm   batch norm normalises as in evaluation, by statistics that stay as they are in the weights; its scale
+                  and shift learn
     lora          the rank of LoRA's changes to attention layers; everything else of the encoder stays as it is
     lora_alpha    they are multiplied by alpha / rank; without, by 1
     """
@@ -30,6 +34,8 @@ def choose_trained_part(
         raise UserError("lora_alpha", "is of LoRA, which is not used; give --encoder.lora RANK too")
     if freeze_below is not None:
         freeze(encoder, freeze_below)
+    if freeze_norm:
+        freeze_statistics(encoder)
     if lora is not None:
         add_lora(encoder, lora, lora if lora_alpha is None else lora_alpha)
 
@@ -56,6 +62,13 @@ def freeze(encoder: Encoder, below: str) -> None:
     parts = tuple(name for name in before if name.rpartition(".")[0] not in before)
     bare = (name for name in parameters if name.rpartition(".")[0] not in before)  # such as the positions of a ViT
     encoder.frozen = (*bare, *parts)
+    encoder.train(encoder.training)
+
+
+def freeze_statistics(encoder: Encoder) -> None:
+    """Keeps every batch norm of an encoder's network in eval mode, and so its statistics."""
+    norms = set(batch_norms(encoder.network))
+    encoder.frozen += tuple(name for name, part in encoder.network.named_modules() if part in norms)
     encoder.train(encoder.training)
 
 

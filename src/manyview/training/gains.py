@@ -7,7 +7,7 @@ from manyview.training.state import RunState
 
 SURE = 2.0  # standard errors from which on a gain is taken for one
 NO_GAIN = (
-    "no gain in {title}: the weights that it started from are as good. Use those as they are, or try a lower "
+    "no gain in {title}: the weights that it started from are {how}. Use those as they are, or try a lower "
     "--lr, more epochs, more images, or --encoder.freeze-below"
 )
 NO_BETTER = "{found} than before training: train longer, or with milder augmentation"
@@ -34,7 +34,8 @@ def gain_lines(name: str, title: str, state: RunState) -> list[str]:
     if before is not None:
         points = gain_in_points(after, before, state.gain_error_over_random(name))
         said += f"; {points} over an untrained encoder, {before:.1%}"
-    return [f"{said}{over}", *_doubts(title, after, start, error, NO_GAIN.format(title=title))]
+    how = "better" if error is not None and start - after >= SURE * error > 0 else "as good"
+    return [f"{said}{over}", *_doubts(title, after, start, error, NO_GAIN.format(title=title, how=how))]
 
 
 def start_line(name: str, title: str, state: RunState) -> str:

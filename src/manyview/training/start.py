@@ -11,10 +11,9 @@ from manyview.methods import Method
 
 
 def weights_lines(config: Config, method: Method) -> list[str]:
-    """Says what the encoders begin with, where that is not drawn, how gently it is trained on, and which part
-    learns."""
+    """Says what the encoders begin with, where that is not drawn, at which rate it is trained on, and which part learns."""
     encoder = next(iter(method.towers.encoders.values()))
-    begins = [f"it starts from {_source(config, encoder)}; {_gently(config)}"] if config.encoder["pretrained"] else []
+    begins = [f"it starts from {_source(config, encoder)}; {_rate(config)}"] if config.encoder["pretrained"] else []
     return [*begins, *_trained_part(method)]
 
 
@@ -28,8 +27,8 @@ def _source(config: Config, encoder: Encoder) -> str:
     return f"{given}{within}" + (", matched by order and shapes, since names differ" if encoder.by_order else "")
 
 
-def _gently(config: Config) -> str:
-    """The learning rate, which is lower than for drawn weights unless somebody gave another, and the warm-up."""
+def _rate(config: Config) -> str:
+    """The learning rate, as a share of the usual one where it is lower, and the warm-up."""
     lr, usual, warmup = config.optimizer["lr"], usual_lr(config.optimizer["name"]), config.schedule["warmup"]
     less = f", {lr / usual:.2g} of the usual {usual:g}" if lr < usual else ""
     risen = f", reached after {warmup:g} epochs" if warmup else ""
