@@ -11,7 +11,7 @@ from manyview.methods import Method
 
 
 def weights_lines(config: Config, method: Method) -> list[str]:
-    """Says what the encoders begin with, where that is not drawn, at which rate it is trained on, and which part learns."""
+    """Says what the encoders begin with, where that is not drawn, at which rate they learn, and which part of them."""
     encoder = next(iter(method.towers.encoders.values()))
     begins = [f"it starts from {_source(config, encoder)}; {_rate(config)}"] if config.encoder["pretrained"] else []
     return [*begins, *_trained_part(method)]
