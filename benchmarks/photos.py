@@ -262,15 +262,15 @@ def generate_photos(folder: Path, count: int) -> None:
 def mix_photos(folder: Path, into: Path) -> None:
     """Photos of several sizes in folders of folders: plain and progressive JPEG files, and some PNG."""
     for number, file in enumerate(sorted(folder.glob("*.jpg"))):
-        image = Image.open(file)
+        whole = Image.open(file)
         side = (1.0, 0.8, 1.6, 0.6)[number % 4]
-        image = image.resize((round(side * image.width), round(side * image.height)))
+        image = whole.resize((round(side * whole.width), round(side * whole.height)))
         home = into / f"{number % 3}" / f"{number % 5}"
         home.mkdir(parents=True, exist_ok=True)
-        kind = (
-            {"format": "PNG"} if number % 8 == 7 else {"format": "JPEG", "quality": 90, "progressive": number % 3 == 0}
-        )
-        image.save(home / f"{number:05}.{kind['format'].lower()}", **kind)
+        if number % 8 == 7:
+            image.save(home / f"{number:05}.png")
+        else:
+            image.save(home / f"{number:05}.jpeg", quality=90, progressive=number % 3 == 0)
 
 
 def report_photos(real: Path | None, *, quick: bool, rounds: int, cases: Sequence[str]) -> None:

@@ -215,12 +215,14 @@ def fill(cache: Cache, rows: range) -> None:
         cache.put(row, Sample(row, row, {"image": torch.full((3, 20 + row, 30), row, dtype=torch.uint8)}))
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_processes_that_fill_it_together_overwrite_nothing(method: str) -> None:
+@pytest.mark.parametrize(("method", "count"), [("fork", 2), ("spawn", 1)])
+def test_processes_that_fill_it_together_overwrite_nothing(method: str, count: int) -> None:
     context, cache = multiprocessing.get_context(method), Cache(100)
-    workers = [context.Process(target=fill, args=(cache, range(first, 100, 2))) for first in (0, 1)]  # type: ignore[attr-defined]
+    shares = [range(first, 100, count + 1) for first in range(count + 1)]
+    workers = [context.Process(target=fill, args=(cache, share)) for share in shares[1:]]  # type: ignore[attr-defined]
     for worker in workers:
         worker.start()
+    fill(cache, shares[0])
     for worker in workers:
         worker.join(PATIENCE)
     assert len(cache) == 100
