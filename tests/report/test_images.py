@@ -70,6 +70,13 @@ def test_test_images_are_shown_rather_than_training_images(run: Run) -> None:
     assert all(name.startswith("test/") for name in found.names)
 
 
+def test_images_that_were_held_out_of_the_training_data_are_called_so(run: Run) -> None:
+    data = open_images(run.config)
+    found = choose_images(replace(data, held_out=True), 16)
+    assert found.description == "16 of the 40 held-out images"
+    assert choose_images(data, 16).description == "16 of the 40 test images"
+
+
 def test_the_same_images_are_chosen_again_and_fewer_are_among_them(run: Run) -> None:
     data = open_images(run.config)
     once, again, fewer = (choose_images(data, count).dataset.ids.tolist() for count in (20, 20, 5))

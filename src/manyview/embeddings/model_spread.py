@@ -33,17 +33,16 @@ def model_spread(
     """
     loader, read = model_copies(model, data, images, copies, seed, device, workers)
     encoder, met = model.encoder.to(device), set[int]()
-    similarities, variances = [], []
+    similarities, variances, done = torch.empty(len(loader.dataset)), torch.empty(len(loader.dataset)), 0
     with progress_bar(len(loader.dataset), f"{copies} copies each", shown=shown, lines=True) as advance:
         for batch in loader.epoch(0):
             together = torch.stack(forward(encoder, batch.views(), read=read), 1).cpu()  # (b, copies, d)
             advance(len(batch))
             if not (new := _unmet(batch.index.tolist(), met)):
                 continue
-            found = spread(together[new])
-            similarities.append(found.similarity)
-            variances.append(found.variance)
-    return Spread(torch.cat(similarities), torch.cat(variances))
+            found, place = spread(together[new]), slice(done, done := done + len(new))
+            similarities[place], variances[place] = found.similarity, found.variance
+    return Spread(similarities[:done], variances[:done])  # as no list: small tensors that stay split the memory up
 
 
 def _unmet(images: list[int], met: set[int]) -> list[int]:
