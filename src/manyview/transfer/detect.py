@@ -29,6 +29,7 @@ from manyview.transfer.object_data import SCENES, open_objects
 from manyview.transfer.objects import Entry, Kind, ObjectImages
 from manyview.transfer.prepared import DataSource, Prepared, Start
 from manyview.transfer.rcnn import DetectorShape, check_neck, detector, precise_statistics
+from manyview.transfer.voc_precision import voc_average_precision
 from manyview.views import Modality
 
 Recipe = Annotated[str, f"how it is trained: {', '.join(RECIPES)}"]
@@ -157,6 +158,8 @@ class DetectionTask:
         """The AP of what was asked for first, then that of boxes."""
         kinds: list[Kind] = [self.kind] if self.kind == "boxes" else [self.kind, "boxes"]
         found = {kind: average_precision(self.test, entries, kind) for kind in kinds}
+        if self.test.voc:
+            found["boxes"] |= voc_average_precision(self.test, entries)
         return {f"{WORDS[kind]} {name}": value for kind in kinds for name, value in found[kind].items()}
 
     def _shape(self, model: ModelSource) -> DetectorShape:
