@@ -24,7 +24,7 @@ from manyview.evaluate.results import read
 
 VIEWS = ("L", "ab", "depth", "normals")
 CORE = "--method cmc --method.graph core --method.core L --augmentation cmc"
-QUIET = "--workers 0 --report false --loggers [] --quiet --evaluate-every 1000"
+QUIET = "--workers 0 --report false --loggers [] --quiet --evaluate-every 1000 --knn-bank 500 --knn-queries 200"
 SHOWN = ("miou", "pixel accuracy")
 
 Rows = dict[str, tuple[str, str]]

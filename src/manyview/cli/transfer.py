@@ -14,7 +14,9 @@ from manyview.config.sections import data_keys
 from manyview.core.errors import UserError
 from manyview.core.text import one_line, printable
 from manyview.evaluate.results import FILE, Result
-from manyview.transfer.transfer import HOME, TASKS, schema
+from manyview.report.transfer_page import write_transfer_page
+from manyview.transfer.records import HOME
+from manyview.transfer.transfer import TASKS, schema
 from manyview.transfer.transfer import transfer as transferred
 
 COLUMNS = ("trained", "untrained", "supervised")
@@ -72,6 +74,10 @@ def transfer(
     print(report(result))
     tell_unended(what)
     print(f"\nwrote {printable(str(folder / FILE))}")
+    try:
+        print(f"report {printable(str(write_transfer_page(folder, result.model['name'])))}")
+    except (UserError, OSError) as error:  # the scores are there, whatever becomes of their page
+        say(f"no report was written: {one_line(str(error))}")
     return 0
 
 

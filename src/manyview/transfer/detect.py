@@ -29,6 +29,7 @@ from manyview.transfer.object_data import SCENES, open_objects
 from manyview.transfer.objects import Entry, Kind, ObjectImages
 from manyview.transfer.prepared import DataSource, Prepared, Start
 from manyview.transfer.rcnn import DetectorShape, check_neck, detector, precise_statistics
+from manyview.transfer.records import PICTURES
 from manyview.transfer.voc_precision import voc_average_precision
 from manyview.views import Modality
 
@@ -38,7 +39,7 @@ Rate = Annotated[OptionalPositive, "the learning rate, instead of the recipe's"]
 BatchSize = Annotated[OptionalCount, "images a step, instead of the recipe's"]
 Side = Annotated[int | None, AtLeast(32), AtMost(4096), "an image's shorter side in pixels, instead of the recipe's"]
 WORDS = {"boxes": "box", "masks": "mask", "keypoints": "keypoint"}
-PREDICTIONS, PICTURES, LOADING = "predictions.json", "predictions.png", "load_with_torchvision.py"
+PREDICTIONS, LOADING = "predictions.json", "load_with_torchvision.py"
 SCENE_OPTIONS = ("count", "size", "seed")
 
 

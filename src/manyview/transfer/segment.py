@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
@@ -24,8 +25,10 @@ from manyview.transfer.fit import Training
 from manyview.transfer.iou import IGNORED, confusion, segmentation_scores
 from manyview.transfer.legend import Legend, find_legend
 from manyview.transfer.mask_folders import SEMANTIC, hold_out, open_masks
+from manyview.transfer.mask_pictures import SHOWN, Segmented, save_mask_pictures
 from manyview.transfer.masks import MASK, check_legend, having_masks, legend_of_masks, masked
 from manyview.transfer.prepared import DataSource, Prepared, Start
+from manyview.transfer.records import PICTURES
 from manyview.transfer.segmenter import Segmenter
 from manyview.views import Modality, View, ViewPipeline
 
@@ -161,6 +164,7 @@ class Segmentation:
             losses=lambda views: {"cross-entropy": pixel_loss(network(views), classes_of(views))},
             score=lambda: segmentation_scores(self._confusion(network, start), self.legend.classes),
             factor=lambda epoch: recipe.factor(epoch, epochs),
+            write=lambda folder: self._write(network, start, folder),
         )  # fmt: skip
 
     def _loader(self, data: Dataset, start: Start, size: int, augmentation: str, **options: Any) -> Loader:
@@ -177,12 +181,25 @@ class Segmentation:
     @torch.no_grad()
     def _confusion(self, network: Segmenter, start: Start) -> Tensor:
         """Pixels of the test pictures by class and prediction; a picture that cannot be read is left out."""
-        loader = self._loader(self.test, start, TEST_BATCH, "probe-test", resize=start.model.size)
         classes, network = len(self.legend.classes), network.eval()
         counts = torch.zeros(classes, classes, dtype=torch.long)
-        for views in _each_once(loader):
+        for views in self._test_views(start):
             counts += confusion(network(views).argmax(1), classes_of(views), classes)
         return counts
+
+    def _test_views(self, start: Start) -> Iterator[Views]:
+        return _each_once(self._loader(self.test, start, TEST_BATCH, "probe-test", resize=start.model.size))
+
+    @torch.no_grad()
+    def _write(self, network: Segmenter, start: Start, folder: Path) -> None:
+        """Writes what is predicted for the first test pictures, in the first view."""
+        views = next(iter(self._test_views(start)), None)
+        if views is None:
+            return
+        seen = {name: [each[:SHOWN] for each in copies] for name, copies in views.items()}
+        parts = (seen[network.views[0]][0], classes_of(seen), network.eval()(seen).argmax(1))
+        save_mask_pictures([Segmented(*each) for each in zip(*(part.cpu() for part in parts), strict=True)],
+                           folder / PICTURES)  # fmt: skip
 
 
 def named_encoders(model: ModelSource, data: Dataset) -> dict[str, Encoder]:

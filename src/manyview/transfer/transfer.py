@@ -34,6 +34,7 @@ from manyview.transfer.detect import detect, instances, keypoints
 from manyview.transfer.fit import MODEL, Training, fit
 from manyview.transfer.loss_in_words import loss_in_words
 from manyview.transfer.prepared import DataSource, Prepared, Start
+from manyview.transfer.records import HOME, SCORES, About, write_about
 from manyview.transfer.segment import segment
 
 Task = Callable[..., Prepared]
@@ -43,8 +44,6 @@ TASKS: dict[str, Task] = {"segment": segment, "detect": detect, "instances": ins
 It refuses wrong settings and data in one line, and trains nothing yet.
 """
 
-HOME = "transfer"  # the folder of a run where its transfers are
-SCORES = "scores.json"
 Data = str | os.PathLike[str] | Mapping[str, Any]
 
 
@@ -205,6 +204,7 @@ class Trainings:
         with atomic_write(home / MODEL) as draft:
             save_file({name: each.clone() for name, each in state.items()}, draft)
         training.write(home)
+        write_about(home, About(self.key, kind, part))
         with atomic_write(home / SCORES) as draft:
             draft.write_text(json.dumps(scores, indent=1, allow_nan=False))
         self._clear(home, "step-*.pt")

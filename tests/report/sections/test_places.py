@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import html
+
+from manyview.encoders import create
+from manyview.report.run_embeddings import EmbeddedRuns
+from manyview.report.sections.places import PAIRS, QUERIES, fine_layer, places, read_places
+from tests.report.conftest import NAMES
+
+
+def test_every_query_stands_beside_its_neighbour_with_lines_between_places(embedded: EmbeddedRuns) -> None:
+    text = places(embedded)
+    assert text is not None
+    assert text.count("<svg") == QUERIES
+    assert text.count("<image") == 4 * QUERIES
+    assert QUERIES <= text.count('class="pair') <= QUERIES * PAIRS
+    assert "its nearest neighbour" in text
+
+
+def test_names_of_files_are_text(embedded: EmbeddedRuns) -> None:
+    text = places(embedded)
+    assert text is not None
+    assert all(name not in text for name in NAMES)
+    assert any(html.escape(name) in text for name in NAMES)
+
+
+def test_the_maps_are_of_the_images_that_are_asked_for(embedded: EmbeddedRuns) -> None:
+    both, one = (read_places(embedded.shown[0], rows) for rows in ([3, 1], [1]))
+    assert len(both.pictures) == 2
+    assert (both.maps[1] - one.maps[0]).abs().max() < 1e-4
+
+
+def test_a_fine_layer_has_seven_rows_where_there_is_one() -> None:
+    encoder = create("patchnet", size=64, widths=(8, 8, 8, 8))
+    assert fine_layer(encoder) == "stage3"
+    assert fine_layer(create("patchnet", size=8, widths=(8, 8), blocks=(1, 1))) == "stem"
+
+
+def test_without_embeddings_there_is_no_such_section() -> None:
+    assert places(EmbeddedRuns([], {"run": "gone"})) is None
