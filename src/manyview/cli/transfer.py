@@ -11,6 +11,7 @@ from manyview.cli.embed import Pretrained, Size, Stem, Weights, tell_unended
 from manyview.cli.evaluate import results_folder
 from manyview.config.keys import Flat, flag_name, shown, typed
 from manyview.config.sections import data_keys
+from manyview.core.distributed import rank
 from manyview.core.errors import UserError
 from manyview.core.text import one_line, printable
 from manyview.evaluate.results import FILE, Result
@@ -45,6 +46,7 @@ def transfer(
         str | None, f"where {FILE} and the trainings go; by default RUN/{HOME}, or transfers/ENCODER"
     ] = None,
     recompute: Annotated[bool, "compute what is there already"] = False,
+    onnx: Annotated[bool, "also write the trained model as ONNX"] = False,
     quiet: Annotated[bool, "no progress"] = False,
     help: bool = False,
     **settings: Any,
@@ -68,9 +70,11 @@ def transfer(
         warnings.showwarning = lambda message, *_, **__: say(f"warning: {one_line(str(message))}")
         result = transferred(
             what, task, _data(data, options), settings=chosen, out=folder, untrained=untrained, supervised=supervised,
-            recompute=recompute, seed=seed, device=device, workers=workers, quiet=quiet, say=say, size=size,
+            recompute=recompute, onnx=onnx, seed=seed, device=device, workers=workers, quiet=quiet, say=say, size=size,
             weights=weights, pretrained=pretrained, stem=stem,
         )  # fmt: skip
+    if rank():
+        return 0
     print(report(result))
     tell_unended(what)
     print(f"\nwrote {printable(str(folder / FILE))}")

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from manyview.core.atomic import atomic_write
 from manyview.core.bounds import AtLeast, AtMost, OptionalCount, OptionalPositive
+from manyview.core.distributed import join_lists, rank, world_size
 from manyview.core.errors import UserError
 from manyview.embeddings.model_source import ModelSource, open_model
 from manyview.encoders import Encoder
@@ -27,6 +28,7 @@ from manyview.transfer.detector_export import torchvision_code
 from manyview.transfer.fit import MODEL, Training
 from manyview.transfer.object_data import SCENES, open_objects
 from manyview.transfer.objects import Entry, Kind, ObjectImages
+from manyview.transfer.onnx_export import export_detector
 from manyview.transfer.prepared import DataSource, Prepared, Start
 from manyview.transfer.rcnn import DetectorShape, check_neck, detector, precise_statistics
 from manyview.transfer.records import PICTURES
@@ -116,6 +118,8 @@ class DetectionTask:
             torch.manual_seed(start.seed)
             model = detector(encoder, shape).to(start.device)
         recipe, device = self.recipe, start.device
+        if min(recipe.batch_size, len(self.train)) < world_size():
+            raise UserError("batch_size", f"{world_size()} processes need a batch of as many images, or more")
         batches = DetectionBatches(self.train, min(recipe.batch_size, len(self.train)), start.seed)
 
         def losses(batch: DetectionBatch) -> Mapping[str, Tensor]:
@@ -138,6 +142,7 @@ class DetectionTask:
         return Training(
             model, optimizer_of(model, recipe), recipe.steps, batches.per_epoch, batches, losses, score,
             factor=lambda epochs: rate(recipe, round(epochs * batches.per_epoch)), clip=recipe.clip, write=write,
+            onnx=lambda path: export_detector(model, self.kind, self.test.read(0).float().div(255), path),
         )  # fmt: skip
 
     def supervised(self, start: Start) -> Training:
@@ -187,14 +192,14 @@ def rate(recipe: DetectionRecipe, step: int) -> float:
 
 @torch.no_grad()
 def predicted(model: nn.Module, data: ObjectImages, device: torch.device) -> list[Entry]:
-    """What a detector finds in images, one by one, in COCO's form."""
+    """What a detector finds in images, one by one, in COCO's form; of several processes each looks at some of them."""
     model.eval()
-    entries: list[Entry] = []
-    for row in range(len(data)):
+    own: list[tuple[int, list[Entry]]] = []
+    for row in range(rank(), len(data), world_size()):
         image = data.read(row).to(device).float().div(255)
         found = {name: each.cpu() for name, each in model([image])[0].items()}
-        entries += as_entries(data, row, found)
-    return entries
+        own.append((row, as_entries(data, row, found)))
+    return [entry for _, entries in sorted(join_lists(own), key=lambda each: each[0]) for entry in entries]
 
 
 def _some(batches: DetectionBatches, count: int, device: torch.device) -> Iterator[DetectionBatch]:

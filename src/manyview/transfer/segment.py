@@ -13,6 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyview.core.bounds import Between, Count, OptionalCount, OptionalPositive
+from manyview.core.distributed import rank, sum_over_processes, world_size
+from manyview.core.errors import UserError
 from manyview.core.sample import Views
 from manyview.data import Dataset, Loader
 from manyview.data.selection import only_modalities
@@ -27,6 +29,7 @@ from manyview.transfer.legend import Legend, find_legend
 from manyview.transfer.mask_folders import SEMANTIC, hold_out, open_masks
 from manyview.transfer.mask_pictures import SHOWN, Segmented, save_mask_pictures
 from manyview.transfer.masks import MASK, check_legend, having_masks, legend_of_masks, masked
+from manyview.transfer.onnx_export import export_segmenter
 from manyview.transfer.prepared import DataSource, Prepared, Start
 from manyview.transfer.records import PICTURES
 from manyview.transfer.segmenter import Segmenter
@@ -155,7 +158,9 @@ class Segmentation:
         make = partial(DECODERS[self.decoder], size=model.size, classes=classes, **more)
         network = seeded(lambda: Segmenter(named_encoders(model, self.train), make, frozen=frozen), start.seed)
         network.to(start.device)
-        size = min(recipe.batch_size, len(self.train))
+        size = min(recipe.batch_size, len(self.train)) // world_size() * world_size()
+        if not size:
+            raise UserError("batch_size", f"{world_size()} processes need a batch of as many pictures, or more")
         train = self._loader(self.train, start, size, "probe-train", smallest=self.scale)
         epochs = recipe.baseline if start.baseline and recipe.baseline is not None else recipe.epochs
         return Training(
@@ -165,6 +170,8 @@ class Segmentation:
             score=lambda: segmentation_scores(self._confusion(network, start), self.legend.classes),
             factor=lambda epoch: recipe.factor(epoch, epochs),
             write=lambda folder: self._write(network, start, folder),
+            onnx=lambda path: self._export(network, start, path),
+            weight=lambda views: float((classes_of(views) != IGNORED).sum()),
         )  # fmt: skip
 
     def _loader(self, data: Dataset, start: Start, size: int, augmentation: str, **options: Any) -> Loader:
@@ -176,6 +183,7 @@ class Segmentation:
         return Loader(
             seen, views, min(size, len(seen)), seed=start.seed, shuffle=learns, drop_last=learns,
             workers=start.workers, device=start.device, max_unreadable=UNREADABLE,
+            rank=rank() if learns else 0, world=world_size() if learns else 1,
         )  # fmt: skip
 
     @torch.no_grad()
@@ -183,12 +191,17 @@ class Segmentation:
         """Pixels of the test pictures by class and prediction; a picture that cannot be read is left out."""
         classes, network = len(self.legend.classes), network.eval()
         counts = torch.zeros(classes, classes, dtype=torch.long)
-        for views in self._test_views(start):
-            counts += confusion(network(views).argmax(1), classes_of(views), classes)
-        return counts
+        for number, views in enumerate(self._test_views(start)):
+            if number % world_size() == rank():
+                counts += confusion(network(views).argmax(1), classes_of(views), classes)
+        return sum_over_processes(counts)
 
     def _test_views(self, start: Start) -> Iterator[Views]:
         return _each_once(self._loader(self.test, start, TEST_BATCH, "probe-test", resize=start.model.size))
+
+    def _export(self, network: Segmenter, start: Start, path: Path) -> None:
+        views = next(iter(self._test_views(start)))
+        export_segmenter(network, [views[name][0][:2] for name in network.views], path)
 
     @torch.no_grad()
     def _write(self, network: Segmenter, start: Start, folder: Path) -> None:

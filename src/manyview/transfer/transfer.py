@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from manyview import __version__
 from manyview.config.keys import Key, keys_of, typed
 from manyview.core.atomic import atomic_write, check_writable, naming_setting
 from manyview.core.bounds import MOST_WORKERS, AtLeast, AtMost, Between, check_bounds
+from manyview.core.distributed import exchange, join_processes, rank
 from manyview.core.errors import UserError, hint
 from manyview.core.json_file import parse_json, read_json
 from manyview.core.parallel import resolve_device
@@ -33,6 +34,8 @@ from manyview.training.run import Run
 from manyview.transfer.detect import detect, instances, keypoints
 from manyview.transfer.fit import MODEL, Training, fit
 from manyview.transfer.loss_in_words import loss_in_words
+from manyview.transfer.onnx_export import FILE as ONNX
+from manyview.transfer.onnx_export import check_onnx
 from manyview.transfer.prepared import DataSource, Prepared, Start
 from manyview.transfer.records import HOME, SCORES, About, write_about
 from manyview.transfer.segment import segment
@@ -57,6 +60,7 @@ def transfer(
     untrained: bool = True,
     supervised: bool = True,
     recompute: bool = False,
+    onnx: bool = False,
     seed: int = 0,
     device: str | torch.device = "auto",
     workers: int | None = None,
@@ -75,11 +79,13 @@ def transfer(
     untrained   whether the untrained network is scored too, with the same settings
     supervised  whether the network trained from scratch is, where the settings keep the encoder as it is
     recompute   compute what is there already
+    onnx        write the trained model as ONNX too, each into the folder of its training
     quiet       show no progress
     say         gets what is to be told
     encoder     size, weights, pretrained, stem: which one is meant, where `model` is a name
 
-    Called again it goes on where it was stopped, and trains nothing twice.
+    Called again it goes on where it was stopped, and trains nothing twice. In processes that torchrun has started all
+    take part, and the first one writes and tells.
 
     >>> result = transfer("runs/demo", "segment", "scenes", settings={"epochs": 5})
     >>> result.scores["miou"], result.untrained["miou"], result.supervised["miou"]
@@ -87,18 +93,22 @@ def transfer(
     check_bounds("workers", workers, [AtLeast(0), AtMost(MOST_WORKERS)])
     check_bounds("seed", seed, [Between(0, (1 << 63) - 1)])
     chosen = settings_of(task, settings or {})
+    if onnx:
+        check_onnx()
     check_named(model)
-    run, place = run_of(model), resolve_device(device)
+    run, place = run_of(model), join_processes(resolve_device(device))
     folder = _folder(out, run)
     check_writable("out", folder, folder)
     read(folder)  # what cannot be added to is said before anything is computed
     prepared = TASKS[task](_source(data, run), **chosen)
+    if rank():
+        quiet, say = True, _nothing
     for note in prepared.notes:
         say(note)
     source = open_model(model, seed=seed, like=prepared.train, **encoder)
     fresh = _without_scores(task, chosen, source, prepared, seed)
     kept = None if recompute else find(folder, fresh)
-    job = Trainings(task, prepared, folder, fresh.key, seed, place, workers, recompute, quiet, say)
+    job = Trainings(task, prepared, folder, fresh.key, seed, place, workers, recompute, onnx, quiet, say)
     with naming_lost_worker():
         return job.run(source, fresh if kept is None else replace(kept, data=fresh.data, model=fresh.model),
                        untrained=untrained, supervised=supervised)  # fmt: skip
@@ -137,14 +147,16 @@ class Trainings:
     device: torch.device
     workers: int | None
     recompute: bool
+    onnx: bool
     quiet: bool
     say: Callable[[str], object]
 
     def run(self, model: ModelSource, result: Result, *, untrained: bool, supervised: bool) -> Result:
         """The model's scores, and then those of the baselines that are asked for and can be had."""
-        if not result.scores:
+        own = "trained" if model.trained else "untrained"
+        if not result.scores or self.onnx:
             begun = time.monotonic()
-            scores = self._scores(model, "trained" if model.trained else "untrained", self.prepared.training)
+            scores = self._scores(model, own, self.prepared.training, onnx=self.onnx)
             result = self._keep(replace(result, scores=scores, seconds=round(time.monotonic() - begun, 2)))
         first = self._first(model) if (untrained and model.trained) or supervised else None
         if first is None:
@@ -174,7 +186,9 @@ class Trainings:
             self.say(f"no score of the untrained network: {error}")
             return None
 
-    def _scores(self, model: ModelSource, kind: str, make: Callable[[Start], Training]) -> dict[str, float]:
+    def _scores(
+        self, model: ModelSource, kind: str, make: Callable[[Start], Training], *, onnx: bool = False
+    ) -> dict[str, float]:
         """The scores of each part of a model: of the only encoder, or of each view's and of all side by side."""
         views = list(model.encoders)
         parts = {"": model} if len(views) == 1 else {view: model.only(view) for view in views}
@@ -182,43 +196,70 @@ class Trainings:
             parts[ALL] = model
         found: dict[str, float] = {}
         for part, each in parts.items():
-            scores = self._of_part(each, part, kind, make)
+            scores, home = self._of_part(each, part, kind, make)
+            if onnx and not rank() and not (home / ONNX).is_file():
+                self._export(make(self._start(each, kind)), home)
             found |= {f"{part} {name}" if part else name: value for name, value in scores.items()}
         return found
 
-    def _of_part(self, model: ModelSource, part: str, kind: str, make: Callable[[Start], Training]) -> dict[str, float]:
-        """Trains one part, or finds what was scored of it before."""
+    def _start(self, model: ModelSource, kind: str) -> Start:
+        return Start(model, self.seed, self.device, self.workers, baseline=kind != "trained")
+
+    def _export(self, training: Training, home: Path) -> None:
+        """Writes a model that was trained before as ONNX."""
+        training.model.load_state_dict(load_file(home / MODEL))
+        training.onnx(home / ONNX)
+        self.say(f"wrote {home / ONNX}")
+
+    def _of_part(
+        self, model: ModelSource, part: str, kind: str, make: Callable[[Start], Training]
+    ) -> tuple[dict[str, float], Path]:
+        """Trains one part, or finds what was scored of it before; and the folder of its training."""
         known = digest([self.key, model.checksum, kind, part])
         home = self.folder / "-".join(filter(None, [self.task, part, kind, known[:8]]))
         if self.recompute:
             self._clear(home)
         elif (home / SCORES).is_file():
             found: dict[str, float] = read_json(home / SCORES, dict[str, float], remedy="remove it")
-            return found
+            return found, home
+        exchange([0.0])  # what was cleared is gone for all processes
         text = " ".join(filter(None, [part, kind]))
-        training = make(Start(model, self.seed, self.device, self.workers, baseline=kind != "trained"))
+        training = make(self._start(model, kind))
         fit(training, home, seed=self.seed, text=text, quiet=self.quiet)
         scores = dict(training.score())
+        if not rank():
+            self._write(training, home, scores, About(self.key, kind, part), text)
+        exchange([0.0])  # all is written when the next one is asked for
+        return scores, home
+
+    def _write(self, training: Training, home: Path, scores: dict[str, float], about: About, text: str) -> None:
+        """Writes what a training has come to, the scores last."""
         self.say(f"{text}: {_logged_in_words(home)}")
         state = {name: each.detach().cpu().contiguous() for name, each in training.model.state_dict().items()}
         with atomic_write(home / MODEL) as draft:
             save_file({name: each.clone() for name, each in state.items()}, draft)
         training.write(home)
-        write_about(home, About(self.key, kind, part))
+        write_about(home, about)
         with atomic_write(home / SCORES) as draft:
             draft.write_text(json.dumps(scores, indent=1, allow_nan=False))
         self._clear(home, "step-*.pt")
-        return scores
 
     def _clear(self, home: Path, *patterns: str) -> None:
         """Removes files of a training: its checkpoints, or all that it has written."""
-        for pattern in patterns or ("step-*.pt", SCORES, MODEL, "metrics.jsonl"):
+        if rank():
+            return
+        for pattern in patterns or ("step-*.pt", SCORES, MODEL, ONNX, "metrics.jsonl"):
             for file in home.glob(pattern):
                 file.unlink(missing_ok=True)
 
     def _keep(self, result: Result) -> Result:
-        put(self.folder, result)
+        if not rank():
+            put(self.folder, result)
         return result
+
+
+def _nothing(text: str) -> None:
+    """What another process than the first one says."""
 
 
 def _logged_in_words(home: Path) -> str:

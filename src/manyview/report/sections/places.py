@@ -60,9 +60,10 @@ def fine_layer(encoder: Encoder) -> str:
 
 
 def read_places(embedded: RunEmbeddings, rows: list[int]) -> Places:
-    """What the encoder sees and says of some of the images."""
+    """What the encoder sees and says of some of the images, each as often as its row is given."""
+    once = list(dict.fromkeys(rows))
     source, view, device = embedded.source, next(iter(embedded.source.encoders)), resolve_device()
-    encoder, dataset = source.encoder.to(device), subset(embedded.images.dataset, torch.tensor(rows))
+    encoder, dataset = source.encoder.to(device), subset(embedded.images.dataset, torch.tensor(once))
     name, layer = dataset.modalities[0], fine_layer(encoder)
     pipeline = source.pipeline(name, view=view, of={view: source.modality(view, dataset)})
     loader = Loader(
@@ -70,7 +71,8 @@ def read_places(embedded: RunEmbeddings, rows: list[int]) -> Places:
     )
     seen = next(iter(next(iter(loader.epoch(0))).views().values()))[0]
     maps = forward(encoder, seen, read=lambda network, x: network.embed_with_maps(x, [layer])[1][layer])
-    return Places(visible(list(seen.float().cpu())), maps.float().cpu(), layer)
+    pictures, chosen = visible(list(seen.float().cpu())), [once.index(row) for row in rows]
+    return Places([pictures[place] for place in chosen], maps.float().cpu()[chosen], layer)
 
 
 def _of_run(embedded: RunEmbeddings, named: bool) -> Child:
