@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ def found(model: nn.Module, x: Tensor, *, scale: float = 1.0) -> Found:
     """Outputs, gradients and running statistics of a sum over rows."""
     x = x.clone().requires_grad_(True)
     out = model(x)
-    (out * torch.arange(out.numel() / max(1, len(out)), dtype=out.dtype).view(1, *out.shape[1:]).cos()).sum().backward()
+    weights = torch.arange(math.prod(out.shape[1:]), dtype=out.dtype).cos()
+    (out * weights.view(1, *out.shape[1:])).sum().backward()
     grads = {f"gradient of {name}": scale * each.grad for name, each in model.named_parameters()}  # type: ignore[operator]
     return {"out": out.detach(), "x": x.grad, **grads, **dict(model.named_buffers())}
 

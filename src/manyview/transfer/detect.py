@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -45,43 +45,30 @@ PREDICTIONS, LOADING = "predictions.json", "load_with_torchvision.py"
 SCENE_OPTIONS = ("count", "size", "seed")
 
 
-def detect(
-    data: DataSource,
-    *,
-    recipe: Recipe = "small",
-    steps: Steps = None,
-    lr: Rate = None,
-    batch_size: BatchSize = None,
-    side: Side = None,
-) -> Prepared:
-    """Boxes: COCO's AP, AP50 and AP75 of a Faster R-CNN that is trained on top of the encoder, together with it."""
-    return _prepared(data, "boxes", chosen_recipe(recipe, steps=steps, lr=lr, batch_size=batch_size, side=side))
+def _task(kind: Kind, about: str) -> Callable[..., Prepared]:
+    """The task of finding one kind of thing; all have the same settings."""
+
+    def prepare(
+        data: DataSource,
+        *,
+        recipe: Recipe = "small",
+        steps: Steps = None,
+        lr: Rate = None,
+        batch_size: BatchSize = None,
+        side: Side = None,
+    ) -> Prepared:
+        return _prepared(data, kind, chosen_recipe(recipe, steps=steps, lr=lr, batch_size=batch_size, side=side))
+
+    prepare.__doc__ = about
+    return prepare
 
 
-def instances(
-    data: DataSource,
-    *,
-    recipe: Recipe = "small",
-    steps: Steps = None,
-    lr: Rate = None,
-    batch_size: BatchSize = None,
-    side: Side = None,
-) -> Prepared:
-    """Boxes and masks: the AP of a Mask R-CNN, with the settings of `detect`."""
-    return _prepared(data, "masks", chosen_recipe(recipe, steps=steps, lr=lr, batch_size=batch_size, side=side))
-
-
-def keypoints(
-    data: DataSource,
-    *,
-    recipe: Recipe = "small",
-    steps: Steps = None,
-    lr: Rate = None,
-    batch_size: BatchSize = None,
-    side: Side = None,
-) -> Prepared:
-    """Boxes and keypoints: the AP of a Keypoint R-CNN, with the settings of `detect`."""
-    return _prepared(data, "keypoints", chosen_recipe(recipe, steps=steps, lr=lr, batch_size=batch_size, side=side))
+detect = _task(
+    "boxes",
+    "Boxes: COCO's AP, AP50 and AP75 of a Faster R-CNN that is trained on top of the encoder, together with it.",
+)
+instances = _task("masks", "Boxes and masks: the AP of a Mask R-CNN, with the settings of `detect`.")
+keypoints = _task("keypoints", "Boxes and keypoints: the AP of a Keypoint R-CNN, with the settings of `detect`.")
 
 
 def _prepared(data: DataSource, kind: Kind, recipe: DetectionRecipe) -> Prepared:

@@ -2,43 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import os
-import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
 
-from manyview import __version__
 from manyview.config.keys import Key, keys_of, typed
-from manyview.core.atomic import atomic_write, check_writable, naming_setting
+from manyview.core.atomic import check_writable, naming_setting
 from manyview.core.bounds import MOST_WORKERS, AtLeast, AtMost, Between, check_bounds
-from manyview.core.distributed import exchange, join_processes, rank
+from manyview.core.distributed import join_processes, rank
 from manyview.core.errors import UserError, hint
-from manyview.core.json_file import parse_json, read_json
 from manyview.core.parallel import resolve_device
-from manyview.core.text import digest
 from manyview.data import Dataset
 from manyview.data.dataset import few_samples, fingerprint
-from manyview.embeddings.model_source import ALL, AnyModel, ModelSource, check_named, open_model, run_of
-from manyview.evaluate.results import Result, find, put, read
+from manyview.embeddings.model_source import AnyModel, ModelSource, check_named, open_model, run_of
+from manyview.evaluate.results import Result, find, read, result_without_scores
 from manyview.features.embedding_pass import naming_lost_worker
 from manyview.training.load import normals_options, run_views
 from manyview.training.run import Run
 from manyview.transfer.detect import detect, instances, keypoints
-from manyview.transfer.fit import MODEL, Training, fit
-from manyview.transfer.loss_in_words import loss_in_words
-from manyview.transfer.onnx_export import FILE as ONNX
 from manyview.transfer.onnx_export import check_onnx
-from manyview.transfer.prepared import DataSource, Prepared, Start
-from manyview.transfer.records import HOME, SCORES, About, write_about
+from manyview.transfer.prepared import DataSource, Prepared
+from manyview.transfer.records import HOME
 from manyview.transfer.segment import segment
+from manyview.transfer.trainings import Trainings
 
 Task = Callable[..., Prepared]
 TASKS: dict[str, Task] = {"segment": segment, "detect": detect, "instances": instances, "keypoints": keypoints}
@@ -132,142 +122,8 @@ def schema(task: str) -> dict[str, Key]:
     return {name.partition(".")[2]: key for name, key in keys.items()}
 
 
-@dataclass(frozen=True, eq=False)
-class Trainings:
-    """Trains a task from one model after the other, each in a folder of its own, and writes down what is found.
-
-    key  stands for all that the scores of the model depend on
-    """
-
-    task: str
-    prepared: Prepared
-    folder: Path
-    key: str
-    seed: int
-    device: torch.device
-    workers: int | None
-    recompute: bool
-    onnx: bool
-    quiet: bool
-    say: Callable[[str], object]
-
-    def run(self, model: ModelSource, result: Result, *, untrained: bool, supervised: bool) -> Result:
-        """The model's scores, and then those of the baselines that are asked for and can be had."""
-        own = "trained" if model.trained else "untrained"
-        if not result.scores or self.onnx:
-            begun = time.monotonic()
-            scores = self._scores(model, own, self.prepared.training, onnx=self.onnx)
-            result = self._keep(replace(result, scores=scores, seconds=round(time.monotonic() - begun, 2)))
-        first = self._first(model) if (untrained and model.trained) or supervised else None
-        if first is None:
-            return result
-        if untrained and model.trained and result.untrained is None:
-            result = self._keep(replace(result, untrained=self._scores(first, "untrained", self.prepared.training)))
-        if supervised and result.supervised is None and self.prepared.supervised is not None:
-            found = self._supervised(first, self.prepared.supervised)
-            result = result if found is None else self._keep(replace(result, supervised=found))
-        return result
-
-    def _supervised(self, first: ModelSource, make: Callable[[Start], Training]) -> dict[str, float] | None:
-        """The scores of the supervised baseline; None where it needs published weights that cannot be had."""
-        try:
-            return self._scores(first, "supervised", make)
-        except UserError as error:
-            if error.setting != "pretrained":
-                raise
-            self.say(f"no supervised score: {error}")
-            return None
-
-    def _first(self, model: ModelSource) -> ModelSource | None:
-        """The networks before any training; None where they cannot be made again."""
-        try:
-            return model.untrained()
-        except (ValueError, OSError) as error:
-            self.say(f"no score of the untrained network: {error}")
-            return None
-
-    def _scores(
-        self, model: ModelSource, kind: str, make: Callable[[Start], Training], *, onnx: bool = False
-    ) -> dict[str, float]:
-        """The scores of each part of a model: of the only encoder, or of each view's and of all side by side."""
-        views = list(model.encoders)
-        parts = {"": model} if len(views) == 1 else {view: model.only(view) for view in views}
-        if len(views) > 1 and self.prepared.joins:
-            parts[ALL] = model
-        found: dict[str, float] = {}
-        for part, each in parts.items():
-            scores, home = self._of_part(each, part, kind, make)
-            if onnx and not rank() and not (home / ONNX).is_file():
-                self._export(make(self._start(each, kind)), home)
-            found |= {f"{part} {name}" if part else name: value for name, value in scores.items()}
-        return found
-
-    def _start(self, model: ModelSource, kind: str) -> Start:
-        return Start(model, self.seed, self.device, self.workers, baseline=kind != "trained")
-
-    def _export(self, training: Training, home: Path) -> None:
-        """Writes a model that was trained before as ONNX."""
-        training.model.load_state_dict(load_file(home / MODEL))
-        training.onnx(home / ONNX)
-        self.say(f"wrote {home / ONNX}")
-
-    def _of_part(
-        self, model: ModelSource, part: str, kind: str, make: Callable[[Start], Training]
-    ) -> tuple[dict[str, float], Path]:
-        """Trains one part, or finds what was scored of it before; and the folder of its training."""
-        known = digest([self.key, model.checksum, kind, part])
-        home = self.folder / "-".join(filter(None, [self.task, part, kind, known[:8]]))
-        if self.recompute:
-            self._clear(home)
-        elif (home / SCORES).is_file():
-            found: dict[str, float] = read_json(home / SCORES, dict[str, float], remedy="remove it")
-            return found, home
-        exchange([0.0])  # what was cleared is gone for all processes
-        text = " ".join(filter(None, [part, kind]))
-        training = make(self._start(model, kind))
-        fit(training, home, seed=self.seed, text=text, quiet=self.quiet)
-        scores = dict(training.score())
-        if not rank():
-            self._write(training, home, scores, About(self.key, kind, part), text)
-        exchange([0.0])  # all is written when the next one is asked for
-        return scores, home
-
-    def _write(self, training: Training, home: Path, scores: dict[str, float], about: About, text: str) -> None:
-        """Writes what a training has come to, the scores last."""
-        self.say(f"{text}: {_logged_in_words(home)}")
-        state = {name: each.detach().cpu().contiguous() for name, each in training.model.state_dict().items()}
-        with atomic_write(home / MODEL) as draft:
-            save_file({name: each.clone() for name, each in state.items()}, draft)
-        training.write(home)
-        write_about(home, about)
-        with atomic_write(home / SCORES) as draft:
-            draft.write_text(json.dumps(scores, indent=1, allow_nan=False))
-        self._clear(home, "step-*.pt")
-
-    def _clear(self, home: Path, *patterns: str) -> None:
-        """Removes files of a training: its checkpoints, or all that it has written."""
-        if rank():
-            return
-        for pattern in patterns or ("step-*.pt", SCORES, MODEL, ONNX, "metrics.jsonl"):
-            for file in home.glob(pattern):
-                file.unlink(missing_ok=True)
-
-    def _keep(self, result: Result) -> Result:
-        if not rank():
-            put(self.folder, result)
-        return result
-
-
 def _nothing(text: str) -> None:
     """What another process than the first one says."""
-
-
-def _logged_in_words(home: Path) -> str:
-    """What the loss did, from the log of a training."""
-    losses = []
-    with suppress(OSError, ValueError, KeyError):
-        losses = [float(parse_json(line)["loss"]) for line in (home / "metrics.jsonl").read_text().splitlines()]
-    return loss_in_words(losses) if losses else "trained"
 
 
 def _folder(out: str | os.PathLike[str] | None, run: Run | None) -> Path:
@@ -304,14 +160,7 @@ def _without_scores(
         "classes": list(prepared.classes), "held_out": prepared.held_out,
         "fingerprints": {split: _fingerprint(each, prepared.classes) for split, each in splits.items()},
     }  # fmt: skip
-    about = {
-        "name": model.name, "encoder": ", ".join(each.name for each in model.encoders.values()),
-        "size": model.size, "trained": model.trained, "checksum": model.checksum,
-        **({"views": list(model.encoders)} if len(model.encoders) > 1 else {}),
-    }  # fmt: skip
-    when = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    plain = {key: list(value) if isinstance(value, tuple) else value for key, value in settings.items()}
-    return Result(task, plain, {}, data, seed, about, __version__, when)
+    return result_without_scores(task, settings, model, data, seed)
 
 
 def _fingerprint(data: Dataset, classes: tuple[str, ...]) -> list[int]:
