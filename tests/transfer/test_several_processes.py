@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from contextlib import redirect_stdout
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,10 +36,10 @@ def start() -> Start:
 
 
 def segmented(data: Path, out: Path, rank: int = 0) -> Found:
-    """The weights of all of a network in double precision after training, and its scores."""
+    """The weights of all of a network after two long steps of SGD, and its scores."""
     prepared = segment.segment(DataSource(str(data), {}), frozen=False, **FEW)
     training = prepared.training(start())
-    training.model.double()
+    training = replace(training, optimizer=torch.optim.SGD(training.model.parameters(), lr=0.5))
     fit(training, out)
     scores = torch.tensor(list(training.score().values()), dtype=torch.float64)
     return {"scores": scores, **{name: each.clone() for name, each in training.model.state_dict().items()}}
@@ -68,7 +69,7 @@ def test_weights_and_scores_of_a_segmentation_are_those_of_one_process(tmp_path:
     alone = segmented(data, tmp_path / "one")
     for name, each in alone.items():
         assert torch.equal(first[name], second[name]), name
-        torch.testing.assert_close(first[name], each, rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(first[name], each, rtol=1e-3, atol=1e-2 if name == "scores" else 1e-4)
     assert float(alone["scores"][0]) > 0
 
 

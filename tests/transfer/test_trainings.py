@@ -13,7 +13,7 @@ from manyview.transfer import trainings as module
 from manyview.transfer.transfer import transfer
 from tests import tiny
 from tests.transfer.pictures import folder, pair
-from tests.transfer.test_transfer import FEW, run, small
+from tests.transfer.test_transfer import FEW, small
 
 
 def test_nothing_is_trained_twice_unless_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,9 +64,10 @@ def test_a_model_that_was_trained_before_is_written_as_onnx_without_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("onnxscript")
-    root = folder(tmp_path / "data")
-    first = run(root, tmp_path / "out", untrained=False, supervised=False)
+    root, model = folder(tmp_path / "data"), small()
+    given: dict[str, Any] = {"settings": FEW, "out": tmp_path / "out", "workers": 0}
+    first = transfer(model, "segment", root, untrained=False, supervised=False, **given)
     monkeypatch.setattr(module, "fit", lambda *given, **more: pytest.fail("trained again"))
-    again = run(root, tmp_path / "out", untrained=False, supervised=False, onnx=True)
+    again = transfer(model, "segment", root, untrained=False, supervised=False, onnx=True, **given)
     assert again.scores == first.scores
     assert len(list((tmp_path / "out").rglob("model.onnx"))) == 1

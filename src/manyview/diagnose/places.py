@@ -69,7 +69,8 @@ def correspondence(first: Tensor, second: Tensor, most: int) -> Correspondence:
 
 def _stretched(values: Tensor) -> Tensor:
     low, high = values.quantile(torch.tensor([TAILS, 1 - TAILS], dtype=values.dtype))
-    return ((values - low) / (high - low).clamp_min(1e-12)).clamp(0, 1)
+    shares: Tensor = (values - low) / (high - low).clamp_min(1e-12)
+    return shares.clamp(0, 1)
 
 
 def _cells(places: Tensor, columns: int) -> Tensor:

@@ -52,7 +52,7 @@ def export_segmenter(model: Segmenter, views: Sequence[Tensor], path: Path) -> N
 
     views  some rows of each view, in the order of the segmenter's
     """
-    network = _Views(_ready(model)).eval()
+    network = _Views(_ready(model), model.views).eval()
     given = tuple(each.cpu().float() for each in views)
     with atomic_write(path) as draft, _quietly():
         program = torch.onnx.export(
@@ -66,12 +66,12 @@ def export_segmenter(model: Segmenter, views: Sequence[Tensor], path: Path) -> N
 class _Views(nn.Module):
     """A segmenter that takes its views one after the other."""
 
-    def __init__(self, segmenter: nn.Module) -> None:
+    def __init__(self, segmenter: nn.Module, views: Sequence[str]) -> None:
         super().__init__()
-        self.segmenter = segmenter
+        self.segmenter, self.views = segmenter, tuple(views)
 
     def forward(self, *views: Tensor) -> Tensor:
-        scores: Tensor = self.segmenter({name: [each] for name, each in zip(self.segmenter.views, views, strict=True)})
+        scores: Tensor = self.segmenter({name: [each] for name, each in zip(self.views, views, strict=True)})
         return scores
 
 

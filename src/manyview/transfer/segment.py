@@ -28,7 +28,7 @@ from manyview.transfer.iou import IGNORED, confusion, segmentation_scores
 from manyview.transfer.legend import Legend, find_legend
 from manyview.transfer.mask_folders import SEMANTIC, hold_out, open_masks
 from manyview.transfer.mask_pictures import SHOWN, Segmented, save_mask_pictures
-from manyview.transfer.masks import MASK, check_legend, having_masks, legend_of_masks, masked
+from manyview.transfer.masks import MASK, check_legend, check_readable, having_masks, legend_of_masks, masked
 from manyview.transfer.onnx_export import export_segmenter
 from manyview.transfer.prepared import DataSource, Prepared, Start
 from manyview.transfer.records import PICTURES
@@ -109,6 +109,8 @@ def segment(
     held_out = test is None
     train, test = hold_out(train) if test is None else (train, test)
     ready = [masked(each, name, meaning) for each in (train, test)]
+    for each in ready:
+        check_readable(each)
     task = Segmentation(ready[0], ready[1], meaning, decoder, width, scale, numbers)
     return Prepared(
         data.name, ready[0], ready[1], meaning.classes, partial(task.training, frozen=frozen),

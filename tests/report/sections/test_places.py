@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import html
 
-from manyview.encoders import create
 from manyview.report.run_embeddings import EmbeddedRuns
-from manyview.report.sections.places import PAIRS, QUERIES, fine_layer, places, read_places
+from manyview.report.sections.places import PAIRS, QUERIES, places, read_places
 from tests.report.conftest import NAMES
 
 
@@ -28,12 +27,6 @@ def test_the_maps_are_of_the_images_that_are_asked_for(embedded: EmbeddedRuns) -
     both, one = (read_places(embedded.shown[0], rows) for rows in ([3, 1], [1]))
     assert len(both.pictures) == 2
     assert (both.maps[1] - one.maps[0]).abs().max() < 1e-4
-
-
-def test_a_fine_layer_has_seven_rows_where_there_is_one() -> None:
-    encoder = create("patchnet", size=64, widths=(8, 8, 8, 8))
-    assert fine_layer(encoder) == "stage3"
-    assert fine_layer(create("patchnet", size=8, widths=(8, 8), blocks=(1, 1))) == "stem"
 
 
 def test_without_embeddings_there_is_no_such_section() -> None:

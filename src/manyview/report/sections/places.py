@@ -14,7 +14,7 @@ from manyview.data import Loader
 from manyview.data.selection import subset
 from manyview.data.visible import visible
 from manyview.diagnose.places import Correspondence, correspondence, principal_colours
-from manyview.encoders import Encoder
+from manyview.embeddings.embed import fine_map
 from manyview.features.embedding_pass import forward
 from manyview.report.html import Child, Html, attempted, figure, section, tag
 from manyview.report.jpeg import jpeg_uri
@@ -23,7 +23,6 @@ from manyview.report.sections.neighbours import choose_queries
 
 QUERIES = 4
 PAIRS = 6  # of places that are joined
-LEAST = 7  # rows and columns of the map that is shown, where the encoder has such a one
 SIDE, GAP = 128, 8  # pixels of a picture, and between two
 LEAD = (
     "The encoder's features at every place of an image, as colours: the first three principal components over all "
@@ -50,21 +49,12 @@ def places(embedded: EmbeddedRuns) -> Html | None:
     return section("places", "Features by place", LEAD.format(pairs=PAIRS) + embedded.which_view, parts)
 
 
-def fine_layer(encoder: Encoder) -> str:
-    """The last layer whose map has some rows and columns; where none has, the one that has most."""
-    found = {name: min(shape[1:]) for name, shape in encoder.layer_shapes().items() if len(shape) == 3}
-    if not found:
-        raise ValueError(f"{encoder.name} has no feature maps")
-    fine = [name for name, side in found.items() if side >= LEAST]
-    return fine[-1] if fine else max(found, key=lambda name: found[name])
-
-
 def read_places(embedded: RunEmbeddings, rows: list[int]) -> Places:
     """What the encoder sees and says of some of the images, each as often as its row is given."""
     once = list(dict.fromkeys(rows))
     source, view, device = embedded.source, next(iter(embedded.source.encoders)), resolve_device()
     encoder, dataset = source.encoder.to(device), subset(embedded.images.dataset, torch.tensor(once))
-    name, layer = dataset.modalities[0], fine_layer(encoder)
+    name, layer = dataset.modalities[0], fine_map(encoder)
     pipeline = source.pipeline(name, view=view, of={view: source.modality(view, dataset)})
     loader = Loader(
         dataset, pipeline, len(dataset), shuffle=False, drop_last=False, device=device, workers=0, max_unreadable=1.0

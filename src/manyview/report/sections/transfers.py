@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from PIL import Image
@@ -37,9 +38,9 @@ def transfers(folders: Sequence[tuple[str, Path]]) -> Html | None:
     several = len({name for name, _, _ in found}) > 1
     room = MAX_PICTURES // len(found)
     parts = [
-        attempted(f"The transfer to {result.data.get('name', '?')}", lambda each=each: _of_result(*each, room, several))  # type: ignore[misc]
+        attempted(f"The transfer to {result.data.get('name', '?')}", partial(_of_result, *each, room, several))
         for each in found
-        for _, _, result in [each]
+        for result in each[2:]
     ]
     return section("transfers", "Transfer", LEAD, parts)
 
