@@ -44,7 +44,9 @@ from manyview.transfer.object_data import open_objects
 from manyview.transfer.prepared import Start
 from manyview.transfer.rcnn import RATIOS, fpn_anchors, pyramid_levels
 
-RECIPE = replace(RECIPES["small"], sides=(256,), longest=512, anchor=8.0, regions=512, proposals=1000, clip=None)
+RECIPE = replace(
+    RECIPES["coco-fpn-1x"], steps=600, milestones=(450, 550), warmup=50, sides=(256,), longest=512, precise=0
+)
 LEVELS = {f"layer{number + 1}": str(number) for number in range(4)}
 
 

@@ -24,7 +24,7 @@ from manyview.evaluate.results import read
 
 VIEWS = ("L", "ab", "depth", "normals")
 CORE = "--method cmc --method.graph core --method.core L --augmentation cmc"
-QUIET = "--workers 0 --report false --loggers [] --quiet --evaluate-every 1000"
+QUIET = "--workers 0 --report false --loggers [] --quiet --evaluate-every 1000 --knn-bank 500 --knn-queries 200"
 SHOWN = ("miou", "pixel accuracy")
 
 Rows = dict[str, tuple[str, str]]
@@ -59,10 +59,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("study", choices=STUDIES)
     parser.add_argument("--data", type=Path, help="of pairs")
-    parser.add_argument("--count", type=int, default=4000, help="scenes for pre-training")
-    parser.add_argument("--masks", type=int, default=1000, help="scenes with masks, and as many for the test")
-    parser.add_argument("--epochs", type=int, default=10, help="of pre-training")
-    parser.add_argument("--transfer-epochs", type=int, default=15)
+    parser.add_argument("--count", type=int, default=2000, help="scenes for pre-training")
+    parser.add_argument("--masks", type=int, default=400, help="scenes with masks, and as many for the test")
+    parser.add_argument("--epochs", type=int, default=6, help="of pre-training")
+    parser.add_argument("--transfer-epochs", type=int, default=12)
+    parser.add_argument("--width", type=int, default=32, help="channels of the decoder")
+    parser.add_argument("--batch-size", type=int, default=64, help="of pre-training; 50 with pairs")
+    parser.add_argument("--data-seed", type=int, default=0, help="of the scenes")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=2, help="rows at a time, in one thread each")
     parser.add_argument("--out", type=Path, default=Path("runs/segmentation"))
@@ -84,23 +87,28 @@ def scored(
     given: argparse.Namespace, flags: str, view: str, seed: int, folder: Path, name: str
 ) -> dict[str, dict[str, float]]:
     """Trains an encoder and transfers it: its scores, and for the first row also those of the baselines."""
-    run, first = folder / f"run-{seed}", folder.name == "0"
-    if not (run / "done").exists():
-        manyview("pretrain", *flags.split(), *QUIET.split(), "--seed", str(seed), "--out", str(run))
-        (run / "done").touch()
+    run = folder / f"run-{seed}"
+    pretrained(flags, seed, run)
     out = folder / f"transfer-{seed}"
-    lies = (
-        ["scenes", "--data.count", str(given.masks), "--data.size", "64"] if given.data is None else [str(given.data)]
-    )
-    baselines = [] if first else ["--untrained", "false", "--supervised", "false"]
+    made = ["scenes", "--data.count", str(given.masks), "--data.size", "64", "--data.seed", str(given.data_seed)]
+    lies = made if given.data is None else [str(given.data)]
+    baselines = [] if folder.name == "0" else ["--untrained", "false", "--supervised", "false"]
     manyview(
         "transfer", f"{view}={run}" if view else str(run), "--task", "segment", "--data", *lies, "--seed", str(seed),
-        "--epochs", str(given.transfer_epochs), "--out", str(out), "--workers", "0", "--quiet", *baselines,
+        "--epochs", str(given.transfer_epochs), "--width", str(given.width), "--out", str(out), "--workers", "0",
+        "--quiet", *baselines,
     )  # fmt: skip
     result = read(out)[-1]
     print(f"{name}, seed {seed}: miou {next(iter(result.scores.values())):.3f}", flush=True)
     others = {"untrained, frozen": result.untrained, "from scratch, supervised": result.supervised}
     return {name: result.scores, **{kind: scores for kind, scores in others.items() if scores is not None}}
+
+
+def pretrained(flags: str, seed: int, run: Path) -> None:
+    """Trains an encoder, unless that was done before."""
+    if not (run / "done").exists():
+        manyview("pretrain", *flags.split(), *QUIET.split(), "--seed", str(seed), "--out", str(run))
+        (run / "done").touch()
 
 
 def manyview(*words: str) -> None:
@@ -130,7 +138,8 @@ def table(found: dict[tuple[str, int], dict[str, dict[str, float]]]) -> str:
 
 
 def _scenes(given: argparse.Namespace) -> str:
-    return f"--data scenes --data.count {given.count} --data.size 64 --batch-size 128 --epochs {given.epochs}"
+    data = f"--data scenes --data.count {given.count} --data.size 64 --data.seed {given.data_seed}"
+    return f"{data} --batch-size {given.batch_size} --epochs {given.epochs}"
 
 
 if __name__ == "__main__":

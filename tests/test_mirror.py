@@ -25,6 +25,7 @@ OF_MANY_FILES = {  # tests that are about no single file, and what they are abou
     "training/test_many_views.py": "whole runs of several views: banks, queues, missing views",
     "training/test_kills.py": "whole runs that are killed, and go on",
     "training/test_without_negatives.py": "whole runs of methods without negatives",
+    "transfer/test_several_processes.py": "whole transfers in several processes",
     "training/test_train_distributed.py": "whole runs in several processes",
 }
 WITHOUT_CODE = {"__init__.py", "__main__.py"}  # they import; a command line's test runs `python -m manyview`

@@ -25,11 +25,15 @@ from manyview.core.distributed import (
     fail_together,
     gather,
     gather_all,
+    join_lists,
+    join_processes,
     no_gather,
     permute_rows,
     rank,
+    sum_over_processes,
     world_size,
 )
+from manyview.core.errors import UserError
 from manyview.core.negatives import Negatives, Triple
 from manyview.memories import BankMemory, Memory, MemoryBank, Queue, QueueMemory
 from manyview.methods.contrast import contrast, total
@@ -293,6 +297,12 @@ def work(rank: int) -> Found:
     one, other = gather_all([each[: 1 - rank] for each in single], (1, 0))  # a row that is not where bytes are aligned
     found["single"] = [one, other]
     found["words"] = exchange([rank, 2.5, -1.0])
+    row = torch.tensor([1.0 + rank, 2.0], requires_grad=True)
+    total = sum_over_processes(row)
+    (total * torch.tensor([3.0, 5.0 + rank])).sum().backward()
+    assert row.grad is not None
+    found["sum"] = [total.detach(), row.grad, sum_over_processes(torch.tensor([[rank + 1]]))]
+    found["lists"] = join_lists([f"of {rank}"] * (1 + rank))
     agreement = Agreement()
     found["agreed"] = [
         list(agreement.settle(stop=rank == 1, rows=3 + rank)),
@@ -360,6 +370,27 @@ def test_shares_of_one_process_are_all() -> None:
 def test_the_mean_over_processes_is_in_place(two: list[Found]) -> None:
     for found in two:
         assert [each.tolist() for each in found["means"]] == [[1.5, 1.5], 1.5]
+
+
+def test_a_sum_over_processes_has_the_gradient_of_what_all_make_of_it(two: list[Found]) -> None:
+    for found in two:
+        assert [each.tolist() for each in found["sum"]] == [[3, 4], [6, 11], [[3]]]
+
+
+def test_lists_of_all_processes_are_joined_in_their_order(two: list[Found]) -> None:
+    for found in two:
+        assert found["lists"] == ["of 0", "of 1", "of 1"]
+    assert join_lists([3]) == [3]
+
+
+def test_processes_that_torchrun_has_not_started_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu = torch.device("cpu")
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    assert join_processes(cpu) == cpu
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
+    with pytest.raises(UserError, match="WORLD_SIZE: is 2, and torchrun has not started"):
+        join_processes(cpu)
 
 
 def test_one_row_of_two_processes_is_gathered(two: list[Found]) -> None:

@@ -17,7 +17,7 @@ from manyview.core.errors import UserError
 from manyview.core.lock import locked
 from manyview.data import Folder, TorchDataset
 from manyview.embeddings import Embeddings, embed
-from manyview.embeddings.embed import last_map
+from manyview.embeddings.embed import fine_map, last_map
 from manyview.embeddings.image_source import ImageReader
 from manyview.embeddings.partial_embeddings import PartialEmbeddings
 from manyview.embeddings.search import search
@@ -336,3 +336,8 @@ def test_a_network_without_maps_has_no_patches(encoder: Encoder) -> None:
     encoder.layer_shapes = lambda: {"fc": (16,)}  # type: ignore[method-assign]
     with pytest.raises(UserError, match="has no feature maps"):
         last_map(encoder)
+
+
+def test_a_fine_map_has_seven_rows_where_there_is_one() -> None:
+    assert fine_map(encoders.create("patchnet", size=64, widths=(8, 8, 8, 8))) == "stage3"
+    assert fine_map(encoders.create("patchnet", size=8, widths=(8, 8), blocks=(1, 1))) == "stem"

@@ -41,7 +41,7 @@ def sections(text: str) -> list[str]:
 def test_a_finished_run_is_shown_whole(report: Path) -> None:
     text = report.read_text()
     assert left_out(text) == []
-    assert sections(text) == ["scores", "map", "neighbours", "curves", "diagnostics", "classes", "settings"]
+    assert sections(text) == ["scores", "map", "neighbours", "places", "curves", "diagnostics", "classes", "settings"]
     assert [title for title in FIGURES if f"<h3>{title}</h3>" not in text] == []
     assert text.count('class="plane"') == 3  # before training, the snapshot, the end
 
@@ -58,9 +58,20 @@ def test_several_runs_stand_side_by_side_over_the_same_images(both: Path) -> Non
 def test_a_run_of_several_views_is_shown_whole(many: Run) -> None:
     text = page([many], seconds=60)
     assert left_out(text) == []
-    shown = ["scores", "across", "samples", "map", "neighbours", "curves", "diagnostics", "classes", "settings"]
+    shown = [
+        "scores",
+        "across",
+        "samples",
+        "map",
+        "neighbours",
+        "places",
+        "curves",
+        "diagnostics",
+        "classes",
+        "settings",
+    ]
     assert sections(text) == shown
-    assert text.count("Of several views it is rgb.") == 4
+    assert text.count("Of several views it is rgb.") == 5
     assert text.count("Of several views it is that of rgb, the query of the first contrast.") == 5
     assert "Not finished" not in text
     assert not re.search(r"<(i|b|img)[ >]", text)
@@ -72,7 +83,17 @@ def test_a_prediction_is_shown_without_what_only_a_contrast_has(pairs: Path, tmp
     assert pretrain(tmp_path / "run", "--quiet", data=pairs, **settings) == 0
     text = page([Run(tmp_path / "run")], seconds=60)
     assert left_out(text) == []
-    assert sections(text) == ["scores", "samples", "map", "neighbours", "curves", "diagnostics", "classes", "settings"]
+    assert sections(text) == [
+        "scores",
+        "samples",
+        "map",
+        "neighbours",
+        "places",
+        "curves",
+        "diagnostics",
+        "classes",
+        "settings",
+    ]
     assert "Of several views it is L." in text  # the first that has an encoder
     for title in (*FIGURES[:1], *FIGURES[4:7]):
         assert f"<h3>{title}</h3>" not in text

@@ -16,6 +16,7 @@ from manyview.transfer.prepared import DataSource, Start
 from manyview.transfer.transfer import transfer
 from tests.transfer.made_objects import coco, write_coco
 from tests.transfer.test_rcnn import QUICK, tiny
+from tests.transfer.test_voc import write_voc
 
 SETTINGS: dict[str, Any] = {"steps": 3, "side": 32, "batch_size": 2}
 CPU = torch.device("cpu")
@@ -72,6 +73,13 @@ def test_transfer_scores_boxes_and_leaves_predictions_pictures_and_code(tmp_path
     assert (home / PICTURES).is_file()
     assert MODEL in (home / LOADING).read_text()
     assert "backbone.body.conv1.weight" in load_file(home / MODEL)
+
+
+def test_voc_is_also_scored_by_its_own_rule(tmp_path: Path) -> None:
+    data = write_voc(tmp_path, {"train": ["a", "b"], "val": ["c"]})
+    scores = detect(DataSource(str(data), {}), **SETTINGS).training(Start(open_model(tiny()), 0, CPU)).score()
+    own = ["box VOC AP50, 11 points", "box VOC AP50, area"]
+    assert list(scores) == ["box AP", "box AP50", "box AP75", *own]
 
 
 @pytest.mark.parametrize(("task", "first"), [(instances, "mask AP"), (keypoints, "keypoint AP")])

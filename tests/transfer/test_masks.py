@@ -15,7 +15,7 @@ from manyview.data.paired import Paired
 from manyview.data.scenes import Scenes
 from manyview.transfer.iou import IGNORED
 from manyview.transfer.legend import Legend
-from manyview.transfer.masks import MASK, check_legend, having_masks, legend_of_masks, masked
+from manyview.transfer.masks import MASK, check_legend, check_readable, having_masks, legend_of_masks, masked
 from tests.transfer.pictures import COLOURS, blocks, pair
 
 THREE = Legend(("a", "b", "c"), {0: 0, 1: 1, 2: 2}, source="legend.txt")
@@ -50,6 +50,16 @@ def test_a_mask_of_another_size_than_its_picture_is_unreadable_in_words(tmp_path
     Image.fromarray(np.zeros((4, 6), np.uint8)).save(tmp_path / "masks" / "0.png")
     with pytest.raises(Unreadable, match="its mask has 6 x 4 pixels, its images 32 x 32"):
         masked(opened(tmp_path), "masks", THREE)[0]
+
+
+def test_where_all_masks_have_another_size_one_line_says_so(tmp_path: Path) -> None:
+    pair(tmp_path / "images", tmp_path / "masks", 3)
+    data = masked(opened(tmp_path), "masks", THREE)
+    check_readable(data)
+    for number in range(3):
+        Image.fromarray(np.zeros((8, 16), np.uint8)).save(tmp_path / "masks" / f"{number}.png")
+    with pytest.raises(UserError, match=r"data: none of 3 pictures with masks .* its mask has 16 x 8 pixels"):
+        check_readable(data)
 
 
 def test_scenes_are_made_many_at_once_and_one_by_one_alike() -> None:

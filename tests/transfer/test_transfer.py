@@ -12,11 +12,8 @@ from manyview.config.keys import keys_of
 from manyview.core.errors import UserError
 from manyview.encoders import create
 from manyview.evaluate.results import Result, read
-from manyview.transfer import fit as loop
-from manyview.transfer import transfer as module
 from manyview.transfer.transfer import TASKS, schema, transfer
-from tests import tiny
-from tests.transfer.pictures import folder, pair
+from tests.transfer.pictures import folder
 
 FEW: dict[str, Any] = {"epochs": 1, "width": 8, "batch_size": 4}
 
@@ -40,50 +37,6 @@ def test_the_scores_stand_beside_those_of_the_untrained_and_of_the_supervised_ne
     assert kinds == {"trained", "untrained", "supervised"}
     assert not list(tmp_path.rglob("step-*.pt"))  # of no use any more
     assert len(list(tmp_path.rglob("model.safetensors"))) == 3
-
-
-def test_nothing_is_trained_twice_unless_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root, model, count = folder(tmp_path / "data"), small(), []
-
-    def counted(*given: Any, **more: Any) -> None:
-        count.append(1)
-        loop.fit(*given, **more)
-
-    monkeypatch.setattr(module, "fit", counted)
-    given: dict[str, Any] = {"settings": FEW, "out": tmp_path / "out", "workers": 0}
-    first = transfer(model, "segment", root, supervised=False, untrained=False, **given)
-    again = transfer(model, "segment", root, supervised=False, **given)
-    assert (len(count), again.scores) == (2, first.scores)  # the untrained network alone
-    transfer(model, "segment", root, supervised=False, untrained=False, recompute=True, **given)
-    assert len(count) == 3
-    transfer(model, "segment", root, supervised=False, untrained=False, seed=1, **given)
-    assert len(count) == 4
-
-
-def test_a_part_that_was_done_before_a_kill_is_not_trained_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = tiny.sensors(tmp_path / "data", 8)
-    for split in ("train", "test"):
-        pair(tmp_path / "unused", data / split / "labels", 8)
-    source = tiny.many_views(tmp_path / "run", data, views="rgb,thermal", epochs=1)
-    trained: list[str] = []
-
-    def counted(*given: Any, **more: Any) -> None:
-        if len(trained) == 1 and "again" not in trained:
-            raise KeyboardInterrupt
-        trained.append(more["text"])
-        loop.fit(*given, **more)
-
-    monkeypatch.setattr(module, "fit", counted)
-    given: dict[str, Any] = {"settings": FEW, "workers": 0, "untrained": False, "supervised": False}
-    with pytest.raises(KeyboardInterrupt):
-        transfer(str(source), "segment", **given)
-    trained.append("again")
-    found = transfer(str(source), "segment", **given)
-    assert trained == ["rgb trained", "again", "thermal trained", "all trained"]
-    assert {"rgb miou", "thermal miou", "all miou"} <= set(found.scores)
-    assert read(source / "transfer") == [found]
 
 
 def test_settings_of_a_task_have_no_name_that_the_command_has() -> None:

@@ -11,10 +11,13 @@ from manyview.cli.embed import Pretrained, Size, Stem, Weights, tell_unended
 from manyview.cli.evaluate import results_folder
 from manyview.config.keys import Flat, flag_name, shown, typed
 from manyview.config.sections import data_keys
+from manyview.core.distributed import rank
 from manyview.core.errors import UserError
 from manyview.core.text import one_line, printable
 from manyview.evaluate.results import FILE, Result
-from manyview.transfer.transfer import HOME, TASKS, schema
+from manyview.report.transfer_page import write_transfer_page
+from manyview.transfer.records import HOME
+from manyview.transfer.transfer import TASKS, schema
 from manyview.transfer.transfer import transfer as transferred
 
 COLUMNS = ("trained", "untrained", "supervised")
@@ -43,6 +46,7 @@ def transfer(
         str | None, f"where {FILE} and the trainings go; by default RUN/{HOME}, or transfers/ENCODER"
     ] = None,
     recompute: Annotated[bool, "compute what is there already"] = False,
+    onnx: Annotated[bool, "also write the trained model as ONNX"] = False,
     quiet: Annotated[bool, "no progress"] = False,
     help: bool = False,
     **settings: Any,
@@ -66,12 +70,18 @@ def transfer(
         warnings.showwarning = lambda message, *_, **__: say(f"warning: {one_line(str(message))}")
         result = transferred(
             what, task, _data(data, options), settings=chosen, out=folder, untrained=untrained, supervised=supervised,
-            recompute=recompute, seed=seed, device=device, workers=workers, quiet=quiet, say=say, size=size,
+            recompute=recompute, onnx=onnx, seed=seed, device=device, workers=workers, quiet=quiet, say=say, size=size,
             weights=weights, pretrained=pretrained, stem=stem,
         )  # fmt: skip
+    if rank():
+        return 0
     print(report(result))
     tell_unended(what)
     print(f"\nwrote {printable(str(folder / FILE))}")
+    try:
+        print(f"report {printable(str(write_transfer_page(folder, result.model['name'])))}")
+    except (UserError, OSError) as error:  # the scores are there, whatever becomes of their page
+        say(f"no report was written: {one_line(str(error))}")
     return 0
 
 

@@ -1,9 +1,10 @@
 """One process or many: the only file that talks to other processes."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -11,6 +12,8 @@ from torch import Tensor
 
 from manyview.core.errors import UserError
 
+T = TypeVar("T")
+WAIT = timedelta(minutes=30)  # for other processes, where nobody says how long
 Gather = Callable[[Tensor], Tensor]
 """Joins the rows of all processes, with gradient; `no_gather` in one process."""
 
@@ -32,6 +35,24 @@ def world_size() -> int:
 
 def rank() -> int:
     return dist.get_rank() if world_size() > 1 else 0
+
+
+def join_processes(device: torch.device) -> torch.device:
+    """Joins the processes that torchrun has started, where it has, and gives the device of this one.
+
+    For what runs without Fabric, which joins them by itself.
+    """
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    if world > 1 and not dist.is_initialized():
+        if not dist.is_torchelastic_launched():
+            line = f"is {world}, and torchrun has not started this process; use it, or unset this"
+            raise UserError("WORLD_SIZE", line)
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=WAIT)
+        wait_at_most(WAIT)
+    if world == 1 or device.type != "cuda":
+        return device
+    torch.cuda.set_device(own := torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))))
+    return own
 
 
 def gather(rows: Tensor) -> Tensor:
@@ -84,6 +105,20 @@ def permute_rows(rows: Tensor, order: Tensor, before: Sequence[int], after: Sequ
 def equal_shares(total: int) -> list[int]:
     """How many of so many rows each process takes: the same, or one more for the first ones, as `tensor_split`."""
     return [total // world_size() + (place < total % world_size()) for place in range(world_size())]
+
+
+def sum_over_processes(tensor: Tensor) -> Tensor:
+    """The sum of a tensor of one shape over the processes, with gradient."""
+    return tensor if world_size() == 1 else gather_all([tensor[None]], [1] * world_size())[0].sum(0)
+
+
+def join_lists(own: list[T]) -> list[T]:
+    """What all processes have, of plain Python, in the order of their ranks."""
+    if world_size() == 1:
+        return own
+    found: list[Any] = [None] * world_size()
+    dist.all_gather_object(found, own)
+    return [each for part in found for each in part]
 
 
 @torch.no_grad()

@@ -42,6 +42,8 @@ from manyview.features.embedding_pass import Read, embed_pieces, embedding, on_d
 from manyview.training.load import normals_options
 from manyview.training.run import Run
 
+FINE = 7  # rows and columns of a map whose places a person can tell apart
+
 
 def embed(
     model: OneModel,
@@ -219,6 +221,15 @@ def last_map(encoder: Encoder) -> tuple[str, tuple[int, int, int]]:
         raise UserError("patches", f"{encoder.name} has no feature maps; leave it out")
     name, (channels, rows, columns) = list(found.items())[-1]
     return name, (rows, columns, channels)
+
+
+def fine_map(encoder: Encoder) -> str:
+    """The last layer whose map has some rows and columns, for pictures of it; where none has, the one with the most."""
+    found = {name: min(shape[1:]) for name, shape in encoder.layer_shapes().items() if len(shape) == 3}
+    if not found:
+        raise UserError("encoder", f"{encoder.name} has no feature maps")
+    fine = [name for name, side in found.items() if side >= FINE]
+    return fine[-1] if fine else max(found, key=lambda name: found[name])
 
 
 def _read_places(layer: str, grid: tuple[int, ...]) -> tuple[Read, int]:

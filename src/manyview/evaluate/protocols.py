@@ -8,12 +8,10 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from manyview import __version__
 from manyview.config.keys import Key, keys_of, typed
 from manyview.core.atomic import check_writable
 from manyview.core.errors import UserError, hint
@@ -28,7 +26,7 @@ from manyview.evaluate.linear_fast import layers, linear_fast
 from manyview.evaluate.neighbours import nearest, retrieval, sweep
 from manyview.evaluate.prepare import Data, prepare
 from manyview.evaluate.probe import linear, mlp
-from manyview.evaluate.results import Result, find, put, read
+from manyview.evaluate.results import Result, find, put, read, result_without_scores
 from manyview.evaluate.shot_transfer import shot_transfer
 from manyview.evaluate.task import Scores, Task
 from manyview.features.embedding_pass import naming_lost_worker
@@ -223,18 +221,10 @@ def _scores(name: str, task: Task, settings: Mapping[str, Any]) -> Scores:
 
 def _without_scores(task: Task, name: str, settings: Mapping[str, Any]) -> Result:
     """A result that says what its scores would depend on."""
-    model = task.model
     data = {
         "name": task.data, "train": len(task.train), "test": len(task.test), "classes": len(task.classes),
         "held_out": task.held_out, "fingerprints": {split: list(each) for split, each in task.fingerprints.items()},
         **({"why": task.why} if task.why else {}), **({"parts": counts} if (counts := task.counts) else {}),
         **({"imbalance": task.imbalance} if task.imbalance else {}),
     }  # fmt: skip
-    about = {
-        "name": model.name, "encoder": ", ".join(each.name for each in model.encoders.values()),
-        "size": model.size, "trained": model.trained, "checksum": model.checksum,
-        **({"views": list(model.encoders)} if len(model.encoders) > 1 else {}),
-    }  # fmt: skip
-    when = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    plain = {key: list(value) if isinstance(value, tuple) else value for key, value in settings.items()}
-    return Result(name, plain, {}, data, task.seed, about, __version__, when)
+    return result_without_scores(name, settings, task.model, data, task.seed)

@@ -6,14 +6,19 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from manyview import __version__
 from manyview.core.atomic import atomic_write, naming_setting
 from manyview.core.errors import UserError
 from manyview.core.json_file import read_json
 from manyview.core.lock import locked
 from manyview.core.text import digest, printable
+
+if TYPE_CHECKING:
+    from manyview.embeddings.model_source import ModelSource
 
 FILE = "results.json"
 LOCK = "results.lock"  # not the run's own, which may be in training
@@ -58,6 +63,20 @@ class Result:
     def score(self) -> float:
         """The first, which is the one to quote."""
         return next(iter(self.scores.values()))
+
+
+def result_without_scores(
+    protocol: str, settings: Mapping[str, Any], model: ModelSource, data: dict[str, Any], seed: int
+) -> Result:
+    """A result that says what its scores would depend on."""
+    about = {
+        "name": model.name, "encoder": ", ".join(each.name for each in model.encoders.values()),
+        "size": model.size, "trained": model.trained, "checksum": model.checksum,
+        **({"views": list(model.encoders)} if len(model.encoders) > 1 else {}),
+    }  # fmt: skip
+    when = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    plain = {key: list(value) if isinstance(value, tuple) else value for key, value in settings.items()}
+    return Result(protocol, plain, {}, data, seed, about, __version__, when)
 
 
 def read(folder: str | Path) -> list[Result]:

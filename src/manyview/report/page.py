@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import math
 import os
 import shlex
@@ -11,18 +9,17 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib.resources import files
 from pathlib import Path
 
 import torch
 
-from manyview import __version__
 from manyview.comparison.outcome import Outcome
 from manyview.core.atomic import atomic_write, check_own, check_writable, naming_setting
 from manyview.core.errors import UserError
 from manyview.core.text import reason
 from manyview.data import Dataset
-from manyview.report.html import Child, Html, attempted, data, tag, verbatim
+from manyview.report.document import document, is_page, links, script
+from manyview.report.html import Child, attempted, data, tag, verbatim
 from manyview.report.run_embeddings import MAX_IMAGES, EmbeddedRuns, embed_runs
 from manyview.report.run_record import RunRecord, read_records
 from manyview.report.sections.across import across
@@ -31,21 +28,23 @@ from manyview.report.sections.diagnostics import diagnostics
 from manyview.report.sections.map import maps, script_data
 from manyview.report.sections.neighbours import classes, gallery
 from manyview.report.sections.overview import header, settings, title
+from manyview.report.sections.places import places
 from manyview.report.sections.samples import samples
 from manyview.report.sections.scores import comparison, ranking, scores
+from manyview.report.sections.transfers import transfers
 from manyview.training.failures import Interrupted
 from manyview.training.run import CONFIG, REPORT, Run
+from manyview.transfer.records import HOME
 
 IMAGES, MIN_IMAGES = 400, 16  # of a map
 MAX_SPREAD = 1_000_000  # images whose augmented copies are compared: a figure needs no more
 SECONDS, MOST_SECONDS = 8.0, 600.0  # of a page at the end of training, at least and at most
 SHARE = 0.05  # of the run's training time that its page may take, within these
 Lacking = Callable[[float], object]
-WRITER = "manyview"  # by which a page of ours is known, that may be written over
 LINKS = {
-    "comparison": "Comparison", "scores": "Scores", "across": "Across views", "samples": "Samples", "map": "Map",
-    "neighbours": "Neighbours", "curves": "Curves", "diagnostics": "Diagnostics", "classes": "Classes",
-    "settings": "Settings",
+    "comparison": "Comparison", "scores": "Scores", "transfers": "Transfer", "across": "Across views",
+    "samples": "Samples", "map": "Map", "neighbours": "Neighbours", "places": "Places", "curves": "Curves",
+    "diagnostics": "Diagnostics", "classes": "Classes", "settings": "Settings",
 }  # fmt: skip
 
 
@@ -77,13 +76,13 @@ def write(
     """
     path = Path(path)
     check_writable("out", path.parent, path)
-    check_own("out", path, _is_page)
+    check_own("out", path, is_page)
     text = page(
         runs, images=images, seconds=seconds, own=own, compared=compared, spread_images=spread_images, lacking=lacking
     )
     with naming_setting("out", path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        check_own("out", path, _is_page)  # once more: a page takes a minute
+        check_own("out", path, is_page)  # once more: a page takes a minute
         with atomic_write(path) as draft:
             draft.write_text(text, encoding="utf-8", errors="replace")
     return path
@@ -169,14 +168,11 @@ def page(
     with torch.random.fork_rng():  # an encoder is drawn before it is loaded; the caller's random numbers stay
         embedded = embed_runs(records, images, seconds, own, spread_images, lacking)
         main = tag("main", _sections(records, embedded, compared))
-    links = [tag("a", text, href=f"#{name}") for name, text in LINKS.items() if f'id="{name}"' in main]
-    nav = tag("nav", links, aria_label="Sections")
+    nav = links([(name, text) for name, text in LINKS.items() if f'id="{name}"' in main])
     tip = tag("div", id="tip", hidden=True, aria_hidden="true")
-    script = _file("script.js")
-    body = tag("body", nav, main, tip, data("page-data", script_data(embedded)), verbatim("script", script))
-    styles = [_file("style.css"), *(images.sheet.style(number) for number, images in embedded.sheets.items())]
-    head = _head(f"{title(records)} \N{MIDDLE DOT} manyview", "\n".join(styles), script)
-    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+    body = tag("body", nav, main, tip, data("page-data", script_data(embedded)), verbatim("script", script()))
+    styles = [images.sheet.style(number) for number, images in embedded.sheets.items()]
+    return document(f"{title(records)} \N{MIDDLE DOT} manyview", body, styles)
 
 
 def _sections(records: Sequence[RunRecord], embedded: EmbeddedRuns, compared: Outcome | None) -> Child:
@@ -184,35 +180,14 @@ def _sections(records: Sequence[RunRecord], embedded: EmbeddedRuns, compared: Ou
         attempted("The summary", lambda: header(records, None if compared is None else ranking(compared))),
         None if compared is None else attempted("The comparison", lambda: comparison(compared)),
         attempted("Scores", lambda: scores(records, embedded.data)),
+        attempted("Transfer", lambda: transfers([(each.name, each.run.folder / HOME) for each in records])),
         attempted("Retrieval across views", lambda: across(records, embedded)),
         attempted("Samples", lambda: samples(embedded)),
         attempted("The map", lambda: maps(embedded)),
         attempted("Nearest neighbours", lambda: gallery(embedded)),
+        attempted("Features by place", lambda: places(embedded)),
         attempted("Curves", lambda: curves(records)),
         attempted("Diagnostics", lambda: diagnostics(records, embedded)),
         attempted("Classes", lambda: classes(embedded)),
         settings(records),
     ]
-
-
-def _is_page(beginning: bytes) -> bool:
-    return str(tag("meta", name="generator", content=WRITER)).removesuffix('">').encode() in beginning
-
-
-def _head(name: str, style: str, script: str) -> Html:
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    rules = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
-    return tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=f"{rules}; base-uri 'none'; form-action 'none'"),
-        tag("meta", name="generator", content=f"{WRITER} {__version__}"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("title", name),
-        verbatim("style", style),
-    )
-
-
-def _file(name: str) -> str:
-    return (files("manyview.report") / name).read_text(encoding="utf-8")

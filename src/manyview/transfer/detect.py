@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from manyview.core.atomic import atomic_write
 from manyview.core.bounds import AtLeast, AtMost, OptionalCount, OptionalPositive
+from manyview.core.distributed import join_lists, rank, world_size
 from manyview.core.errors import UserError
 from manyview.embeddings.model_source import ModelSource
 from manyview.embeddings.open_model import open_model
@@ -28,8 +29,11 @@ from manyview.transfer.detector_export import torchvision_code
 from manyview.transfer.fit import MODEL, Training
 from manyview.transfer.object_data import SCENES, open_objects
 from manyview.transfer.objects import Entry, Kind, ObjectImages
+from manyview.transfer.onnx_export import export_detector
 from manyview.transfer.prepared import DataSource, Prepared, Start
 from manyview.transfer.rcnn import DetectorShape, check_neck, detector, precise_statistics
+from manyview.transfer.records import PICTURES
+from manyview.transfer.voc_precision import voc_average_precision
 from manyview.views import Modality
 
 Recipe = Annotated[str, f"how it is trained: {', '.join(RECIPES)}"]
@@ -38,47 +42,34 @@ Rate = Annotated[OptionalPositive, "the learning rate, instead of the recipe's"]
 BatchSize = Annotated[OptionalCount, "images a step, instead of the recipe's"]
 Side = Annotated[int | None, AtLeast(32), AtMost(4096), "an image's shorter side in pixels, instead of the recipe's"]
 WORDS = {"boxes": "box", "masks": "mask", "keypoints": "keypoint"}
-PREDICTIONS, PICTURES, LOADING = "predictions.json", "predictions.png", "load_with_torchvision.py"
+PREDICTIONS, LOADING = "predictions.json", "load_with_torchvision.py"
 SCENE_OPTIONS = ("count", "size", "seed")
 
 
-def detect(
-    data: DataSource,
-    *,
-    recipe: Recipe = "small",
-    steps: Steps = None,
-    lr: Rate = None,
-    batch_size: BatchSize = None,
-    side: Side = None,
-) -> Prepared:
-    """Boxes: COCO's AP, AP50 and AP75 of a Faster R-CNN that is trained on top of the encoder, together with it."""
-    return _prepared(data, "boxes", chosen_recipe(recipe, steps=steps, lr=lr, batch_size=batch_size, side=side))
+def _task(kind: Kind, about: str) -> Callable[..., Prepared]:
+    """The task of finding one kind of thing; all have the same settings."""
+
+    def prepare(
+        data: DataSource,
+        *,
+        recipe: Recipe = "small",
+        steps: Steps = None,
+        lr: Rate = None,
+        batch_size: BatchSize = None,
+        side: Side = None,
+    ) -> Prepared:
+        return _prepared(data, kind, chosen_recipe(recipe, steps=steps, lr=lr, batch_size=batch_size, side=side))
+
+    prepare.__doc__ = about
+    return prepare
 
 
-def instances(
-    data: DataSource,
-    *,
-    recipe: Recipe = "small",
-    steps: Steps = None,
-    lr: Rate = None,
-    batch_size: BatchSize = None,
-    side: Side = None,
-) -> Prepared:
-    """Boxes and masks: the AP of a Mask R-CNN, with the settings of `detect`."""
-    return _prepared(data, "masks", chosen_recipe(recipe, steps=steps, lr=lr, batch_size=batch_size, side=side))
-
-
-def keypoints(
-    data: DataSource,
-    *,
-    recipe: Recipe = "small",
-    steps: Steps = None,
-    lr: Rate = None,
-    batch_size: BatchSize = None,
-    side: Side = None,
-) -> Prepared:
-    """Boxes and keypoints: the AP of a Keypoint R-CNN, with the settings of `detect`."""
-    return _prepared(data, "keypoints", chosen_recipe(recipe, steps=steps, lr=lr, batch_size=batch_size, side=side))
+detect = _task(
+    "boxes",
+    "Boxes: COCO's AP, AP50 and AP75 of a Faster R-CNN that is trained on top of the encoder, together with it.",
+)
+instances = _task("masks", "Boxes and masks: the AP of a Mask R-CNN, with the settings of `detect`.")
+keypoints = _task("keypoints", "Boxes and keypoints: the AP of a Keypoint R-CNN, with the settings of `detect`.")
 
 
 def _prepared(data: DataSource, kind: Kind, recipe: DetectionRecipe) -> Prepared:
@@ -115,6 +106,8 @@ class DetectionTask:
             torch.manual_seed(start.seed)
             model = detector(encoder, shape).to(start.device)
         recipe, device = self.recipe, start.device
+        if min(recipe.batch_size, len(self.train)) < world_size():
+            raise UserError("batch_size", f"{world_size()} processes need a batch of as many images, or more")
         batches = DetectionBatches(self.train, min(recipe.batch_size, len(self.train)), start.seed)
 
         def losses(batch: DetectionBatch) -> Mapping[str, Tensor]:
@@ -137,6 +130,7 @@ class DetectionTask:
         return Training(
             model, optimizer_of(model, recipe), recipe.steps, batches.per_epoch, batches, losses, score,
             factor=lambda epochs: rate(recipe, round(epochs * batches.per_epoch)), clip=recipe.clip, write=write,
+            onnx=lambda path: export_detector(model, self.kind, self.test.read(0).float().div(255), path),
         )  # fmt: skip
 
     def supervised(self, start: Start) -> Training:
@@ -158,6 +152,8 @@ class DetectionTask:
         """The AP of what was asked for first, then that of boxes."""
         kinds: list[Kind] = [self.kind] if self.kind == "boxes" else [self.kind, "boxes"]
         found = {kind: average_precision(self.test, entries, kind) for kind in kinds}
+        if self.test.voc:
+            found["boxes"] |= voc_average_precision(self.test, entries)
         return {f"{WORDS[kind]} {name}": value for kind in kinds for name, value in found[kind].items()}
 
     def _shape(self, model: ModelSource) -> DetectorShape:
@@ -184,14 +180,14 @@ def rate(recipe: DetectionRecipe, step: int) -> float:
 
 @torch.no_grad()
 def predicted(model: nn.Module, data: ObjectImages, device: torch.device) -> list[Entry]:
-    """What a detector finds in images, one by one, in COCO's form."""
+    """What a detector finds in images, one by one, in COCO's form; of several processes each looks at some of them."""
     model.eval()
-    entries: list[Entry] = []
-    for row in range(len(data)):
+    own: list[tuple[int, list[Entry]]] = []
+    for row in range(rank(), len(data), world_size()):
         image = data.read(row).to(device).float().div(255)
         found = {name: each.cpu() for name, each in model([image])[0].items()}
-        entries += as_entries(data, row, found)
-    return entries
+        own.append((row, as_entries(data, row, found)))
+    return [entry for _, entries in sorted(join_lists(own), key=lambda each: each[0]) for entry in entries]
 
 
 def _some(batches: DetectionBatches, count: int, device: torch.device) -> Iterator[DetectionBatch]:

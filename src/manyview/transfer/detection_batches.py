@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from manyview.core.distributed import equal_shares, rank
 from manyview.core.rng import key, order, uniform
 from manyview.transfer.objects import ObjectImages
 
@@ -23,6 +24,8 @@ class DetectionBatches:
     """The batches of a detector's training: an order and mirrored images drawn from (seed, epoch, id) alone.
 
     threads  that read images
+
+    Of several processes each has its share of a batch.
     """
 
     data: ObjectImages
@@ -38,7 +41,7 @@ class DetectionBatches:
     def __call__(self, epoch: int, start: int = 0) -> Iterator[DetectionBatch]:
         """The batches of an epoch, from one of them on."""
         rows = order(key(self.seed, epoch, ORDER, self.data.ids)).tolist()
-        parts = [rows[at * self.batch_size : (at + 1) * self.batch_size] for at in range(start, self.per_epoch)]
+        parts = [_own(rows[at * self.batch_size : (at + 1) * self.batch_size]) for at in range(start, self.per_epoch)]
         with ThreadPoolExecutor(max(1, self.threads)) as pool:
             waiting = [[pool.submit(self._sample, epoch, row) for row in part] for part in parts[:AHEAD]]
             for number in range(len(parts)):
@@ -52,6 +55,13 @@ class DetectionBatches:
         can_mirror = self.data.kind != "keypoints" or self.data.mirrored is not None
         draw = float(uniform(key(self.seed, epoch, MIRROR, self.data.ids[row]), 1))
         return mirror(image, target, self.data.mirrored) if can_mirror and draw < 0.5 else (image, target)
+
+
+def _own(rows: list[int]) -> list[int]:
+    """The rows of a batch that this process learns from."""
+    shares = equal_shares(len(rows))
+    before = sum(shares[: rank()])
+    return rows[before : before + shares[rank()]]
 
 
 def mirror(image: Tensor, target: dict[str, Tensor], points: list[int] | None) -> tuple[Tensor, dict[str, Tensor]]:

@@ -23,7 +23,11 @@ class DetectionRecipe:
     longest     pixels of the longer side, at which the image becomes smaller instead
     anchor      the side of an anchor as a multiple of its map's stride; "c4" has anchors of its own
     regions     boxes of an image that the second stage learns from
+    proposed    of a map, in training and for scores, before any is suppressed
     proposals   that are kept of an image in training
+    width       channels of the pyramid
+    box_width   of the two layers that boxes are classified with; "c4" has the last stage instead
+    mask_layers, keypoint_layers   channels of each convolution that masks and keypoints are found with
     precise     batches over which the statistics of batch norms are averaged anew before scores; 0 for running ones
     clip        the longest gradient; None for any
     """
@@ -41,7 +45,12 @@ class DetectionRecipe:
     longest: int = 1333
     anchor: float = 8.0
     regions: int = 512
+    proposed: tuple[int, int] = (2000, 1000)
     proposals: int = 2000
+    width: int = 256
+    box_width: int = 1024
+    mask_layers: tuple[int, ...] = (256,) * 4
+    keypoint_layers: tuple[int, ...] = (512,) * 8
     precise: int = 200
     clip: float | None = None
 
@@ -55,12 +64,13 @@ FPN_1X = DetectionRecipe(
 C4_1X = DetectionRecipe(
     "CACR (Zheng et al., 2021), C.2, Mask R-CNN with C4 on COCO, 1x: facebookresearch/moco, detection/configs/"
     "Base-RCNN-C4-BN.yaml, in the steps of facebookresearch/detectron2, configs/Base-RCNN-C4.yaml",
-    "c4", 90_000, (60_000, 80_000),
+    "c4", 90_000, (60_000, 80_000), proposed=(12000, 6000),
 )  # fmt: skip
 SMALL = DetectionRecipe(
     "nobody's: a short one for small machines, images of about 160 pixels and anchors of half the size. By hand",
     "fpn", 600, (450, 550), batch_size=4, lr=0.02, warmup=50, sides=(128, 144, 160), longest=256, anchor=4.0,
-    regions=64, proposals=500, precise=0, clip=10.0,
+    regions=64, proposed=(300, 300), proposals=200, precise=0, clip=10.0, width=64, box_width=256,
+    mask_layers=(64,) * 3, keypoint_layers=(96,) * 4,
 )  # fmt: skip
 RECIPES = {
     "small": SMALL,

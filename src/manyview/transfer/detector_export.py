@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from torchvision.models import ResNet
 
 from manyview.encoders import Encoder
-from manyview.transfer.rcnn import MODELS, RATIOS, ROI_POOL, WIDTH, DetectorShape, fpn_anchors, pyramid_levels
+from manyview.transfer.detection_heads import fpn_heads
+from manyview.transfer.rcnn import MODELS, RATIOS, ROI_POOL, DetectorShape, fpn_anchors, pyramid_levels
 
 IMPORTS = """import torch, torchvision
 from safetensors.torch import load_file
@@ -33,20 +34,23 @@ def torchvision_code(encoder: Encoder, shape: DetectorShape, classes: Sequence[s
     taken = {level.name: str(number) for number, level in enumerate(levels)}
     sizes = fpn_anchors(levels, shape.recipe)
     model = MODELS[shape.kind].__name__
+    heads = fpn_heads(shape)
     lines = [
         IMPORTS.format(model=model),
+        *(f"from {part.__module__} import {part.__name__}" for part, _ in heads.values()),
         f"resnet = torchvision.models.get_model({name!r}, weights=None{given})",
         *(cifar if encoder.options["stem"] else []),
         f"widths = {[level.channels for level in levels]}",
-        f"backbone = BackboneWithFPN(resnet, {taken}, widths, {WIDTH}, norm_layer=torch.nn.BatchNorm2d)",
+        f"backbone = BackboneWithFPN(resnet, {taken}, widths, {shape.recipe.width}, norm_layer=torch.nn.BatchNorm2d)",
         f"model = {model}(",
         "    backbone,",
-        f"    num_classes={shape.classes + 1},",
+        "    num_classes=None,",
         f"    rpn_anchor_generator=AnchorGenerator({sizes}, ({RATIOS},) * {len(sizes)}),",
         *(
             f"    {pool}=MultiScaleRoIAlign({list(taken.values())}, {side}, 2),"
             for pool, side in ROI_POOL[shape.kind].items()
         ),
+        *(f"    {key}={part.__name__}{given!r}," for key, (part, given) in heads.items()),
         *(f"    {key}={value!r}," for key, value in shape.settings().items()),
         ")",
         f"model.load_state_dict(load_file({weights!r}))",

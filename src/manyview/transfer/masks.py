@@ -15,7 +15,7 @@ from manyview.core.errors import UserError
 from manyview.core.parallel import parallel_map
 from manyview.core.sample import Sample
 from manyview.core.text import printable
-from manyview.data.dataset import Batched, Dataset, Unreadable, partial_sample, present
+from manyview.data.dataset import Batched, Dataset, Unreadable, partial_sample, present, read
 from manyview.data.image import MAX_PIXELS, open_image, unreadable
 from manyview.data.raster import decode_raster
 from manyview.data.selection import subset
@@ -163,6 +163,15 @@ def check_legend(dataset: Dataset, source: str, legend: Legend, ignored: Collect
     if share > MISFIT:
         raise UserError("legend", f"it does not fit: {what}")
     return [f"{what}; they are ignored"]
+
+
+def check_readable(dataset: Dataset) -> None:
+    """Refuses pictures with masks of which none that is looked at can be read, and says why the first cannot."""
+    rows = range(0, len(dataset), max(1, len(dataset) // SHOWN))
+    found = [read(dataset, row) for row in rows]
+    if not any(isinstance(each, Sample) for each in found):
+        why = f"{printable(dataset.name(rows[0]))}: {found[0]}"
+        raise UserError("data", f"none of {len(rows)} pictures with masks that were looked at can be read; {why}")
 
 
 def _empty(dataset: Dataset, index: int) -> Sample:

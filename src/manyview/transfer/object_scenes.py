@@ -15,7 +15,7 @@ SKY_AND_GROUND = 2  # values of the semantic mask below that of the first class
 
 
 def open_object_scenes(
-    kind: Kind, *, count: int = 500, test: int = 200, size: int = 128, seed: int = 0
+    kind: Kind, *, count: int = 500, test: int = 100, size: int = 128, seed: int = 0
 ) -> tuple[ObjectImages, ObjectImages]:
     """So many training scenes of so many pixels, and those to score on; the class of an object is its shape."""
     return _split("train", count, size, seed, kind), _split("test", test, size, seed, kind)

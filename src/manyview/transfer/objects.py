@@ -39,6 +39,7 @@ class ObjectImages:
     kind         what of the objects is wanted
     told         what was left out or changed, a line each
     held_out     whether they were held out of the training images, and are no test split
+    voc          whether they are VOC's, which is also scored by a rule of its own
     """
 
     title: str
@@ -49,6 +50,7 @@ class ObjectImages:
     kind: Kind = "boxes"
     told: tuple[str, ...] = field(default_factory=tuple)
     held_out: bool = False
+    voc: bool = False
 
     def __len__(self) -> int:
         return len(self.images)

@@ -17,18 +17,17 @@ from torchvision.ops.feature_pyramid_network import LastLevelMaxPool
 from manyview.core.errors import UserError
 from manyview.encoders import Encoder
 from manyview.transfer.c4 import C4Head, C4MaskHead, C4MaskPredictor, c4_body
+from manyview.transfer.detection_heads import BOX_SIDE, fpn_heads
 from manyview.transfer.detection_recipes import DetectionRecipe
 from manyview.transfer.objects import Kind
 
 FINEST = 4  # the stride of the first map that boxes are looked for in
-WIDTH = 256  # channels of the pyramid
 RATIOS = (0.5, 1.0, 2.0)
 SCALES = (2, 4, 8, 16, 32)  # of C4's anchors, times the stride of 16: 32 to 512 pixels
-PROPOSED = {"fpn": (2000, 1000), "c4": (12000, 6000)}  # of a map, in training and at test, before any is suppressed
 ROI_POOL = {
-    "boxes": {"box_roi_pool": 7},
-    "masks": {"box_roi_pool": 7, "mask_roi_pool": 14},
-    "keypoints": {"box_roi_pool": 7, "keypoint_roi_pool": 14},
+    "boxes": {"box_roi_pool": BOX_SIDE},
+    "masks": {"box_roi_pool": BOX_SIDE, "mask_roi_pool": 14},
+    "keypoints": {"box_roi_pool": BOX_SIDE, "keypoint_roi_pool": 14},
 }  # the sides of the maps that are cut out of the pyramid for each box
 MODELS = {"boxes": FasterRCNN, "masks": MaskRCNN, "keypoints": KeypointRCNN}
 
@@ -64,7 +63,7 @@ class DetectorShape:
     def settings(self) -> dict[str, Any]:
         """The plain arguments of torchvision's detector."""
         recipe = self.recipe
-        train, test = PROPOSED[recipe.neck]
+        train, test = recipe.proposed
         found: dict[str, Any] = {
             "min_size": recipe.sides,
             "max_size": recipe.longest,
@@ -75,7 +74,7 @@ class DetectorShape:
             "rpn_post_nms_top_n_train": recipe.proposals,
             "box_batch_size_per_image": recipe.regions,
         }
-        return found | ({"num_keypoints": self.keypoints} if self.kind == "keypoints" else {})
+        return found
 
 
 def check_neck(kind: Kind, recipe: DetectionRecipe) -> None:
@@ -91,14 +90,14 @@ class Pyramid(nn.Module):
     The names of its weights are those of torchvision's `BackboneWithFPN`, and the encoder's are its library's.
     """
 
-    def __init__(self, encoder: Encoder, levels: list[Level]) -> None:
+    def __init__(self, encoder: Encoder, levels: list[Level], width: int) -> None:
         super().__init__()
         self.body = encoder.network
         self._maps = encoder.embed_with_maps  # a method, not a module: the weights are in `body`
         self._names = [level.name for level in levels]
         widths = [level.channels for level in levels]
-        self.fpn = FeaturePyramidNetwork(widths, WIDTH, LastLevelMaxPool(), norm_layer=nn.BatchNorm2d)
-        self.out_channels = WIDTH
+        self.fpn = FeaturePyramidNetwork(widths, width, LastLevelMaxPool(), norm_layer=nn.BatchNorm2d)
+        self.out_channels = width
 
     def forward(self, x: Tensor) -> dict[str, Tensor]:
         maps = self._maps(x, self._names)[1]
@@ -141,10 +140,11 @@ def _fpn_parts(encoder: Encoder, shape: DetectorShape) -> dict[str, Any]:
     names = [str(number) for number in range(len(levels))]
     sizes = fpn_anchors(levels, shape.recipe)
     return {
-        "backbone": Pyramid(encoder, levels),
-        "num_classes": shape.classes + 1,
+        "backbone": Pyramid(encoder, levels, shape.recipe.width),
+        "num_classes": None,
         "rpn_anchor_generator": AnchorGenerator(sizes, (RATIOS,) * len(sizes)),
         **{pool: MultiScaleRoIAlign(names, side, 2) for pool, side in ROI_POOL[shape.kind].items()},
+        **{name: made(*given) for name, (made, given) in fpn_heads(shape).items()},
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
@@ -12,6 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyview.core.bounds import Between, Count, OptionalCount, OptionalPositive
+from manyview.core.distributed import rank, sum_over_processes, world_size
+from manyview.core.errors import UserError
 from manyview.core.sample import Views
 from manyview.data import Dataset, Loader
 from manyview.data.selection import only_modalities
@@ -24,8 +27,11 @@ from manyview.transfer.fit import Training
 from manyview.transfer.iou import IGNORED, confusion, segmentation_scores
 from manyview.transfer.legend import Legend, find_legend
 from manyview.transfer.mask_folders import SEMANTIC, hold_out, open_masks
-from manyview.transfer.masks import MASK, check_legend, having_masks, legend_of_masks, masked
+from manyview.transfer.mask_pictures import SHOWN, Segmented, save_mask_pictures
+from manyview.transfer.masks import MASK, check_legend, check_readable, having_masks, legend_of_masks, masked
+from manyview.transfer.onnx_export import export_segmenter
 from manyview.transfer.prepared import DataSource, Prepared, Start
+from manyview.transfer.records import PICTURES
 from manyview.transfer.segmenter import Segmenter
 from manyview.views import Modality, View, ViewPipeline
 
@@ -103,6 +109,8 @@ def segment(
     held_out = test is None
     train, test = hold_out(train) if test is None else (train, test)
     ready = [masked(each, name, meaning) for each in (train, test)]
+    for each in ready:
+        check_readable(each)
     task = Segmentation(ready[0], ready[1], meaning, decoder, width, scale, numbers)
     return Prepared(
         data.name, ready[0], ready[1], meaning.classes, partial(task.training, frozen=frozen),
@@ -152,7 +160,9 @@ class Segmentation:
         make = partial(DECODERS[self.decoder], size=model.size, classes=classes, **more)
         network = seeded(lambda: Segmenter(named_encoders(model, self.train), make, frozen=frozen), start.seed)
         network.to(start.device)
-        size = min(recipe.batch_size, len(self.train))
+        size = min(recipe.batch_size, len(self.train)) // world_size() * world_size()
+        if not size:
+            raise UserError("batch_size", f"{world_size()} processes need a batch of as many pictures, or more")
         train = self._loader(self.train, start, size, "probe-train", smallest=self.scale)
         epochs = recipe.baseline if start.baseline and recipe.baseline is not None else recipe.epochs
         return Training(
@@ -161,6 +171,9 @@ class Segmentation:
             losses=lambda views: {"cross-entropy": pixel_loss(network(views), classes_of(views))},
             score=lambda: segmentation_scores(self._confusion(network, start), self.legend.classes),
             factor=lambda epoch: recipe.factor(epoch, epochs),
+            write=lambda folder: self._write(network, start, folder),
+            onnx=lambda path: self._export(network, start, path),
+            weight=lambda views: float((classes_of(views) != IGNORED).sum()),
         )  # fmt: skip
 
     def _loader(self, data: Dataset, start: Start, size: int, augmentation: str, **options: Any) -> Loader:
@@ -172,17 +185,36 @@ class Segmentation:
         return Loader(
             seen, views, min(size, len(seen)), seed=start.seed, shuffle=learns, drop_last=learns,
             workers=start.workers, device=start.device, max_unreadable=UNREADABLE,
+            rank=rank() if learns else 0, world=world_size() if learns else 1,
         )  # fmt: skip
 
     @torch.no_grad()
     def _confusion(self, network: Segmenter, start: Start) -> Tensor:
         """Pixels of the test pictures by class and prediction; a picture that cannot be read is left out."""
-        loader = self._loader(self.test, start, TEST_BATCH, "probe-test", resize=start.model.size)
         classes, network = len(self.legend.classes), network.eval()
         counts = torch.zeros(classes, classes, dtype=torch.long)
-        for views in _each_once(loader):
-            counts += confusion(network(views).argmax(1), classes_of(views), classes)
-        return counts
+        for number, views in enumerate(self._test_views(start)):
+            if number % world_size() == rank():
+                counts += confusion(network(views).argmax(1), classes_of(views), classes)
+        return sum_over_processes(counts)
+
+    def _test_views(self, start: Start) -> Iterator[Views]:
+        return _each_once(self._loader(self.test, start, TEST_BATCH, "probe-test", resize=start.model.size))
+
+    def _export(self, network: Segmenter, start: Start, path: Path) -> None:
+        views = next(iter(self._test_views(start)))
+        export_segmenter(network, [views[name][0][:2] for name in network.views], path)
+
+    @torch.no_grad()
+    def _write(self, network: Segmenter, start: Start, folder: Path) -> None:
+        """Writes what is predicted for the first test pictures, in the first view."""
+        views = next(iter(self._test_views(start)), None)
+        if views is None:
+            return
+        seen = {name: [each[:SHOWN] for each in copies] for name, copies in views.items()}
+        parts = (seen[network.views[0]][0], classes_of(seen), network.eval()(seen).argmax(1))
+        save_mask_pictures([Segmented(*each) for each in zip(*(part.cpu() for part in parts), strict=True)],
+                           folder / PICTURES)  # fmt: skip
 
 
 def named_encoders(model: ModelSource, data: Dataset) -> dict[str, Encoder]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
@@ -63,7 +64,11 @@ def _open(lists: Sequence[Sequence[tuple[Path, str]]], splits: Sequence[str]) ->
         if not objects:
             raise UserError("data", f"the VOC split {split} has no object that can be used; {'; '.join(told)}")
         annotations = [{**each, "category_id": numbers[each["name"]]} for each in objects]
-        made.append(checked(split, images, annotations, categories, partial(read_image, paths), "boxes", told))
+        made.append(
+            replace(
+                checked(split, images, annotations, categories, partial(read_image, paths), "boxes", told), voc=True
+            )
+        )
     return tuple(made)
 
 
