@@ -59,6 +59,8 @@ class Contender:
 class Ours(Contender):
     """manyview with some settings, by the parts that its training loop is made of."""
 
+    encoder: Encoder
+
     def __init__(self, data: Dataset, **settings: Any) -> None:
         super().__init__()
         config = resolve({}, {"data.name": "scenes", **flat(settings)})

@@ -129,7 +129,7 @@ def _pretrain(method: str, given: argparse.Namespace, steps: int) -> tuple[Path,
 
     out, few = given.to / "run", _batch(given)
     length = {"epochs": math.ceil(steps / (len(files(given.images)) // few)), "trainer_args": {"max_steps": steps}}
-    smaller = {"transform_args": {"image_size": (given.size, given.size)}} if given.size else {}
+    smaller: dict[str, Any] = {"transform_args": {"image_size": (given.size, given.size)}} if given.size else {}
     if few < LIGHTLY_TRAIN_BATCH:
         smaller["batch_size"] = few
     began = time.process_time()

@@ -181,8 +181,8 @@ def line(row: str, found: dict[str, Any], start: dict[str, Any]) -> str:
 
 
 def _gain(after: Tensor, before: Tensor) -> str:
-    shares = (float(each.double().mean()) for each in (after, before))
-    return f" ({gain_in_points(*shares, gain_error(after, before))})"
+    now, then = (float(each.double().mean()) for each in (after, before))
+    return f" ({gain_in_points(now, then, gain_error(after, before))})"
 
 
 if __name__ == "__main__":

@@ -110,7 +110,9 @@ def test_names_with_markup_in_them_are_text(report: Path) -> None:
 def test_the_page_asks_for_nothing_from_anywhere(report: Path) -> None:
     text = report.read_text()
     assert "default-src 'none'" in unescape(text)
-    assert set(re.findall(r'(?:src|href|srcset|action)="(.)', text)) == {"#"}
+    links = re.findall(r'(?:src|href|srcset|action)="([^"]*)', text)
+    assert links
+    assert all(link.startswith(("#", "data:image/jpeg;base64,")) for link in links)
     assert set(re.findall(r"url\((\w+):", text)) == {"data"}
 
 

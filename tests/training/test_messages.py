@@ -180,7 +180,7 @@ def test_a_gain_is_said_with_its_standard_error_and_none_with_what_to_do(tmp_pat
     for view in ("image", "depth"):
         (tmp_path / encoder_file(view)).write_bytes(b"")
     assert messages.conclusion(state, tmp_path) == [
-        "kNN 60.0%, untrained 50.0%: +10.0 \N{PLUS-MINUS SIGN} 3.0 points "
+        "kNN 60.0%, untrained 50.0%: +10.0 \N{PLUS-MINUS SIGN} 3.1 points "
         "(standard error over the same 100 held-out images)",
         "kNN/depth 25.0%, untrained 25.0%: +0.0 points",  # of an older checkpoint, say
         "kNN/depth is no better than before training: train longer, or with milder augmentation",

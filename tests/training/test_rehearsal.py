@@ -15,7 +15,7 @@ from manyview.training import rehearsal
 from manyview.training.rehearsal import FEW, FIRST, MOST, seconds_a_save, seconds_a_step
 from manyview.training.run import ENCODER, Run
 from manyview.training.signals import Signals
-from manyview.training.time_budget import Costs
+from manyview.training.time_budget import Costs, fitted
 from tests import tiny
 from tests.tiny import STEPS
 
@@ -91,7 +91,6 @@ def test_a_run_from_weights_sets_time_aside_for_the_score_of_an_untrained_encode
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     besides = []
-    fitted = rehearsal.fitted
 
     def kept(config: Config, costs: Costs, steps_an_epoch: int) -> Flat:
         besides.append((costs.besides, costs.score))

@@ -9,10 +9,11 @@ from safetensors.torch import load_file
 from manyview import encoders
 from manyview.core.errors import UserError
 from manyview.embeddings.open_model import open_model
-from manyview.transfer.detect import LOADING, PICTURES, PREDICTIONS, detect, instances, keypoints, optimizer_of, rate
+from manyview.transfer.detect import LOADING, PREDICTIONS, detect, instances, keypoints, optimizer_of, rate
 from manyview.transfer.detection_recipes import RECIPES
 from manyview.transfer.fit import MODEL, Training, fit
 from manyview.transfer.prepared import DataSource, Start
+from manyview.transfer.records import PICTURES
 from manyview.transfer.transfer import transfer
 from tests.transfer.made_objects import coco, write_coco
 from tests.transfer.test_rcnn import QUICK, tiny

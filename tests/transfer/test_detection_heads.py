@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from torchvision.models.detection import FasterRCNN, KeypointRCNN, MaskRCNN
@@ -19,7 +20,8 @@ def test_the_papers_heads_are_torchvisions_own(kind: Kind) -> None:
     shape = shape_of(kind, replace(RECIPES["coco-fpn-1x"], regions=8, proposals=20))
     ours = detector(tiny(), shape)
     more = {"num_keypoints": 3} if kind == "keypoints" else {}
-    theirs = MODELS[kind](ours.backbone, num_classes=3, rpn_anchor_generator=ours.rpn.anchor_generator, **more)
+    anchors: Any = ours.rpn
+    theirs = MODELS[kind](ours.backbone, num_classes=3, rpn_anchor_generator=anchors.anchor_generator, **more)
     shapes = [{name: each.shape for name, each in model.state_dict().items()} for model in (ours, theirs)]
     assert shapes[0] == shapes[1]
 

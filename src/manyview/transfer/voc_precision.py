@@ -13,7 +13,7 @@ from torchvision.ops import box_iou
 from manyview.transfer.objects import Entry, ObjectImages
 
 HIT = 0.5  # the IoU that a hit has to be above
-POINTS = np.arange(0.0, 1.1, 0.1)  # of recall, where VOC 2007 reads precision
+POINTS = np.arange(0.0, 1.1, 0.1)  # of recall, where VOC 2007 reads precision; rounded as in its published evaluators
 
 
 def voc_average_precision(data: ObjectImages, predictions: Sequence[Entry]) -> dict[str, float]:
