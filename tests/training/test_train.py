@@ -439,7 +439,15 @@ def test_every_method_trains_on_a_last_batch_that_is_not_full(
     method: str, settings: dict[str, Any], tmp_path: Path
 ) -> None:
     parts = parts_of(METHODS[method])
-    small = {"memory__size": 20} if "memory" in parts and "size" in parts["memory"].keywords else {}
+    sizes = {"memory": {"size": 20}, "prototypes": {"count": 16}}
+    if "predictor" not in parts:  # whose vectors would have to be as long
+        sizes["head"] = {"hidden": 32, "dim_out": 32}
+    small = {
+        f"{part}__{key}": size
+        for part, keys in sizes.items()
+        for key, size in keys.items()
+        if part in parts and key in parts[part].keywords
+    }
     given = {"batch_size": 9, "drop_last": "false", "epochs": 1, **small, **settings}
     assert pretrain(tmp_path, "--quiet", method=method, **given) == 0
     assert metrics(tmp_path)[-1]["step"] == 6
