@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from manyview.transfer.records import ABOUT, About, Left, trainings, write_about
+from manyview.transfer.records import ABOUT, About, EndedTraining, trainings, write_about
 
 
 def test_the_trainings_of_a_result_are_found_again(tmp_path: Path) -> None:
@@ -12,7 +12,7 @@ def test_the_trainings_of_a_result_are_found_again(tmp_path: Path) -> None:
         write_about(tmp_path / name, each)
     found = trainings(tmp_path, "key")
     assert [each.folder.name for each in found] == ["a", "b"]
-    assert found[1] == Left(tmp_path / "b", about)
+    assert found[1] == EndedTraining(tmp_path / "b", about)
     assert found[1].pictures is None
     (tmp_path / "b" / "predictions.png").touch()
     assert found[1].pictures == tmp_path / "b" / "predictions.png"

@@ -19,7 +19,7 @@ ABOUT = "about.json"
 
 @dataclass(frozen=True)
 class About:
-    """Whose training a folder is of.
+    """Says which training a folder holds.
 
     result  the key of the result that its scores are a part of
     kind    trained, untrained or supervised
@@ -32,7 +32,7 @@ class About:
 
 
 @dataclass(frozen=True)
-class Left:
+class EndedTraining:
     """A training that has ended."""
 
     folder: Path
@@ -50,10 +50,10 @@ def write_about(folder: Path, about: About) -> None:
         draft.write_text(json.dumps(asdict(about), indent=1))
 
 
-def trainings(folder: Path, result: str) -> list[Left]:
+def trainings(folder: Path, result: str) -> list[EndedTraining]:
     """The trainings that a result's scores are of, in the order of their folders' names."""
     found = []
     for file in sorted(folder.glob(f"*/{ABOUT}")):
         with suppress(UserError):  # a damaged one is of nothing
-            found.append(Left(file.parent, read_json(file, About, remedy="remove it")))
+            found.append(EndedTraining(file.parent, read_json(file, About, remedy="remove it")))
     return [each for each in found if each.about.result == result]

@@ -26,7 +26,7 @@ def jigsaw_of(copy: Augmentation) -> Augmentation:
 
 
 def shape_of(augmentation: Augmentation, n: int, channels: int) -> tuple[int, ...]:
-    """Of n pictures: (n, C, size, size), or of a jigsaw (n, 9, C, patch, patch)."""
+    """Gives the shape of n pictures: (n, C, size, size), or of a jigsaw (n, 9, C, patch, patch)."""
     if augmentation.patch is None:
         return n, channels, augmentation.size, augmentation.size
     return n, PATCHES, channels, augmentation.patch, augmentation.patch

@@ -11,7 +11,7 @@ from PIL import Image
 from manyview.evaluate.results import Result, read
 from manyview.report.html import DASH, Child, Html, attempted, figure, section, signed_points, table, tag
 from manyview.report.jpeg import jpeg_uri
-from manyview.transfer.records import Left, trainings
+from manyview.transfer.records import EndedTraining, trainings
 
 KINDS = ("trained", "untrained", "supervised")
 MOST = 6  # results, the newest
@@ -83,7 +83,7 @@ def _scores(result: Result) -> Child:
     return made
 
 
-def _pictures(training: Left, task: str) -> Html:
+def _pictures(training: EndedTraining, task: str) -> Html:
     assert training.pictures is not None
     title = " ".join(filter(None, [training.about.part, training.about.kind]))
     caption = CAPTIONS.get(task, OBJECTS)
