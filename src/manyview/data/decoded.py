@@ -17,6 +17,7 @@ from manyview.core.sample import Sample
 from manyview.data.dataset import Batched, Dataset, read
 
 CHUNK = 1024
+FEW = 16  # samples that a thread reads at a time
 PROBES = 16
 
 
@@ -139,4 +140,6 @@ def _samples(dataset: Dataset) -> Iterator[tuple[int, Sample | str]]:
     """Reads all samples in order, in threads where the data set bears them: our decoders leave Python's lock."""
     with ThreadPoolExecutor(available() if getattr(dataset, "threads", False) else 1) as pool:
         for rows in torch.arange(len(dataset)).split(CHUNK):
-            yield from zip(rows.tolist(), pool.map(lambda i: read(dataset, i), rows.tolist()), strict=True)
+            parts = [part.tolist() for part in rows.split(FEW)]
+            for found in pool.map(lambda part: [(row, read(dataset, row)) for row in part], parts):
+                yield from found
