@@ -135,3 +135,29 @@ def test_an_image_that_cannot_be_decoded_is_one_line(tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes()[:200])
     with pytest.raises(UserError, match=r"0\.png cannot be read"):
         train.read(0)
+
+
+@pytest.mark.parametrize("number", [2**63, 10**400], ids=["65 bits", "many digits"])
+def test_an_image_id_beyond_64_bits_is_counted(number: int, tmp_path: Path) -> None:
+    content = coco(2)
+    content["images"][0]["id"] = number
+    train, _ = open_coco(write_coco(tmp_path, content, coco(1)), "boxes")
+    assert train.ids.shape == (1,)
+    assert any("1 images left out, without a whole number as id" in line for line in train.told)
+
+
+def test_numbers_that_no_float_holds_are_counted(tmp_path: Path) -> None:
+    content = coco(2)
+    content["annotations"][0]["bbox"][0] = 10**400
+    content["annotations"][1]["segmentation"][0][0] = 10**400
+    content["annotations"][2]["area"] = 10**400
+    train, _ = open_coco(write_coco(tmp_path, content, coco(1)), "masks")
+    assert len(train.annotations) == 2
+    assert [each["area"] for each in train.annotations] == [320, 320]
+
+
+def test_splits_with_other_keypoints_are_refused(tmp_path: Path) -> None:
+    other = coco(1)
+    other["categories"][0]["keypoints"] = other["categories"][0]["keypoints"][::-1]
+    with pytest.raises(UserError, match="val has other keypoints of 'cat' than train; both splits need the same"):
+        open_coco(write_coco(tmp_path, coco(2), other), "keypoints")

@@ -10,6 +10,7 @@ from manyview import encoders
 from manyview.core.errors import UserError
 from manyview.embeddings.open_model import open_model
 from manyview.transfer.detect import LOADING, PREDICTIONS, detect, instances, keypoints, optimizer_of, rate
+from manyview.transfer.detection_batches import DetectionBatches
 from manyview.transfer.detection_recipes import RECIPES
 from manyview.transfer.fit import MODEL, Training, fit
 from manyview.transfer.prepared import DataSource, Start
@@ -109,6 +110,18 @@ def test_options_that_images_with_objects_do_not_have_are_refused(tmp_path: Path
 def test_options_of_the_run_that_images_with_objects_do_not_have_are_passed_over() -> None:
     options = {"labels": True, "split": "train", "count": 3, "size": 32}
     assert len(detect(DataSource("scenes", options, inherited=frozenset(options))).train) == 3
+
+
+def test_as_many_threads_read_images_as_workers_are_asked_for(tmp_path: Path) -> None:
+    task = detect(DataSource(str(write_coco(tmp_path, coco(2), coco(1))), {}), **SETTINGS)
+    training = task.training(Start(open_model(tiny()), 0, CPU, workers=3))
+    assert isinstance(training.batches, DetectionBatches)
+    assert training.batches.threads == 3
+
+
+def test_processes_count_by_their_images(tmp_path: Path) -> None:
+    training = made(tmp_path)
+    assert training.weight(next(iter(training.batches(0, 0)))) == 2
 
 
 def test_an_encoder_that_does_not_see_pictures_is_refused(tmp_path: Path) -> None:

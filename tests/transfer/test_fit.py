@@ -122,6 +122,15 @@ def test_a_long_gradient_is_cut(tmp_path: Path) -> None:
     assert lengths[1] == pytest.approx(1e-3, rel=1e-2)
 
 
+def test_a_process_without_anything_to_learn_from_has_a_loss_of_zero(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "_share", lambda training, batch: 0.0)
+    fit(training(), tmp_path)
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["loss"] for line in lines] == [0, 0]
+
+
 def test_a_loss_that_is_no_number_is_one_line_about_the_learning_rate(tmp_path: Path) -> None:
     each = training()
     object.__setattr__(each, "losses", lambda batch: {"loss": torch.tensor(float("nan"))})

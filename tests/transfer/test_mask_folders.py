@@ -46,6 +46,7 @@ def test_lists_as_voc_has_them(tmp_path: Path) -> None:
     (lists / "train.txt").write_text("0\n1\n4\n")
     (lists / "val.txt").write_text("2\n")
     assert opened(tmp_path) == (3, 1, "SegmentationClass", ("image", "SegmentationClass"))
+    assert opened(tmp_path, split="val")[:2] == (1, None)  # which is trained on, and not scored too
     with pytest.raises(UserError, match=r"there is no .*trainval.txt; give --data.split"):
         opened(tmp_path, split="trainval")
 
@@ -87,3 +88,21 @@ def test_a_fifth_is_held_out_by_ids_alone(tmp_path: Path) -> None:
     assert not set(train.ids.tolist()) & set(test.ids.tolist())
     with pytest.raises(UserError, match="2 pictures are too few"):
         hold_out(test)
+
+
+def test_nothing_is_scored_on_what_it_was_trained_on(tmp_path: Path) -> None:
+    assert opened(folder(tmp_path / "split", 4), split="test")[:2] == (4, None)
+    for split in ("train", "test"):
+        pair(tmp_path / "camvid" / split, tmp_path / "camvid" / f"{split}annot", 4)
+    assert opened(tmp_path / "camvid", split="test")[:2] == (4, None)
+    train, test, _ = open_masks(DataSource("scenes", {"count": 5, "size": 8, "split": "test"}), None)
+    assert (test, train.name(0)) == (None, open_masks(DataSource("scenes", {"count": 5, "size": 8}), None)[1].name(0))
+
+
+def test_a_mask_that_a_layout_does_not_have_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="mask: scenes have their masks in 'semantic'"):
+        open_masks(DataSource("scenes", {"count": 5, "size": 8}), "instance")
+    pair(tmp_path / "train", tmp_path / "trainannot", 4)
+    assert opened(tmp_path, "masks")[2] == "masks"
+    with pytest.raises(UserError, match=r"mask: .* has no 'instance'"):
+        opened(tmp_path, "instance")

@@ -24,7 +24,8 @@ SMALL: dict[str, Any] = {"widths": (8, 16), "blocks": (1, 1)}
 
 
 def prepared(root: Path, **settings: Any) -> Prepared:
-    return segment(DataSource(str(root), {}), **{"width": 8, "epochs": 2, "batch_size": 4, **settings})
+    width = {} if settings.get("decoder") == "linear" else {"width": 8}
+    return segment(DataSource(str(root), {}), **{**width, "epochs": 2, "batch_size": 4, **settings})
 
 
 def start(data: Prepared, **more: Any) -> Start:
@@ -103,3 +104,19 @@ def test_many_masks_that_do_not_fit_are_one_line(tmp_path: Path) -> None:
     task = prepared(root)
     with pytest.raises(UserError, match=r"2 of 8 samples cannot be read.*its mask has 3 x 3 pixels"):
         task.training(start(task))
+
+
+def test_a_setting_that_would_do_nothing_is_refused(tmp_path: Path) -> None:
+    root = folder(tmp_path / "colours", colours=True)
+    (root / "legend.txt").write_text("200 30 30 a\n30 200 30 b\n30 30 200 c\n")
+    with pytest.raises(UserError, match=r"ignore: .*legend\.txt is of colours; name a colour void in it instead"):
+        prepared(root, ignore=(3,))
+    with pytest.raises(UserError, match="width: the linear decoder has none"):
+        prepared(root, decoder="linear", width=8)
+
+
+def test_classes_of_scenes_can_be_ignored() -> None:
+    task = segment(DataSource("scenes", {"count": 5, "size": 16}), ignore=(0,))
+    masks = torch.stack([task.train[row].modalities[MASK] for row in range(5)])
+    assert IGNORED in masks
+    assert 0 not in masks

@@ -57,3 +57,12 @@ def test_what_is_wrong_is_one_line(tmp_path: Path) -> None:
         transfer(small(), "segment", out=tmp_path)
     with pytest.raises(UserError, match="out: is needed"):
         transfer(small(), "segment", root)
+
+
+def test_many_unreadable_pictures_are_told_without_a_setting_that_no_task_has(tmp_path: Path) -> None:
+    root = folder(tmp_path / "data")
+    for number in (1, 2):
+        (root / "train" / "images" / f"{number}.png").write_bytes(b"no picture")
+    with pytest.raises(UserError, match=r"^data: 2 of 8 samples cannot be read, more than 5% of them") as raised:
+        run(root, tmp_path / "out")
+    assert "max_unreadable" not in str(raised.value)

@@ -41,7 +41,7 @@ def transfer(
     ] = True,
     seed: int = 0,
     device: Annotated[str, "auto, cpu or cuda"] = "auto",
-    workers: Annotated[int | None, "processes that read images"] = None,
+    workers: Annotated[int | None, "processes that read images; of detectors, threads"] = None,
     out: Annotated[
         str | None, f"where {FILE} and the trainings go; by default RUN/{HOME}, or transfers/ENCODER"
     ] = None,

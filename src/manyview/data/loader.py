@@ -199,10 +199,9 @@ class Loader:
         self.unreadable |= unreadable
         if len(self.unreadable) > self.max_unreadable * len(self.dataset):
             some = "; ".join(f"{self.dataset.name(i)}: {reason}" for i, reason in list(self.unreadable.items())[:3])
-            most = f"more than max_unreadable={self.max_unreadable:g} of them ({some}): mend the files, or allow more"
-            raise TooManyUnreadable(
-                None, f"{len(self.unreadable)} of {len(self.dataset)} samples cannot be read, {most}"
-            )
+            found = f"{len(self.unreadable)} of {len(self.dataset)} samples cannot be read"
+            most = f"more than {100 * self.max_unreadable:.3g}% of them ({some}); mend the files"
+            raise TooManyUnreadable("max_unreadable", f"{found}, {most}")
 
 
 class TooManyUnreadable(UserError):

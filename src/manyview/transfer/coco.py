@@ -14,6 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from manyview.core.errors import UserError
+from manyview.core.json_file import parse_json
 from manyview.core.text import printable, reason
 from manyview.data.dataset import Unreadable
 from manyview.data.image import decode, read_header
@@ -122,7 +123,7 @@ def read_image(paths: Sequence[Path], row: int) -> Tensor:
 
 def _image(entry: Any, roots: Sequence[Path]) -> tuple[Entry | None, str]:
     """The id, size and path of an image, or why it cannot be used."""
-    if not isinstance(entry, dict) or type(entry.get("id")) is not int or not isinstance(entry.get("file_name"), str):
+    if not isinstance(entry, dict) or not _is_id(entry.get("id")) or not isinstance(entry.get("file_name"), str):
         return None, "without a whole number as id or without a file name"
     try:
         path = find_image(entry["file_name"], roots)
@@ -142,8 +143,9 @@ def _image(entry: Any, roots: Sequence[Path]) -> tuple[Entry | None, str]:
 def _load(file: Path) -> dict[str, list[Any]]:
     shown = printable(str(file))
     try:
-        content = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
+        written = file.read_bytes()
+        content = parse_json(written.decode(json.detect_encoding(written)))
+    except (OSError, ValueError) as error:
         raise UserError("data", f"{shown} cannot be read as JSON ({reason(error)})") from None
     for name in ("images", "annotations", "categories"):
         if not isinstance(content, dict) or not isinstance(content.get(name), list):
@@ -155,7 +157,7 @@ def _categories(file: Path, entries: Sequence[Any], kind: Kind) -> list[Entry]:
     shown = printable(str(file))
     found = []
     for each in entries:
-        if not isinstance(each, dict) or type(each.get("id")) is not int or not isinstance(each.get("name"), str):
+        if not isinstance(each, dict) or not _is_id(each.get("id")) or not isinstance(each.get("name"), str):
             raise UserError("data", f"{shown}: a category needs a whole number as id, and a name; got {each!r:.80}")
         points = each.get("keypoints") or []
         if not isinstance(points, list) or not all(isinstance(point, str) for point in points):
@@ -172,10 +174,19 @@ def _categories(file: Path, entries: Sequence[Any], kind: Kind) -> list[Entry]:
     return with_points
 
 
+def _is_id(value: object) -> bool:
+    """Whether something is a whole number of 64 bits."""
+    return type(value) is int and -(1 << 63) <= value < 1 << 63
+
+
 def _check_categories(train: ObjectImages, test: ObjectImages) -> None:
-    known = {each["id"]: each["name"] for each in train.categories}
+    known = {each["id"]: each for each in train.categories}
     for each in test.categories:
-        if known.get(each["id"]) != each["name"]:
+        same = known.get(each["id"], {})
+        if same.get("name") == each["name"] and same.get("keypoints") != each.get("keypoints"):
+            there = f"{test.title} has other keypoints of {each['name']!r} than {train.title}"
+            raise UserError("data", f"{there}; both splits need the same, in the same order")
+        if same.get("name") != each["name"]:
             there = f"{test.title} has a category {each['id']} {each['name']!r} that {train.title} has not"
             raise UserError("data", f"{there}; both splits need the same categories")
 

@@ -22,7 +22,7 @@ from manyview.embeddings.open_model import open_model
 from manyview.encoders import Encoder
 from manyview.encoders.layers import batch_norms
 from manyview.transfer.average_precision import as_entries, average_precision
-from manyview.transfer.detection_batches import DetectionBatch, DetectionBatches, on_device
+from manyview.transfer.detection_batches import THREADS, DetectionBatch, DetectionBatches, on_device
 from manyview.transfer.detection_pictures import save_pictures
 from manyview.transfer.detection_recipes import RECIPES, DetectionRecipe, chosen_recipe
 from manyview.transfer.detector_export import torchvision_code
@@ -108,7 +108,8 @@ class DetectionTask:
         recipe, device = self.recipe, start.device
         if min(recipe.batch_size, len(self.train)) < world_size():
             raise UserError("batch_size", f"{world_size()} processes need a batch of as many images, or more")
-        batches = DetectionBatches(self.train, min(recipe.batch_size, len(self.train)), start.seed)
+        threads = THREADS if start.workers is None else start.workers
+        batches = DetectionBatches(self.train, min(recipe.batch_size, len(self.train)), start.seed, threads)
 
         def losses(batch: DetectionBatch) -> Mapping[str, Tensor]:
             found: dict[str, Tensor] = model(*on_device(batch, device))
@@ -130,6 +131,7 @@ class DetectionTask:
         return Training(
             model, optimizer_of(model, recipe), recipe.steps, batches.per_epoch, batches, losses, score,
             factor=lambda epochs: rate(recipe, round(epochs * batches.per_epoch)), clip=recipe.clip, write=write,
+            weight=lambda batch: float(len(batch[0])),
             onnx=lambda path: export_detector(model, self.kind, self.test.read(0).float().div(255), path),
         )  # fmt: skip
 

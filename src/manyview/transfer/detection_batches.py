@@ -17,13 +17,14 @@ Targets = list[dict[str, Tensor]]
 DetectionBatch = tuple[list[Tensor], Targets]
 ORDER, MIRROR = 1, 2  # keep the draws of an epoch apart
 AHEAD = 2  # batches that are read while one is learnt from
+THREADS = 2  # that read images, where nobody says how many
 
 
 @dataclass(frozen=True, eq=False)
 class DetectionBatches:
     """The batches of a detector's training: an order and mirrored images drawn from (seed, epoch, id) alone.
 
-    threads  that read images
+    threads  that read images, at least one
 
     Of several processes each has its share of a batch.
     """
@@ -31,7 +32,7 @@ class DetectionBatches:
     data: ObjectImages
     batch_size: int
     seed: int
-    threads: int = 2
+    threads: int = THREADS
 
     @property
     def per_epoch(self) -> int:

@@ -117,15 +117,14 @@ def _step(training: Training, batch: Any, step: int, rates: list[float]) -> dict
     for group, rate in zip(optimizer.param_groups, rates, strict=True):
         group["lr"] = rate * factor
     parts = training.losses(batch)
-    share = _share(training, batch)
-    loss = torch.stack(list(parts.values())).sum() * share
-    found = _means({name: float(each.detach()) * share for name, each in {"loss": loss / share, **parts}.items()})
+    loss, share = torch.stack(list(parts.values())).sum(), _share(training, batch)
+    found = _means({name: float(each.detach()) * share for name, each in {"loss": loss, **parts}.items()})
     total = found.pop("loss")
     if not math.isfinite(total):
         named = " and ".join(f"{rate:g}" for rate in dict.fromkeys(rates))
         raise UserError("lr", f"with {named} the loss is {total} after {step} steps; give a lower one")
     optimizer.zero_grad()
-    loss.backward()
+    (loss * share).backward()
     learnt = [each for group in optimizer.param_groups for each in group["params"] if each.requires_grad]
     _average_gradients(learnt)
     if training.clip is not None:

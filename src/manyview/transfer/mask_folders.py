@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +33,24 @@ def open_masks(source: DataSource, mask: str | None) -> tuple[Dataset, Dataset |
 
     Layouts: `images/` and `masks/`, matched by path, divided into train/ and test/ above or below these (ADE20K) or not
     at all; modalities beside each other, of which one is of label maps; `train/` and `trainannot/` (CamVid as SegNet
-    has it); VOC's; a table or NYU-Depth v2's file; `scenes`. There is no test where there is no test or val split.
+    has it); VOC's; a table or NYU-Depth v2's file; `scenes`. There is no test where there is no test or val split, or
+    where some of its pictures are training pictures.
     """
+    train, test, name = _opened(source, mask)
+    overlap = test is not None and not _sources(train).isdisjoint(_sources(test))
+    return train, None if overlap else test, name
+
+
+def _opened(source: DataSource, mask: str | None) -> tuple[Dataset, Dataset | None, str]:
     if source.name == SCENES:
+        if mask not in (None, SEMANTIC):
+            raise UserError("mask", f"{SCENES} have their masks in {SEMANTIC!r}; leave it out")
         return (*_scenes(source), SEMANTIC)
     path, split = source.name, source.options.get("split") or "train"
     if os.path.isdir(path):
         for layout in (_voc, _beside, _below):
             found = layout(path, split)
-            if found is not None:
+            if found is not None and mask in (None, found[2]):
                 return found
     train, name = _modalities(source, split, mask)
     try:
@@ -51,6 +60,12 @@ def open_masks(source: DataSource, mask: str | None) -> tuple[Dataset, Dataset |
             raise
         test = None
     return train, test, name
+
+
+def _sources(dataset: Dataset) -> set[object]:
+    """The files of each sample, or its id: ids of files are relative to the folder of their split."""
+    files: Callable[[int], dict[str, str]] = getattr(dataset, "paths", lambda row: {})
+    return {frozenset(files(row).values()) or int(dataset.ids[row]) for row in range(len(dataset))}
 
 
 def hold_out(dataset: Dataset) -> tuple[Dataset, Dataset]:
@@ -68,7 +83,8 @@ def _scenes(source: DataSource) -> tuple[Dataset, Dataset]:
     usual = source.options.get("modalities") or ("image",)
     asked = requested(open_data(SCENES, modalities=usual), source.views)
     modalities = (*(name for name in dict.fromkeys((*usual, *asked)) if name != SEMANTIC), SEMANTIC)
-    train, test = (open_data(SCENES, modalities=modalities, split=split, **given) for split in ("train", "test"))
+    splits = source.options.get("split") or "train", "test"
+    train, test = (open_data(SCENES, modalities=modalities, split=split, **given) for split in splits)
     return train, test
 
 

@@ -37,6 +37,8 @@ from manyview.views import Modality, View, ViewPipeline
 
 TEST_BATCH = 32
 UNREADABLE = 0.05  # of the pictures, above which it is an error
+WIDTH = 64
+NO_CLASS = (255,)
 
 
 @dataclass(frozen=True)
@@ -84,19 +86,21 @@ def segment(
     epochs: Annotated[OptionalCount, "instead of the recipe's, also for the baselines"] = None,
     lr: Annotated[OptionalPositive, "instead of the recipe's"] = None,
     batch_size: Annotated[OptionalCount, "instead of the recipe's"] = None,
-    width: Annotated[Count, "channels of the U-Net's decoder"] = 64,
+    width: Annotated[Count, "channels of the U-Net's decoder"] = WIDTH,
     scale: Annotated[float, Between(0.01, 1), "the smallest share of a picture that a training crop covers"] = 0.5,
     mask: Annotated[str | None, "the modality that holds masks; by default the one named like label maps"] = None,
     legend: Annotated[
         str | None, "what values mean: a file, voc, nyu13, nyu40 or msrs; by default beside the data"
     ] = None,
-    ignore: Annotated[tuple[int, ...], "numbers of masks that are no class"] = (255,),
+    ignore: Annotated[tuple[int, ...], "numbers of masks that are no class"] = NO_CLASS,
 ) -> Prepared:
     """Semantic segmentation (CMC 4.3): mIoU, pixel accuracy and the IoU of each class.
 
     Pictures are seen at the encoder's size: in training a random crop and flip, in the test the largest middle square.
     The mask has the same crop, by nearest neighbours.
     """
+    if decoder != "unet" and width != WIDTH:
+        raise UserError("width", f"the {decoder} decoder has none; leave it out")
     numbers = _chosen(RECIPES[recipe], epochs, lr, batch_size)
     train, test, name = open_masks(data, mask)
     pictures = [each for each in train.modalities if each != name]
@@ -132,13 +136,17 @@ def _legend(
     """What the values of the masks mean, of training and test; adds to the notes what is to be told of them."""
     train = both[0]
     if asked is None and name == SEMANTIC and hasattr(train, "renderable"):
-        return Legend(("sky", "ground", *train.classes), {place: place for place in range(2 + len(train.classes))})
+        classes = "sky", "ground", *train.classes
+        return Legend(classes, {**{place: place for place in range(len(classes))}, **dict.fromkeys(ignore, IGNORED)})
     found = find_legend(asked, data.name)
     if found is None:
         return legend_of_masks(both, name, ignore)
+    if found.colours and ignore != NO_CLASS:
+        raise UserError("ignore", f"{found.source} is of colours; name a colour void in it instead")
+    numbers = () if found.colours else ignore
     for each in both:
-        notes += check_legend(each, name, found, ignore)
-    return replace(found, values={**found.values, **dict.fromkeys(() if found.colours else ignore, IGNORED)})
+        notes += check_legend(each, name, found, numbers)
+    return replace(found, values={**found.values, **dict.fromkeys(numbers, IGNORED)})
 
 
 @dataclass(frozen=True, eq=False)

@@ -51,7 +51,8 @@ class Trainings:
         if not result.scores or self.onnx:
             begun = time.monotonic()
             scores = self._scores(model, own, self.prepared.training, onnx=self.onnx)
-            result = self._keep(replace(result, scores=scores, seconds=round(time.monotonic() - begun, 2)))
+            if not result.scores:
+                result = self._keep(replace(result, scores=scores, seconds=round(time.monotonic() - begun, 2)))
         first = self._first(model) if (untrained and model.trained) or supervised else None
         if first is None:
             return result

@@ -16,7 +16,7 @@ from manyview.core.bounds import MOST_WORKERS, AtLeast, AtMost, Between, check_b
 from manyview.core.distributed import join_processes, rank
 from manyview.core.errors import UserError, hint
 from manyview.core.parallel import resolve_device
-from manyview.data import Dataset
+from manyview.data import Dataset, TooManyUnreadable
 from manyview.data.dataset import few_samples, fingerprint
 from manyview.embeddings.model_source import ModelSource
 from manyview.embeddings.open_model import AnyModel, check_named, open_model, run_of
@@ -100,9 +100,12 @@ def transfer(
     fresh = _without_scores(task, chosen, source, prepared, seed)
     kept = None if recompute else find(folder, fresh)
     job = Trainings(task, prepared, folder, fresh.key, seed, place, workers, recompute, onnx, quiet, say)
-    with naming_lost_worker():
-        return job.run(source, fresh if kept is None else replace(kept, data=fresh.data, model=fresh.model),
-                       untrained=untrained, supervised=supervised)  # fmt: skip
+    known = fresh if kept is None else replace(kept, data=fresh.data, model=fresh.model)
+    try:
+        with naming_lost_worker():
+            return job.run(source, known, untrained=untrained, supervised=supervised)
+    except TooManyUnreadable as error:  # which names a setting of pre-training
+        raise UserError("data", error.message) from None
 
 
 def settings_of(task: str, given: Mapping[str, Any]) -> dict[str, Any]:
