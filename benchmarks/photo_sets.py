@@ -3,10 +3,13 @@
     python benchmarks/photo_sets.py fashion-mnist FROM DIR   # the four idx files; Debian: dataset-fashion-mnist
     python benchmarks/photo_sets.py coco-objects FROM DIR    # COCO: annotations/instances_*.json, train2017, val2017
     python benchmarks/photo_sets.py flickr8k-words FROM DIR  # images/ and captions.tsv: image, split, caption
+    python benchmarks/photo_sets.py emoji FROM DIR           # npm: emoji-datasource-apple and others, side by side
 
 fashion-mnist: the first 20,000 training and 5,000 test pictures, padded from 28 to 32 px. coco-objects: squares about
 objects, a quarter longer than their boxes, by kind; every third photo is for the test. flickr8k-words: photos of which
-at least three captions have a word of one class, and fewer of every other; every third is for the test.
+at least three captions have a word of one class, and fewer of every other; every third is for the test. emoji: the
+pictures of all vendors by category, without skin tones, on white, at 32 px; every third emoji is for the test, as all
+vendors draw it.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ WORDS = {
 CAPTIONS = 3  # of a photo's five that must agree
 TEST = 3  # every third is for the test
 SIDE = 256  # pixels of the shorter side of a photo that is kept
+ICON = 32  # pixels of an emoji's side
 
 Found = Iterator[tuple[str, str, str, Image.Image]]
 """split, class, name, picture"""
@@ -117,12 +121,32 @@ def flickr8k_words(source: Path) -> Found:
             yield "train" if count % TEST else "test", labels[0], Path(name).stem, _shrunk(picture)
 
 
+def emoji(source: Path) -> Found:
+    folders = sorted(source.iterdir())
+    for folder in folders:
+        for number, each in enumerate(json.loads((folder / "emoji.json").read_text())):
+            path = folder / "img" / folder.name / "64" / each["image"]
+            if path.exists():
+                split, label = "train" if number % TEST else "test", each["category"].replace(" & ", "-and-").lower()
+                yield split, label, f"{folder.name}-{path.stem}", _on_white(Image.open(path)).resize((ICON, ICON))
+
+
+def _on_white(picture: Image.Image) -> Image.Image:
+    drawn = picture.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", drawn.size, "white"), drawn).convert("RGB")
+
+
 def _shrunk(picture: Image.Image) -> Image.Image:
     scale = SIDE / min(picture.size)
     return picture if scale >= 1 else picture.resize((round(picture.width * scale), round(picture.height * scale)))
 
 
-SETS = {"fashion-mnist": fashion_mnist, "coco-objects": coco_objects, "flickr8k-words": flickr8k_words}
+SETS = {
+    "fashion-mnist": fashion_mnist,
+    "coco-objects": coco_objects,
+    "flickr8k-words": flickr8k_words,
+    "emoji": emoji,
+}
 
 
 if __name__ == "__main__":
