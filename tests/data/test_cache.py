@@ -309,12 +309,12 @@ def test_a_loader_of_the_same_data_takes_what_another_holds(tmp_path: Path) -> N
     data = Pictures(20, sizes=(140, 150))
     first = Loader(data, PIPELINE, 5, workers=0)
     seen(first, 0)
-    second = Loader(data, ViewPipeline([Augmentation(24)] * 3), 5, workers=0, like=first)
+    second = Loader(data, ViewPipeline([Augmentation(24)] * 3), 5, workers=0)
     data.log = tmp_path / "log"
     data.log.write_text("")
     assert seen(second, 0)
     assert data.log.read_text() == ""
-    other = Loader(Pictures(20, sizes=(140, 150)), PIPELINE, 5, workers=0, like=first)
+    other = Loader(Pictures(20, sizes=(140, 150)), PIPELINE, 5, workers=0)
     assert other.held == (0, 0)
 
 

@@ -30,7 +30,6 @@ class Decoded:
     unreadable  the reasons of rows that could not be read
     """
 
-    dataset: Dataset
     pixels: dict[str, Tensor]
     present: dict[str, Tensor]
     unreadable: dict[int, str] = field(default_factory=dict)
@@ -83,7 +82,6 @@ def decode(
     if size > (default_limit() if limit is None else limit) or not wanted(none):
         return None
     decoded = Decoded(
-        dataset,
         {name: torch.zeros(len(dataset), *shape, dtype=dtype) for name, (shape, dtype) in shapes.items()},
         {name: torch.ones(len(dataset), dtype=torch.bool) for name in shapes},
     )

@@ -16,10 +16,9 @@ from torch import Tensor
 from manyview.core.errors import UserError
 from manyview.core.rng import key, order
 from manyview.core.sample import Batch, Views
-from manyview.data.cache import Cache, make_cache
 from manyview.data.dataset import Dataset
-from manyview.data.decoded import Decoded, decode
 from manyview.data.epoch import Epoch
+from manyview.data.held import hold
 from manyview.data.reader import Collated, Pipeline, Reader
 from manyview.data.slots import EpochRows
 from manyview.data.workers import patiently, start_workers
@@ -41,7 +40,8 @@ class Loader:
     memory          bytes that decoded data may take; None: a quarter of the machine's, 0: nothing is held
     max_unreadable  the share of unreadable samples above which the loader gives up
     examples        a picture (C, H, W) of each modality, for those that no sample has: their views are zeros
-    like            another loader of the same data set, whose decoded samples are taken
+
+    Loaders of the same data set share what they hold.
 
     In place of a sample that cannot be read comes the next one that can, so that batches stay full; one of them may
     then be there twice. They are listed in `unreadable`, as far as this process has met them.
@@ -63,7 +63,6 @@ class Loader:
         memory: int | None = None,
         max_unreadable: float = 0.05,
         examples: Mapping[str, Tensor] | None = None,
-        like: Loader | None = None,
     ) -> None:
         if not isinstance(dataset, Dataset):
             what = f"{type(dataset).__name__} is none; open_data(name) makes one, TorchDataset wraps one of torch's"
@@ -77,7 +76,9 @@ class Loader:
         self.unreadable: dict[int, str] = {}
         self.labels = torch.full((len(dataset),), -1) if dataset.labels is None else dataset.labels
         _check(self)
-        self._decoded, self._cache = self._held(like, memory, examples)
+        used = set(pipeline.sources(dataset.modalities).values())
+        self._shared = hold(dataset, used, memory, examples, self._at_once)
+        self._decoded, self._cache = self._shared.decoded, self._shared.cache
         self.at_once = self._decoded is not None
         self._note({} if self._decoded is None else self._decoded.unreadable)
         self._replacement = _next_readable(len(dataset), self.unreadable)
@@ -144,22 +145,6 @@ class Loader:
         if not self.shuffle:
             return torch.arange(len(self.dataset))
         return order(key(SHUFFLE, self.seed, epoch, self.dataset.ids))
-
-    def _held(
-        self, like: Loader | None, memory: int | None, examples: Mapping[str, Tensor] | None
-    ) -> tuple[Decoded | None, Cache | None]:
-        """The whole data set, decoded, or else what will hold samples; neither with memory=0."""
-        shared = like if like is not None and like.dataset is self.dataset and like._used() == self._used() else None
-        decoded = None if shared is None else shared._decoded
-        if memory != 0 and (decoded is None or not self._at_once({name: x[:0] for name, x in decoded.pixels.items()})):
-            decoded = decode(self.dataset, memory, examples, wanted=self._at_once)
-        if decoded is not None:
-            return decoded, None
-        return None, (shared and shared._cache) or make_cache(len(self.dataset), memory)
-
-    def _used(self) -> set[str]:
-        """The modalities that views are made of."""
-        return set(self.pipeline.sources(self.dataset.modalities).values())
 
     def _at_once(self, none: Mapping[str, Tensor]) -> bool:
         """Tells whether views are made a whole batch at once, of pictures like these, which are none."""

@@ -29,8 +29,8 @@ COMPARED = 3.0  # seconds of steps of each method that is compared
 
 Train = Callable[[int], object]
 """Trains so many steps."""
-Rehearse = Callable[[Config, Loader | None], "Session"]
-"""Makes a session with these settings that nobody watches; its images are decoded already where a loader has them."""
+Rehearse = Callable[[Config], "Session"]
+"""Makes a session with these settings that nobody watches."""
 
 
 def chosen(
@@ -38,17 +38,17 @@ def chosen(
 ) -> tuple[Config, Loader]:
     """The settings with those that follow from `minutes`, counted from `began` on, the same in all processes.
 
-    And a loader of the training images, for who wants them decoded.
+    And a loader of the training images: as long as it lives, others share what it has decoded.
     """
     minutes = config.minutes
     assert minutes is not None
     open_size = "augmentation.size" in config.auto and data.side > SIZES[0]
-    session = rehearse(build.with_size(config, len(data.views), SIZES[0]) if open_size else config, None)
+    session = rehearse(build.with_size(config, len(data.views), SIZES[0]) if open_size else config)
     if open_size:
         quick = Costs(seconds_a_step(session.steps, QUICK), besides=slowest(time.monotonic() - began))
         size = size_for(data.side, minutes, quick, SIZES[0], len(session.loader))
         config = build.with_size(config, len(data.views), size)
-        session = session if size == SIZES[0] else rehearse(config, session.loader)
+        session = session if size == SIZES[0] else rehearse(config)
     step = seconds_a_step(session.steps, min(LONGEST, SHARE * 60 * minutes))
     with fail_together():
         score, again = _seconds_a_score(session, data, config)

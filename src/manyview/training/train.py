@@ -66,11 +66,10 @@ def train(config: Config, own: Dataset | None = None, began: float | None = None
         with fail_together():  # the folder belongs to one run, and to one process at a time
             if distributed.rank() == 0:
                 stack.enter_context(folder.claimed())
-        decoded = None
         if "epochs" in config.auto:
             rehearse = partial(_unwatched, fabric, data, folder)
-            folder.config, decoded = rehearsal.chosen(config, data, folder.path, began, rehearse)
-        session = _session(fabric, data, folder, stack, decoded)
+            folder.config, _rehearsed = rehearsal.chosen(config, data, folder.path, began, rehearse)
+        session = _session(fabric, data, folder, stack)  # takes over what `_rehearsed` has decoded
         first = distributed.rank() == 0
         session.signals = stack.enter_context(signals.collected(quiet=config.quiet or not first, speaks=first))
         session.loop()
@@ -215,9 +214,7 @@ class Session:
         raise Interrupted(*self.signals.came[:1])
 
 
-def _unwatched(
-    fabric: Any, data: build.RunData, folder: RunFolder, config: Config, decoded: Loader | None, *, begun: bool = False
-) -> Session:
+def _unwatched(fabric: Any, data: build.RunData, folder: RunFolder, config: Config, *, begun: bool = False) -> Session:
     """Networks, optimiser and images at the beginning of a run, and nobody who watches."""
     rank, world = distributed.rank(), distributed.world_size()
     with fail_together():
@@ -231,18 +228,18 @@ def _unwatched(
         loader = Loader(
             data.train, build.pipeline(config, data.views, method), config.batch_size, seed=config.seed,
             device=fabric.device, rank=rank, world=world, workers=config.workers, max_unreadable=config.max_unreadable,
-            drop_last=epoch_of(config, len(data.train)).drop_last, like=decoded,
+            drop_last=epoch_of(config, len(data.train)).drop_last,
         )  # fmt: skip
     trainer = Trainer(fabric, config, method)  # in which processes wait for one another
     state = RunState.begun(config, method, len(loader))
     return Session(config, trainer, component(config, "schedule"), loader, state, folder, None, signals.Signals())
 
 
-def _session(fabric: Any, data: build.RunData, folder: RunFolder, stack: ExitStack, decoded: Loader | None) -> Session:
+def _session(fabric: Any, data: build.RunData, folder: RunFolder, stack: ExitStack) -> Session:
     """Networks, optimiser, images and log, as they were when the run was left."""
     rank, world, config = distributed.rank(), distributed.world_size(), folder.config
     saved = folder.saved()
-    session = _unwatched(fabric, data, folder, config, decoded, begun=saved is not None)
+    session = _unwatched(fabric, data, folder, config, begun=saved is not None)
     state, trainer, loader, method = session.state, session.trainer, session.loader, session.trainer.method
     changed = [ANEW] if (folder.path / CONFIG).is_file() else []
     if saved is not None:
@@ -268,7 +265,7 @@ def time_step(config: Config) -> float:
     """Seconds that a step takes with these settings on this machine; of the steps nothing is kept."""
     fabric, data = start_fabric(config), _data(config, None)
     config = build.settled(config, data)
-    session = _unwatched(fabric, data, RunFolder(config, data), config, None)
+    session = _unwatched(fabric, data, RunFolder(config, data), config)
     return rehearsal.seconds_a_step(session.steps, rehearsal.COMPARED)
 
 
