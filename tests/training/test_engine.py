@@ -119,3 +119,18 @@ def test_it_is_known_whether_batch_norm_can_tell_the_number_of_processes(
         towers = build.method(config, {"image": 3}, 40).towers
     for device, expected in (("cpu", on_cpus), ("cuda", on_gpus)):
         assert groups_are_processes(towers, torch.device(device)) == expected
+
+
+def test_the_predictors_learning_rate_stays_what_it_is_where_that_is_asked_for(tmp_path: Path) -> None:
+    kept = {"method": "simsiam", "schedule__keep_predictor": "true", "head__dim_out": 8, "head__hidden": 8}
+    assert pretrain(tmp_path, **kept, predictor__dim_out=8, predictor__hidden=8, epochs=1, lr=0.5) == 0
+    saved = torch.load(max((tmp_path / "checkpoints").glob("step-*.pt")), weights_only=True)
+    rates = {group["lr"] for group in saved["optimizer"]["param_groups"] if "kept_lr" in group}
+    others = {group["lr"] for group in saved["optimizer"]["param_groups"] if "kept_lr" not in group}
+    assert rates == {0.5}
+    assert max(others) < 0.1
+
+
+def test_a_method_without_a_predictor_has_no_such_setting(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert pretrain(tmp_path, schedule__keep_predictor="true", method="simclr") == 2
+    assert "keep_predictor" in capsys.readouterr().err

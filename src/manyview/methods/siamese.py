@@ -23,8 +23,7 @@ def simsiam(
 
     D is the negative cosine, z a projection and p what the predictor makes of it. What is predicted has no gradient:
     with one, all images become the same vector (section 4.1). Copies go through the encoder one after the other. The
-    authors' code may keep the predictor's learning rate as it is; here it decays with all others, as in the paper's
-    baseline.
+    authors' code can keep the predictor's learning rate as it is: `schedule.keep_predictor`.
     """
     towers = Towers(encoder, head, predictor=predictor, joint=False)
     predicted = queries(VIEW, SWAPPED, "projection")

@@ -27,7 +27,7 @@ from manyview.encoders.layers import batch_norms
 from manyview.methods import BatchOutputs, Method
 from manyview.training import build
 from manyview.training.layer_decay import decay_by_layer
-from manyview.training.optimizers import set_lr
+from manyview.training.optimizers import keep_lr, set_lr
 from manyview.training.step import Engine, MakeViews, StepOutput, micro_batches, whole_batch
 
 PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}  # and fp64 is `Double`
@@ -98,6 +98,8 @@ class Trainer:
         if (decay := config.optimizer["layer_decay"]) is not None:
             for encoder in method.towers.encoders.values():
                 decay_by_layer(self.optimizer, encoder.network, decay)
+        if config.schedule.get("keep_predictor"):
+            keep_lr(self.optimizer, method.towers.predictor)
         self._module, self._stepper = fabric.setup(method, self.optimizer)
         unsynced = partial(fabric.no_backward_sync, self._module)
         self._engine = Engine(method, self._module, fabric.backward, unsynced)
