@@ -6,7 +6,19 @@ import pytest
 import torch
 from torch import nn
 
-from manyview.training.optimizers import LARS, OPTIMIZERS, SCHEDULES, constant, cosine, keep_lr, lars, set_lr, steps
+from manyview.training.optimizers import (
+    LARS,
+    OPTIMIZERS,
+    SCHEDULES,
+    adamw,
+    constant,
+    cosine,
+    keep_lr,
+    lars,
+    set_decay,
+    set_lr,
+    steps,
+)
 from tests.golden import golden
 
 
@@ -104,6 +116,19 @@ def test_the_learning_rate_of_a_part_can_stay_what_it_is() -> None:
     again.load_state_dict(optimizer.state_dict())
     set_lr(again, 0.0)
     assert [group["lr"] for group in again.param_groups] == [0.0, 0.5, 0.0, 0.5]
+
+
+def test_weight_decay_can_go_to_another_along_half_a_cosine() -> None:
+    """DINO's, of what decays at all: from 0.04 to 0.4."""
+    optimizer = adamw(nn.Linear(2, 2), weight_decay=0.04, weight_decay_end=0.4)
+    found = []
+    for done in (0.0, 0.5, 1.0):
+        set_decay(optimizer, done)
+        found.append([group["weight_decay"] for group in optimizer.param_groups])
+    assert found == [pytest.approx(each) for each in ([0.04, 0.0], [0.22, 0.0], [0.4, 0.0])]
+    stays = adamw(nn.Linear(2, 2), weight_decay=0.04)
+    set_decay(stays, 1.0)
+    assert stays.param_groups[0]["weight_decay"] == 0.04
 
 
 def test_half_a_cosine_can_end_above_zero() -> None:
