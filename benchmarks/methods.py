@@ -37,7 +37,10 @@ ROWS = {
     "cacr-k4-without-pi+": "--recipe cifar10-cpu-cacr --loss.attract uniform",
     "cacr-k4-without-pi-": "--recipe cifar10-cpu-cacr --loss.repel uniform",
     "uaur-k4": f"--recipe cifar10-cpu-uaur --method.positives 4 {FIVE}",
-    **{name: f"--recipe cifar10-cpu-{name}" for name in ("cacr_moco", "cacr_moco_v3", *WITHOUT_NEGATIVES)},
+    **{
+        name: f"--recipe cifar10-cpu-{name}"
+        for name in ("cacr_moco", "cacr_moco_v3", "cacr_moco_v3_code", *WITHOUT_NEGATIVES)
+    },
     "supcon": "--recipe cifar10-cpu-supcon",  # with labels
 }
 ALL_IMAGES = "--knn-bank 50000 --knn-queries 10000"

@@ -22,8 +22,22 @@ from manyview.core.lock import locked
 from manyview.training.launch import configured
 from manyview.training.run import Run
 from tests.patience import PATIENCE, wait_until
-from tests.tiny import SETTINGS, flags, pictures
+from tests.tiny import flags, pictures
 
+HELD = """
+import time
+from pathlib import Path
+from manyview.training.run_log import RunLog
+
+def write_and_wait(self, *given, **named):
+    write(self, *given, **named)
+    lines = (self.folder / "metrics.jsonl").read_text().splitlines()
+    while self.folder.name == "cacr-0" and len(lines) >= 3 and not Path(__file__).with_name("go on").exists():
+        time.sleep(0.01)
+
+write, RunLog.write = RunLog.write, write_and_wait
+"""
+"""A sitecustomize.py: the second run waits in the middle, until it is told to go on."""
 METHODS = ["--methods", "simclr,cacr", "--seeds", "1", "--batch-rule", "copies"]
 
 
@@ -150,22 +164,26 @@ def test_what_is_needed_is_named(capsys: pytest.CaptureFixture[str]) -> None:
 def test_stopped_halfway_it_goes_on(tmp_path: Path, number: signal.Signals) -> None:
     """Ctrl-C, or a cluster's signal to the first process alone, in the second run.
 
-    The first is kept, the second goes on, and the end is that of a comparison never stopped.
+    The first is kept, the second goes on, and the end is that of a comparison never stopped. The second run waits for
+    the signal, so that it cannot end before, however late that comes on a busy machine.
     """
-    settings = [*flags(out=tmp_path, **{**SETTINGS, "epochs": "30"}), *METHODS]
-    command = [sys.executable, "-m", "manyview", "compare", *settings]
-    process = subprocess.Popen(command, start_new_session=True)
-    second = tmp_path / "cacr-0" / "metrics.jsonl"
+    folder, hook = tmp_path / "out", tmp_path / "hook"
+    hook.mkdir()
+    (hook / "sitecustomize.py").write_text(HELD)
+    path = os.pathsep.join([str(hook), *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = [sys.executable, "-m", "manyview", "compare", *flags(out=folder), *METHODS]
+    process = subprocess.Popen(command, start_new_session=True, env={**os.environ, "PYTHONPATH": path})
+    second = folder / "cacr-0" / "metrics.jsonl"
     wait_until(lambda: second.is_file() and len(second.read_text().splitlines()) >= 3, process)
     os.killpg(process.pid, number) if number == signal.SIGINT else process.terminate()
+    (hook / "go on").touch()
     assert process.wait(PATIENCE) == 130
-    assert not (tmp_path / "cacr-0" / "encoder.safetensors").exists()
+    assert not (folder / "cacr-0" / "encoder.safetensors").exists()
     assert subprocess.run(command).returncode == 0
     alone = tmp_path / "alone"
-    same = [str(alone) if word == str(tmp_path) else word for word in settings]
-    assert subprocess.run([sys.executable, "-m", "manyview", "compare", *same]).returncode == 0
+    assert compare(alone) == 0
     for name in ("simclr-0", "cacr-0"):
-        ends = [(folder / name / "encoder.safetensors").read_bytes() for folder in (tmp_path, alone)]
+        ends = [(each / name / "encoder.safetensors").read_bytes() for each in (folder, alone)]
         assert ends[0] == ends[1]
 
 

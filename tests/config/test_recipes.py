@@ -485,3 +485,33 @@ def test_yaml_that_surprises_is_one_line(text: str, said: str, tmp_path: Path) -
     with pytest.raises(ValueError, match=said) as error:
         resolve(read(path).settings, {})
     assert len(str(error.value)) < 400
+
+
+TABLE_16 = {  # of CACR, by recipe: epochs and top-1 of methods that are here; what FNC is, no recipe is of
+    "byol-imagenet-resnet50": {100: 66.5, 200: 70.6, 400: 73.2, 800: 74.3},
+    "barlow_twins-imagenet-resnet50": {1000: 73.2},
+    "swav-imagenet-resnet50": {100: 66.5, 200: 69.1, 400: 70.7, 800: 71.8},
+    "simsiam-imagenet-resnet50": {100: 68.1, 200: 70.0, 400: 70.8, 800: 71.3},
+    "simclr-imagenet-resnet50": {100: 66.5, 200: 68.3, 400: 69.8, 800: 70.4, 1000: 71.7},
+    "moco_v2-imagenet-resnet50": {100: 67.4, 200: 69.9, 400: 71.0, 800: 72.2},
+    "cacr_moco_v3-k4-imagenet-resnet50": {100: 68.3, 200: 70.4, 400: 73.8, 800: 74.0, 1000: 74.4},
+}
+
+
+@pytest.mark.parametrize("name", TABLE_16)
+def test_every_number_of_cacrs_table_16_is_a_line_of_a_recipe(name: str) -> None:
+    found: dict[int, list[str]] = {}
+    about = recipe(name).about
+    for flags, published in {"": about["expected"], **about["sweep"]}.items():
+        given = {**recipe(name).settings, **read_flags(shlex.split(flags))}
+        found.setdefault(int(given["epochs"]), []).append(published)
+    for epochs, score in TABLE_16[name].items():
+        assert any(str(score) in each and "Table" in each for each in found[epochs])
+
+
+def test_cacr_in_100_epochs_has_mocos_settings_for_100_epochs() -> None:
+    (flags,) = (each for each in recipe("cacr_moco_v3-k4-imagenet-resnet50").about["sweep"] if "--epochs 100 " in each)
+    given = {**recipe("cacr_moco_v3-k4-imagenet-resnet50").settings, **read_flags(shlex.split(flags))}
+    theirs = recipe("moco_v3-imagenet-resnet50").settings
+    keys = ("epochs", "optimizer.lr", "optimizer.weight_decay", "momentum.start", "schedule.warmup", "batch_size")
+    assert {key: float(given[key]) for key in keys} == {key: float(theirs[key]) for key in keys}

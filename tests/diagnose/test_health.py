@@ -14,16 +14,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from manyview import methods
 from manyview.data import Scenes
 from manyview.diagnose import Health, Verdict, flat_share, measure
+from manyview.diagnose.measures import measure_step
 from manyview.encoders import create
 from manyview.evaluate import knn
 from manyview.losses import LOSSES, attraction, cacr, info_nce
 from manyview.memories import Memory, queue
+from manyview.methods import BatchOutputs, Method
 from manyview.methods.contrast import total
 from manyview.methods.embeddings import Embeddings
 from manyview.methods.topologies import Topology, each_copy, every_copy, query_against_keys
 from manyview.views import AUGMENTATIONS
+from tests.methods.small import WITHOUT_NEGATIVES, doubled, images, outputs_of
 
 Reports = list[tuple[int, Verdict]]
 POINTS, CLASSES, DIM = 2000, 10, 64
@@ -500,3 +504,33 @@ def test_every_image_on_all_prototypes_is_a_collapse() -> None:
 
 def test_prototypes_that_share_the_images_are_healthy() -> None:
     assert without_negatives(**ASSIGNED, prototypes_in_use=300.0, assignment_entropy=2.0).verdict().word == "healthy"
+
+
+def told(method: Method, spoil: Callable[[Tensor], Tensor]) -> Verdict:
+    """What is said of a method whose outputs are as they come at first, and then what `spoil` makes of them."""
+    batch, health = outputs_of(method, images(next(iter(method.views.values())))), Health(coupled=False)
+    spoilt = {slot: spoil(each.detach()) for slot, each in batch.outputs.items()}
+    for step, outputs in enumerate([batch.outputs, *[spoilt] * 9]):
+        objective = method.objective(BatchOutputs(outputs, batch.ids, batch.index))
+        health.update(20 * step, measure_step(method, objective), loss=float(objective.loss.detach()), gradient=1.0)
+    return health.verdict()
+
+
+def to_one_point(vectors: Tensor) -> Tensor:
+    return vectors[:1] + 1e-4 * vectors
+
+
+@pytest.mark.parametrize("name", WITHOUT_NEGATIVES)
+def test_vectors_that_become_one_are_a_collapse_of_every_method_without_negatives(name: str) -> None:
+    method = doubled(getattr(methods, name))
+    assert told(method, lambda vectors: vectors).word != "collapsing"
+    assert told(method, to_one_point).word == "collapsing"
+
+
+def test_vectors_that_shrink_are_a_collapse_of_vicreg_and_nothing_to_barlow_twins() -> None:
+    """Their directions stay as unlike as they were, and the invariance alone makes the loss fall."""
+    verdict = told(doubled(methods.vicreg), lambda vectors: 1e-3 * vectors)
+    assert (verdict.level, verdict.word) == ("bad", "collapsing")
+    assert "and the loss wants 1" in verdict.text
+    assert "--decorrelation.variance" in verdict.text
+    assert told(doubled(methods.barlow_twins), lambda vectors: 1e-3 * vectors).word != "collapsing"

@@ -96,6 +96,27 @@ def test_algorithm_3_s_defaults_are_the_method_s() -> None:
     assert parameters["memory"].default.keywords == {"size": 65536, "enqueue": "last", "within_batch": 1.0}
 
 
+def test_small_crops_are_queries_of_all_keys_and_have_none() -> None:
+    method = with_golden_queue(doubled(cacr_moco, memory=of_queue("last", within_batch=1.0), positives=1, small=2))
+    assert (method.views[VIEW], method.small) == (4, 2)
+    raw, views = golden_views(4)
+    keys = list(unit(DOUBLE.given("kviews_raw")))[:2]
+    found, parts = triples(method, Given(views, keys)), []
+    for v, triple in enumerate(found):
+        own = torch.stack([key for k, key in enumerate(keys) if k != v], 1)
+        assert torch.equal(triple.positives, own)
+        pulled = oracle.attraction(views[v], own, t_pos=1.0, detach=True)
+        parts.append(oracle.mean(pulled) + oracle.mean(oracle.repulsion(views[v], own, met(triple), t_neg=2.0)))
+    same_gradient(objective(method, Given(views, keys)), oracle.mean(parts), [raw])
+
+
+def test_without_momentum_small_crops_are_copies_like_all() -> None:
+    (_, views), many = golden_views(5), doubled(cacr, positives=4)
+    few = doubled(cacr, positives=2, small=2)
+    assert (few.views, few.small, few.positives) == (many.views, 2, 4)
+    torch.testing.assert_close(objective(few, Given(views)), objective(many, Given(views)))
+
+
 @pytest.mark.parametrize("within", [0.0, 1.0])
 def test_each_copy_meets_the_queue_by_its_own_similarities(within: float) -> None:
     """Not by the first copy's, as the authors' code has it."""

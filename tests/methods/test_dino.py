@@ -1,16 +1,22 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import torch
-import torch.nn.functional as F
+from torch import Tensor
 
 from manyview.encoders import prototypes
 from manyview.memories import Centre
 from manyview.methods import dino
 from manyview.methods.method import VIEW
-from tests.losses.oracle import mean
-from tests.methods.small import doubled, images, outputs_of
+from tests.losses.oracle import mean, total
+from tests.methods.small import doubled, images, outputs_of, same_gradient
+
+
+def shares(scores: list[Tensor]) -> list[Tensor]:
+    whole = total([each.exp() for each in scores])
+    return [each.exp() / whole for each in scores]
 
 
 def test_the_student_predicts_the_centred_and_sharpened_teacher_of_every_other_large_crop() -> None:
@@ -20,15 +26,20 @@ def test_the_student_predicts_the_centred_and_sharpened_teacher_of_every_other_l
     assert isinstance(centre, Centre)
     centre.follow(torch.arange(7.0))
     batch = outputs_of(method, images(3))
-    by = {(slot.branch, slot.copy): each for slot, each in batch.outputs.items() if slot.name == "scores"}
+    raw = {slot: each.detach().requires_grad_() for slot, each in batch.outputs.items()}
+    by = {(slot.branch, slot.copy): each for slot, each in raw.items() if slot.name == "scores"}
     assert sorted(by) == [("key", 0), ("key", 1), ("query", 0), ("query", 1), ("query", 2)]
     pairs = []
     for large in range(2):
-        codes = F.softmax((by["key", large] - centre.vector) / 0.05, 1)
-        pairs += [
-            -(codes * F.log_softmax(by["query", copy] / 0.2, 1)).sum(1).mean() for copy in range(3) if copy != large
-        ]
-    torch.testing.assert_close(method.objective(batch).loss, mean(pairs))
+        for copy in (copy for copy in range(3) if copy != large):
+            for i in range(6):
+                teacher = shares([(g - c) / 0.05 for g, c in zip(by["key", large][i], centre.vector, strict=True)])
+                student = shares([g / 0.2 for g in by["query", copy][i]])
+                pairs.append(-total([t.detach() * s.log() for t, s in zip(teacher, student, strict=True)]))
+    found = method.objective(replace(batch, outputs=raw)).loss
+    same_gradient(found, mean(pairs), [each for (branch, _), each in by.items() if branch == "query"])
+    keys = [each for (branch, _), each in by.items() if branch == "key"]
+    assert all(each is None for each in torch.autograd.grad(found, keys, allow_unused=True))
 
 
 def test_the_teacher_has_prototypes_of_its_own_which_follow_the_students() -> None:

@@ -39,6 +39,27 @@ def test_byol_is_the_sum_of_both_squared_distances_to_the_momentum_encoder() -> 
     same_gradient(found, oracle.total(expected) / 6, raw.values())
 
 
+@pytest.mark.parametrize("make", [simsiam, byol])
+def test_small_crops_predict_both_large_copies_and_are_not_predicted(make: object) -> None:
+    """The mean over pairs for SimSiam; for BYOL the sum over what is predicted of the mean over who predicts it."""
+    method = doubled(make, small=2)
+    assert (method.views, method.small, method.positives) == ({VIEW: 4}, 2, 2)
+    outputs = method({VIEW: images(4)})
+    raw = {slot: each.detach().clone().requires_grad_() for slot, each in outputs.items()}
+    found = method.objective(BatchOutputs({slot: unit(each) for slot, each in raw.items()}, IDS, IDS)).loss
+    asked = {slot.copy: each for slot, each in raw.items() if slot.branch == "query" and slot.name == "embedding"}
+    given = {slot.copy: each for slot, each in raw.items() if slot.branch == "key" or slot.name == "projection"}
+    assert (sorted(asked), sorted(given)) == ([0, 1, 2, 3], [0, 1])
+    parts = []
+    for target in given:
+        others = [copy for copy in asked if copy != target]
+        each = [(unit(asked[copy])[i], unit(given[target])[i].detach()) for copy in others for i in range(6)]
+        values = [oracle.distance(*pair) if make is byol else -oracle.dot(*pair) for pair in each]
+        parts.append(oracle.mean(values))
+    expected = oracle.total(parts) if make is byol else oracle.mean(parts)
+    same_gradient(found, expected, asked.values())
+
+
 def test_what_byol_predicts_has_no_gradient_and_follows_slowly() -> None:
     method = doubled(byol, momentum=lambda step, total: 0.75)
     batch = outputs_of(method, images(2))

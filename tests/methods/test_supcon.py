@@ -71,3 +71,10 @@ def test_many_alike_lose_no_digits() -> None:
         for each in (rows, rows.double())
     )
     torch.testing.assert_close(single.double(), double, rtol=0, atol=1e-6)
+
+
+def test_small_crops_are_anchors_like_all_copies() -> None:
+    _, views = golden_views(3)
+    few, many = doubled(supcon, copies=1, small=2), doubled(supcon, copies=3)
+    assert (few.views, few.small) == (many.views, 2)
+    torch.testing.assert_close(few.objective(batch(views, LABELS)).loss, many.objective(batch(views, LABELS)).loss)

@@ -119,3 +119,28 @@ def test_it_is_known_whether_batch_norm_can_tell_the_number_of_processes(
         towers = build.method(config, {"image": 3}, 40).towers
     for device, expected in (("cpu", on_cpus), ("cuda", on_gpus)):
         assert groups_are_processes(towers, torch.device(device)) == expected
+
+
+def test_the_predictors_learning_rate_stays_what_it_is_where_that_is_asked_for(tmp_path: Path) -> None:
+    kept = {"method": "simsiam", "schedule__keep_predictor": "true", "head__dim_out": 8, "head__hidden": 8}
+    assert pretrain(tmp_path, **kept, predictor__dim_out=8, predictor__hidden=8, epochs=1, lr=0.5) == 0
+    saved = torch.load(max((tmp_path / "checkpoints").glob("step-*.pt")), weights_only=True)
+    rates = {group["lr"] for group in saved["optimizer"]["param_groups"] if "kept_lr" in group}
+    others = {group["lr"] for group in saved["optimizer"]["param_groups"] if "kept_lr" not in group}
+    assert rates == {0.5}
+    assert max(others) < 0.1
+
+
+def test_weight_decay_grows_from_step_to_step_where_that_is_asked_for(tmp_path: Path) -> None:
+    decays = {"weight_decay": 0.04, "weight_decay_end": 0.4}
+    given = {f"optimizer__{name}": value for name, value in decays.items()}
+    assert pretrain(tmp_path, **given, epochs=1) == 0
+    saved = torch.load(max((tmp_path / "checkpoints").glob("step-*.pt")), weights_only=True)
+    first, *others = (group["weight_decay"] for group in saved["optimizer"]["param_groups"])
+    assert 0.35 < first < 0.4  # of the last of six steps
+    assert others == [0.0]
+
+
+def test_a_method_without_a_predictor_has_no_such_setting(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert pretrain(tmp_path, schedule__keep_predictor="true", method="simclr") == 2
+    assert "keep_predictor" in capsys.readouterr().err

@@ -6,7 +6,19 @@ import pytest
 import torch
 from torch import nn
 
-from manyview.training.optimizers import LARS, OPTIMIZERS, SCHEDULES, constant, cosine, set_lr, steps
+from manyview.training.optimizers import (
+    LARS,
+    OPTIMIZERS,
+    SCHEDULES,
+    adamw,
+    constant,
+    cosine,
+    keep_lr,
+    lars,
+    set_decay,
+    set_lr,
+    steps,
+)
 from tests.golden import golden
 
 
@@ -80,6 +92,48 @@ def test_every_optimizer_leaves_what_is_frozen_and_takes_a_rate(name: str) -> No
     assert sum(len(group["params"]) for group in optimizer.param_groups) == 2
     set_lr(optimizer, 0.25)
     assert {group["lr"] for group in optimizer.param_groups} == {0.25}
+
+
+def test_biases_and_norms_have_a_learning_rate_in_proportion() -> None:
+    """Barlow Twins: 0.2 of weights, 0.0048 of all that has one axis, for 256 images."""
+    network = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+    optimizer = lars(network, lr=1.6, bias_scale=0.024)
+    set_lr(optimizer, 0.8)
+    rates = {each: group["lr"] for group in optimizer.param_groups for each in group["params"]}
+    assert [rates[each] for each in network.parameters()] == pytest.approx([0.8, 0.0192, 0.0192, 0.0192])
+    assert len(lars(network).param_groups) == 1
+
+
+def test_the_learning_rate_of_a_part_can_stay_what_it_is() -> None:
+    network = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    optimizer = OPTIMIZERS["adamw"](network, lr=0.5)
+    keep_lr(optimizer, network[1])
+    set_lr(optimizer, 0.1)
+    rates = {each: group["lr"] for group in optimizer.param_groups for each in group["params"]}
+    assert [rates[each] for each in network.parameters()] == [0.1, 0.1, 0.5, 0.5]
+    again = OPTIMIZERS["adamw"](network, lr=0.5)
+    keep_lr(again, network[1])
+    again.load_state_dict(optimizer.state_dict())
+    set_lr(again, 0.0)
+    assert [group["lr"] for group in again.param_groups] == [0.0, 0.5, 0.0, 0.5]
+
+
+def test_weight_decay_can_go_to_another_along_half_a_cosine() -> None:
+    """DINO's, of what decays at all: from 0.04 to 0.4."""
+    optimizer = adamw(nn.Linear(2, 2), weight_decay=0.04, weight_decay_end=0.4)
+    found = []
+    for done in (0.0, 0.5, 1.0):
+        set_decay(optimizer, done)
+        found.append([group["weight_decay"] for group in optimizer.param_groups])
+    assert found == [pytest.approx(each) for each in ([0.04, 0.0], [0.22, 0.0], [0.4, 0.0])]
+    stays = adamw(nn.Linear(2, 2), weight_decay=0.04)
+    set_decay(stays, 1.0)
+    assert stays.param_groups[0]["weight_decay"] == 0.04
+
+
+def test_half_a_cosine_can_end_above_zero() -> None:
+    assert [cosine(step, 100, end=0.001) for step in (0, 50, 100)] == pytest.approx([1, 0.5005, 0.001])
+    assert cosine(10, 100, warmup=10, end=0.001) == 1
 
 
 def test_schedules_are_mocos() -> None:

@@ -40,7 +40,7 @@ STATISTICS = {  # CACR's Algorithm 1, but the first
 }
 
 
-@pytest.mark.parametrize("name", ["simclr", "cacr-cifar", "cacr-stl"])
+@pytest.mark.parametrize("name", ["simclr", "cacr-cifar", "cacr-stl", "custom"])
 def test_pictures_are_normalised_with_the_statistics_asked_for(name: str) -> None:
     images, ids = pictures(4), torch.arange(4)
     plain = ViewPipeline(AUGMENTATIONS[name](24).augmentations, picture=Modality(colour=True))({"image": images}, ids)[
@@ -53,7 +53,7 @@ def test_pictures_are_normalised_with_the_statistics_asked_for(name: str) -> Non
 
 
 def test_statistics_that_are_not_there_are_named_and_without_any_a_recipe_has_its_usual_ones() -> None:
-    usual = {"simclr": "imagenet", "cacr-cifar": "cifar10", "cacr-stl": "stl10"}
+    usual = {"simclr": "imagenet", "cacr-cifar": "cifar10", "cacr-stl": "stl10", "custom": "imagenet"}
     for name, statistics in usual.items():
         picture = AUGMENTATIONS[name](24).picture
         assert (picture.mean, picture.std) == STATISTICS[statistics]

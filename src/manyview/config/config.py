@@ -48,7 +48,7 @@ class Config:
                         the method takes
     out                 the run's folder; None: runs/ and a name made of method, data and settings
     schedule            per: epoch holds the rate for an epoch; epochs count from first_epoch, 1 in MoCo's CIFAR-10
-                        notebook, where the last one has the rate 0
+                        notebook, where the last one has the rate 0; keep_predictor holds the predictor's rate for ever
     minutes             how long, from the command to the report, instead of epochs; what is chosen for it, from a few
                         timed steps, is written into the run's settings
     epochs, max_steps   how long; the schedule spans the epochs (2.5 is allowed), and max_steps only ends a run early

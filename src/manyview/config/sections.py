@@ -30,6 +30,7 @@ from manyview.views.augmentation_recipes import Chance
 from manyview.views.multicrop import SMALL_SCALE
 
 FIRST_EPOCH = Annotated[int, Between(0, 1, "the number of the first epoch")]
+KEEP_PREDICTOR = Annotated[bool, "the predictor's learning rate stays what it is, as in SimSiam's code"]
 LAYER_DECAY = Annotated[
     float | None, Above(0), AtMost(1), "the learning rate of an encoder's layer is so many times that of the next one"
 ]
@@ -71,7 +72,12 @@ SECTIONS = {  # that every run has, besides data and encoder
     "schedule": Section(
         SCHEDULES,
         "cosine",
-        more={"per": Key(Literal["step", "epoch"], "step"), "first_epoch": key_of(FIRST_EPOCH, 0)},
+        more={
+            "per": Key(Literal["step", "epoch"], "step"),
+            "first_epoch": key_of(FIRST_EPOCH, 0),
+            "keep_predictor": key_of(KEEP_PREDICTOR, False),
+        },
+        needs={"keep_predictor": "predictor"},
     ),
 }
 PARTS = {  # what a method's parameter of this name can be

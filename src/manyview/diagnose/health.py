@@ -45,6 +45,9 @@ STILL_LOSS, STILL_GAP = 0.06, 0.03
 # Prototypes in use, exp of the entropy of the mean assignment, and what single assignments lack to giving every
 # prototype the same, in nats. Reasoned: the scores of an untrained network lack more, 0.2 in 256 dimensions.
 ONE_PROTOTYPE, EVEN = 1.5, 0.02
+# The std of a dimension that VICReg holds at 1: 0.34 in an untrained small head, 0.02 after 60 steps without its
+# variance. The limit is reasoned.
+SHRUNK = 0.1
 LATE = 1000  # steps by which neighbours should be better than before training; reasoned: after 200 they were not yet
 
 
@@ -146,7 +149,10 @@ class Health:
             yield from self._broken_data()
         if self.measured >= STARTING:
             views = self._views()
-            for signs in (self._collapsing, self._one_prototype_or_all, self._collapsed_dimensions, self._saturated):
+            for signs in (
+                self._collapsing, self._shrinking, self._one_prototype_or_all, self._collapsed_dimensions,
+                self._saturated,
+            ):  # fmt: skip
                 yield from (sign for view in views for sign in signs(view))
             yield from self._worse_score()
             yield from (sign for view in views for sign in self._nothing_moves(view))
@@ -199,6 +205,15 @@ class Health:
             without = "a longer warm-up or a larger batch"
             more = "a higher temperature or more negatives" if self._contrasts(view) else without
             yield Sign("bad", "collapsing", seen, f"{AGAIN} with a lower --lr, {more}", view)
+
+    def _shrinking(self, view: str) -> Iterator[Sign]:
+        """Says whether vectors become one point by their length, which nobody sees who looks at directions alone."""
+        name = "dimension_std"
+        std, at_first = self._mean(name, view), self.first.get(of_view(name, view), math.nan)
+        if std < SHRUNK and (std < NARROWED * at_first or self._late()):
+            seen = f"all images are becoming the same vector (std of a dimension {std:.2g}, and the loss wants 1)"
+            advice = f"{AGAIN} with a lower --lr, or a higher --decorrelation.variance"
+            yield Sign("bad", "collapsing", seen, advice, view)
 
     def _one_prototype_or_all(self, view: str) -> Iterator[Sign]:
         """Says whether all images are assigned to one prototype, or each to all: how a method with prototypes

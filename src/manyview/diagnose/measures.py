@@ -91,6 +91,8 @@ def measure_watched(watched: Watched) -> dict[str, float]:
 
     negative_similarity and gap       of the other images of the batch, which stand for negatives
     std                               `std_share` of the queries
+    dimension_std                     the mean std of dimensions before vectors are made unit length, where the loss
+                                      holds it at 1: those that shrink to a point are as unlike at unit length as ever
     prototypes, prototypes_in_use     how many there are, and exp of the entropy of the mean assignment: 1 where all
                                       images are given to one
     assignment_entropy, assignment_entropy_limit
@@ -113,6 +115,8 @@ def measure_watched(watched: Watched) -> dict[str, float]:
         "gap": near - alike,
         "query_similarity": alike,
     }
+    if watched.std is not None:
+        measured["dimension_std"] = float(watched.std.mean())
     return measured if watched.assigned is None else measured | _assignments(watched.assigned[:QUERIES].double())
 
 

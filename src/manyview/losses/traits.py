@@ -15,6 +15,7 @@ from manyview.losses.dcl import dcl
 from manyview.losses.hard_negative import hard_negative
 from manyview.losses.info_nce import info_nce
 from manyview.losses.jcl import jcl
+from manyview.losses.vicreg import vicreg
 
 Loss = Callable[..., Tensor]
 
@@ -60,6 +61,11 @@ def is_pooled(loss: Loss) -> bool:
     if function in (cacr, repulsion):
         return bool(option(loss, "cost") == "rbf")
     return function is align_uniform or (function is dcl and option(loss, "sigma") is not None)
+
+
+def holds_std(loss: Callable[..., Tensor]) -> bool:
+    """Says whether the loss holds the std of every dimension at 1, as VICReg does; others leave lengths as they are."""
+    return _function(loss) is vicreg
 
 
 def _function(loss: Loss) -> Loss:

@@ -8,7 +8,7 @@ from manyview import losses, memories
 from manyview.core.bounds import Count
 from manyview.encoders import Encoder, Towers, heads
 from manyview.encoders.momentum import constant
-from manyview.methods.method import VIEW, Head, Loss, MakeMemory, Method, Momentum
+from manyview.methods.method import VIEW, Head, Loss, MakeMemory, Method, Momentum, Small
 from manyview.methods.moco import momentum_towers
 from manyview.methods.simclr import at_least_two
 from manyview.methods.terms import Contrast, keys, queries
@@ -19,6 +19,7 @@ def align_uniform(
     encoder: Encoder,
     *,
     copies: int = 2,
+    small: Small = 0,
     joint: bool = True,
     head: Head = partial(heads.linear, dim_out=128),
     loss: Loss = partial(losses.align_uniform, alpha=2, t=2, align_weight=1.0, uniform_weight=1.0),
@@ -26,12 +27,13 @@ def align_uniform(
 ) -> Method:
     """AU-CL (Wang & Isola, ICML 2020) as SsnL/align_uniform has it: uniformity within each copy, then averaged.
 
-    joint  all copies go through the encoder in one pass, as in that code; false: one pass each
+    small  small crops besides, which are queries and positives like all copies
+    joint  all copies of one size go through the encoder in one pass, as in that code; false: one pass each
     """
-    towers = Towers(encoder, head, joint=joint)
+    towers, count = Towers(encoder, head, joint=joint), at_least_two(copies, small)
     kept = memory(towers.dim)
-    term = Contrast(each_copy, loss, queries(VIEW, range(at_least_two(copies))), memory=kept)
-    return Method(views={VIEW: copies}, towers=towers, terms=[term], memories={VIEW: kept})
+    term = Contrast(each_copy, loss, queries(VIEW, range(count)), memory=kept)
+    return Method(views={VIEW: count}, towers=towers, terms=[term], memories={VIEW: kept}, small=small)
 
 
 def align_uniform_moco(

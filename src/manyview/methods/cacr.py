@@ -9,7 +9,7 @@ from manyview.core.bounds import Count
 from manyview.core.errors import UserError
 from manyview.encoders import Encoder, Towers, heads
 from manyview.encoders.momentum import constant
-from manyview.methods.method import VIEW, Head, Loss, MakeMemory, Method, Momentum
+from manyview.methods.method import VIEW, Head, Loss, MakeMemory, Method, Momentum, Small
 from manyview.methods.moco import momentum_towers
 from manyview.methods.terms import Contrast, keys, queries
 from manyview.methods.topologies import each_copy, each_copy_against_keys
@@ -19,6 +19,7 @@ def cacr(
     encoder: Encoder,
     *,
     positives: Count = 4,
+    small: Small = 0,
     joint: bool = False,
     head: Head = partial(heads.linear, dim_out=128),
     loss: Loss = partial(losses.cacr, t_pos=1.0, t_neg=2.0),
@@ -30,19 +31,21 @@ def cacr(
     for K > 1 the paper says: that of K = 1 divided by K (section 5, Table 17), 128 instead of 768 for K = 4 (C.1), the
     same 256 (Table 4, C.2).
 
+    small  small crops besides, which are queries and positives like all copies; none in the paper
     joint  false: one pass through the encoder for each copy, as in the authors' code; true: all copies in one pass, so
            that batch norm sees them together
     """
     towers = Towers(encoder, head, joint=joint)
-    kept, copies = memory(towers.dim), _copies(positives)
-    term = Contrast(each_copy, loss, queries(VIEW, copies), memory=kept)
-    return Method(views={VIEW: len(copies)}, towers=towers, terms=[term], memories={VIEW: kept})
+    kept, count = memory(towers.dim), len(_copies(positives)) + small
+    term = Contrast(each_copy, loss, queries(VIEW, range(count)), memory=kept)
+    return Method(views={VIEW: count}, towers=towers, terms=[term], memories={VIEW: kept}, small=small)
 
 
 def uaur(
     encoder: Encoder,
     *,
     positives: Count = 1,
+    small: Small = 0,
     joint: bool = False,
     head: Head = partial(heads.linear, dim_out=128),
     loss: Loss = partial(losses.cacr, attract="uniform", repel="uniform"),
@@ -50,15 +53,16 @@ def uaur(
 ) -> Method:
     """Uniform attraction and uniform repulsion (CACR Eq. 11): CACR without its weights, which shows what they do.
 
-    joint  as in `cacr`
+    small, joint  as in `cacr`
     """
-    return cacr(encoder, positives=positives, joint=joint, head=head, loss=loss, memory=memory)
+    return cacr(encoder, positives=positives, small=small, joint=joint, head=head, loss=loss, memory=memory)
 
 
 def cacr_moco(
     encoder: Encoder,
     *,
     positives: Count = 4,
+    small: Small = 0,
     joint: bool = False,
     bn_splits: Count = 1,
     momentum: Momentum = partial(constant, start=0.999),
@@ -71,12 +75,14 @@ def cacr_moco(
     The weights of the positives carry no gradient, those of the negatives do. The authors' released code differs: all
     copies meet the first one's similarities to the queue. The queue takes the last copy's keys.
 
-    joint  all copies go through each encoder in one pass; false: one pass each, as in the authors' code
+    small  small crops besides, which are queries only, and have all K + 1 keys as positives
+    joint  all copies of one size go through each encoder in one pass; false: one pass each, as in the authors' code
     """
     towers = momentum_towers(encoder, head, momentum, bn_splits, joint=joint)
     kept, copies = memory(towers.dim), _copies(positives)
-    term = Contrast(each_copy_against_keys, loss, queries(VIEW, copies), keys(VIEW, copies), memory=kept)
-    return Method(views={VIEW: len(copies)}, towers=towers, terms=[term], memories={VIEW: kept})
+    slots = queries(VIEW, range(len(copies) + small)), keys(VIEW, copies)
+    term = Contrast(each_copy_against_keys, loss, *slots, memory=kept)
+    return Method(views={VIEW: len(slots[0])}, towers=towers, terms=[term], memories={VIEW: kept}, small=small)
 
 
 def _copies(positives: int) -> range:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from manyview import losses
 from manyview.encoders import Encoder, Slot, Towers, heads
+from manyview.losses.traits import holds_std
 from manyview.methods.batch_outputs import BatchOutputs
 from manyview.methods.method import VIEW, Head, Method
 from manyview.methods.term import Term, TermOutput, nothing, watched
@@ -37,7 +38,10 @@ class Decorrelation(Term):
             both = [each[here] for each in both]
         if len(both[0]) < 2:
             return TermOutput(nothing(batch, self.asks), [], skipped=True)
-        return TermOutput(self.loss(*both), [], watched=watched(batch, self.first, self.second))
+        seen = watched(batch, self.first, self.second)
+        if holds_std(self.loss):
+            seen = seen._replace(std=both[0].detach().float().std(0))
+        return TermOutput(self.loss(*both), [], watched=seen)
 
 
 def barlow_twins(

@@ -7,7 +7,7 @@ from functools import partial
 from manyview import losses
 from manyview.core.bounds import Positive
 from manyview.encoders import Encoder, Towers, heads
-from manyview.methods.method import VIEW, Head, Method
+from manyview.methods.method import VIEW, Head, Method, Small
 from manyview.methods.simclr import at_least_two
 from manyview.methods.terms import Contrast, queries
 from manyview.methods.topologies import every_copy_of_a_class
@@ -17,6 +17,7 @@ def supcon(
     encoder: Encoder,
     *,
     copies: int = 2,
+    small: Small = 0,
     temperature: Positive = 0.1,
     head: Head = partial(heads.mlp, dim_out=128),
 ) -> Method:
@@ -28,8 +29,10 @@ def supcon(
     the denominator does not depend on p and the rest is linear in z_p, so that this is DCL's form with the positives'
     mean, against A(i). The mean over anchors; the authors' code multiplies it by t / 0.07. An image without a label is
     a class of its own.
+
+    small  small crops besides, which are anchors and positives like all copies
     """
     loss = partial(losses.dcl, temperature=temperature)
-    anchors = queries(VIEW, range(at_least_two(copies)))
-    term = Contrast(every_copy_of_a_class, loss, anchors, takes_labels=True)
-    return Method(views={VIEW: copies}, towers=Towers(encoder, head), terms=[term])
+    count = at_least_two(copies, small)
+    term = Contrast(every_copy_of_a_class, loss, queries(VIEW, range(count)), takes_labels=True)
+    return Method(views={VIEW: count}, towers=Towers(encoder, head), terms=[term], small=small)

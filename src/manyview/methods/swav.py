@@ -36,7 +36,8 @@ def swav(
 
     q_i are the codes of large crop i, by Sinkhorn's algorithm over the batch of all processes and a queue; p_v is the
     softmax of crop v's scores by the prototypes. The mean over images. Eq. 6 sums over pairs, the code averages, as
-    this does.
+    this does. Crops of one size go through encoder and head in one pass; in the code all crops go through the head
+    together, so that its batch norm sees large and small ones at once.
 
     small        small crops besides the two large ones: they predict, and are not predicted
     temperature  of the predictions

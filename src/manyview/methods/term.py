@@ -23,6 +23,7 @@ class Watched(NamedTuple):
     ids              (N,) which images these are
     assigned         (N, P) the shares of P prototypes that each image is given, where there are prototypes
     present          (N,) which images have both embeddings; None: all
+    std              (d,) of each dimension, before any change of length, where the loss holds it at 1
     """
 
     query: Tensor
@@ -30,13 +31,15 @@ class Watched(NamedTuple):
     ids: Tensor
     assigned: Tensor | None = None
     present: Tensor | None = None
+    std: Tensor | None = None
 
     def rows(self) -> Watched:
         """The images that have both embeddings. A GPU is waited for where one can lack any."""
         if self.present is None:
             return self
         query, positive, ids = (each[self.present] for each in (self.query, self.positive, self.ids))
-        return Watched(query, positive, ids, None if self.assigned is None else self.assigned[self.present])
+        assigned = None if self.assigned is None else self.assigned[self.present]
+        return Watched(query, positive, ids, assigned, std=self.std)
 
 
 class TermOutput(NamedTuple):

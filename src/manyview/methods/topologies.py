@@ -176,10 +176,12 @@ def each_copy_against_keys(embedded: Embeddings, memory: Memory) -> list[Triple]
     """Each copy in turn is the query; its positives are the momentum keys of the other copies. CACR Algorithm 3.
 
     In the batch it meets the same copy's other queries: weight 1 in Algorithm 3, 1/2 in AU-CL's MoCo version, whose
-    batch pairs are unordered. V triples of weight 1/V.
+    batch pairs are unordered. Queries after as many as there are keys are of copies that have none, such as small
+    crops. V triples of weight 1/V.
     """
     embedded.needs_all(2)
-    check_shapes("keys", embedded.keys, tuple(embedded.queries[0].shape), count=len(embedded.queries))
+    count = max(2, min(len(embedded.queries), len(embedded.keys)))
+    check_shapes("keys", embedded.keys, tuple(embedded.queries[0].shape), count=count)
     key_ids = embedded.gather(embedded.ids)
     return [
         Triple(

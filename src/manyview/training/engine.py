@@ -27,7 +27,7 @@ from manyview.encoders.layers import batch_norms
 from manyview.methods import BatchOutputs, Method
 from manyview.training import build
 from manyview.training.layer_decay import decay_by_layer
-from manyview.training.optimizers import set_lr
+from manyview.training.optimizers import keep_lr, set_decay, set_lr
 from manyview.training.step import Engine, MakeViews, StepOutput, micro_batches, whole_batch
 
 PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}  # and fp64 is `Double`
@@ -98,6 +98,8 @@ class Trainer:
         if (decay := config.optimizer["layer_decay"]) is not None:
             for encoder in method.towers.encoders.values():
                 decay_by_layer(self.optimizer, encoder.network, decay)
+        if config.schedule.get("keep_predictor"):
+            keep_lr(self.optimizer, method.towers.predictor)
         self._module, self._stepper = fabric.setup(method, self.optimizer)
         unsynced = partial(fabric.no_backward_sync, self._module)
         self._engine = Engine(method, self._module, fabric.backward, unsynced)
@@ -109,13 +111,15 @@ class Trainer:
             return micro_batches(self._engine, views, batch, size=size)
         return whole_batch(self._engine, views, batch)
 
-    def step(self, lr: float, number: int, *, measure: bool) -> Tensor | None:
+    def step(self, lr: float, number: int, *, measure: bool, done: float = 0.0) -> Tensor | None:
         """Clips the gradient and moves the parameters; returns the gradient's length where somebody wants to know.
 
         number  of the step, in which some of them may be frozen
+        done    the share of the run that is done, which the weight decay may depend on
         """
         self.method.towers.hold(number)
         set_lr(self.optimizer, lr)
+        set_decay(self.optimizer, done)
         norm = None
         if self.config.grad_clip is not None or measure:
             most = self.config.grad_clip or float("inf")

@@ -9,7 +9,7 @@ from timm.models import group_parameters
 from torch import nn
 from torch.optim import Optimizer
 
-from manyview.training.optimizers import LR_SCALE
+from manyview.training.optimizers import DECAYS, LR_SCALE
 
 LAYERS = 12  # of a network that does not say which weights are a layer
 
@@ -31,7 +31,9 @@ def decay_by_layer(optimizer: Optimizer, network: nn.Module, decay: float) -> No
         for each in group["params"]:
             parts.setdefault(own.get(each, (group.get(LR_SCALE, 1.0), False)), []).append(each)
         for (scale, exempt), params in parts.items():
-            made.append({**group, "params": params, LR_SCALE: scale, **({"weight_decay": 0.0} if exempt else {})})
+            made.append(
+                {**group, "params": params, LR_SCALE: scale, **({"weight_decay": 0.0, DECAYS: None} if exempt else {})}
+            )
     optimizer.param_groups = made
 
 

@@ -15,6 +15,11 @@ from manyview.core.errors import UserError
 Momentum = Annotated[float, AtLeast(0), Below(1)]
 Betas = Annotated[tuple[float, float], AtLeast(0), Below(1)]
 
+Share = Annotated[float, AtLeast(0), Below(1)]
+LR_SCALE = "lr_scale"  # timm's name for what a group's learning rate is multiplied with
+DECAYS = "decays"  # the weight decay of a group at first and at the end, where it is not the same
+KEPT_LR = "kept_lr"  # the learning rate of a group that no schedule changes
+
 Schedule = Callable[[float, float], float]
 """(step, total) -> what the learning rate is multiplied with; in epochs or steps, both in the same."""
 
@@ -92,9 +97,16 @@ def lars(
     momentum: Momentum = 0.9,
     weight_decay: NotNegative = 1e-6,
     trust: NotNegative = 0.001,
+    bias_scale: Positive = 1.0,
 ) -> torch.optim.Optimizer:
-    """`LARS`, for large batches: SimCLR, MoCo v3. Biases and norms have neither decay nor the scaling."""
-    return LARS(_groups(module), lr, momentum=momentum, weight_decay=weight_decay, trust=trust)
+    """`LARS`, for large batches: SimCLR, MoCo v3. Biases and norms have neither decay nor the scaling.
+
+    bias_scale  the learning rate of biases and norms is so many times that of weights: 0.024 in Barlow Twins
+    """
+    groups = _groups(module, decay_norms=bias_scale == 1)
+    if bias_scale != 1:
+        groups = [{**group, LR_SCALE: bias_scale if group["params"][0].ndim < 2 else 1.0} for group in groups]
+    return LARS(groups, lr, momentum=momentum, weight_decay=weight_decay, trust=trust)
 
 
 def adamw(
@@ -103,11 +115,19 @@ def adamw(
     lr: Positive = 1e-3,
     betas: Betas = (0.9, 0.999),
     weight_decay: NotNegative = 0.02,
+    weight_decay_end: Annotated[float | None, AtLeast(0)] = None,
     decay_norms: bool = False,
 ) -> torch.optim.Optimizer:
-    """Adam with decoupled weight decay (Loshchilov & Hutter, ICLR 2019). decay_norms as for `sgd`."""
-    params = _groups(module, decay_norms=decay_norms)
-    return torch.optim.AdamW(params, lr=lr, betas=betas, weight_decay=weight_decay)
+    """Adam with decoupled weight decay (Loshchilov & Hutter, ICLR 2019). decay_norms as for `sgd`.
+
+    weight_decay_end  where the weight decay goes along half a cosine, from the first step to the last: 0.4 in DINO,
+                      which begins with 0.04; None: it stays
+    """
+    groups = _groups(module, decay_norms=decay_norms)
+    if weight_decay_end is not None:
+        ends = {DECAYS: (weight_decay, weight_decay_end)}
+        groups = [group if "weight_decay" in group else {**group, **ends} for group in groups]
+    return torch.optim.AdamW(groups, lr=lr, betas=betas, weight_decay=weight_decay)
 
 
 def adam(
@@ -120,13 +140,35 @@ def adam(
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"sgd": sgd, "lars": lars, "adamw": adamw, "adam": adam}
 
 
-LR_SCALE = "lr_scale"  # timm's name for what a group's learning rate is multiplied with
-
-
 def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Sets the learning rate of every group, in proportion where layers have their own (`layer_decay`)."""
+    """Sets the learning rate of every group, in proportion where layers have their own (`layer_decay`).
+
+    Groups that `keep_lr` has made stay as they are.
+    """
     for group in optimizer.param_groups:
-        group["lr"] = lr * group.get(LR_SCALE, 1.0)
+        group["lr"] = group.get(KEPT_LR, lr * group.get(LR_SCALE, 1.0))
+
+
+def set_decay(optimizer: torch.optim.Optimizer, done: float) -> None:
+    """Sets the weight decay of groups that have one at first and one at the end, where a share of the run is done."""
+    for group in optimizer.param_groups:
+        if group.get(DECAYS) is not None:
+            start, end = group[DECAYS]
+            group["weight_decay"] = end + (start - end) * cosine(done, 1.0)
+
+
+def keep_lr(optimizer: torch.optim.Optimizer, module: nn.Module) -> None:
+    """Puts a module's parameters into groups of their own, whose learning rate stays what it is now.
+
+    To be called before the optimiser's first step. SimSiam's predictor, by its code's `--fix-pred-lr`.
+    """
+    kept, made = set(module.parameters()), []
+    for group in optimizer.param_groups:
+        own = [each for each in group["params"] if each in kept]
+        others = [each for each in group["params"] if each not in kept]
+        made += [{**group, "params": others}] if others else []
+        made += [{**group, "params": own, KEPT_LR: group["lr"]}] if own else []
+    optimizer.param_groups = made
 
 
 def constant(step: float, total: float, *, warmup: NotNegative = 0.0) -> float:
@@ -134,11 +176,14 @@ def constant(step: float, total: float, *, warmup: NotNegative = 0.0) -> float:
     return step / warmup if step < warmup else 1.0
 
 
-def cosine(step: float, total: float, *, warmup: NotNegative = 0.0) -> float:
-    """Linear from 0 over `warmup`, then half a cosine down to 0 at `total` (MoCo v2 and v3, SimCLR)."""
+def cosine(step: float, total: float, *, warmup: NotNegative = 0.0, end: Share = 0.0) -> float:
+    """Linear from 0 over `warmup`, then half a cosine down to `end` at `total` (MoCo v2 and v3, SimCLR).
+
+    end  a share of the rate, 0.001 in the code of SwAV, Barlow Twins and VICReg
+    """
     if step < warmup:
         return step / warmup
-    return 0.5 * (1 + math.cos(math.pi * (step - warmup) / (total - warmup)))
+    return end + (1 - end) * 0.5 * (1 + math.cos(math.pi * (step - warmup) / (total - warmup)))
 
 
 def steps(

@@ -127,7 +127,7 @@ class Session:
             output = self.trainer.gradient(partial(_views, batch), self._unembedded(batch, agreed))
         except NotFinite as error:
             raise self._diverged(str(error), batch) from None
-        norm = self.trainer.step(lr, state.step, measure=report)
+        norm = self.trainer.step(lr, state.step, measure=report, done=state.step / state.planned)
         measured = measure_step(method, output.objective) if monitor is not None and report else None
         method.update(output.batch, state.step, state.planned)  # from here on keys are no more the step's
         state.stepped(logged_losses(method, output.objective))

@@ -167,13 +167,17 @@ def custom(
     solarise: Chance = 0.0,
     operations: Operations = 0,
     magnitude: Magnitude = 10.0,
+    statistics: Statistics = "imagenet",
 ) -> ViewPipeline:
-    """One augmentation of your own: every number of an `Augmentation` is a setting."""
+    """One augmentation of your own: every number of an `Augmentation` is a setting.
+
+    Pictures are normalised with the mean and std that `statistics` names.
+    """
     one = Augmentation(
         size, scale, flip=flip, jitter=jitter, jitter_p=jitter_p, grey=grey, blur=blur, solarise=solarise,
         operations=operations, magnitude=magnitude,
     )  # fmt: skip
-    return ViewPipeline([one] * copies)
+    return ViewPipeline([one] * copies, picture=_picture(statistics))
 
 
 def probe_train(size: int = 224, copies: int = 1, *, smallest: float = 0.08) -> ViewPipeline:
