@@ -17,7 +17,7 @@ from manyview.diagnose.measures import validation
 from manyview.embeddings import view_embeddings
 from manyview.embeddings.model_source import ModelSource
 from manyview.embeddings.view_embeddings import ViewEmbeddings
-from manyview.training import build
+from manyview.training import build, pipelines, run_data
 from manyview.training.checkpoint import Checkpoints
 from manyview.training.load import load
 from manyview.training.run import Run
@@ -53,7 +53,7 @@ def state_of(run: Run, epoch: int) -> dict[str, torch.Tensor]:
 
 
 def test_a_run_embeds_held_out_images_through_its_head(run: Run, seen: ViewEmbeddings) -> None:
-    found = build.data(run.config)
+    found = run_data.open_data(run.config)
     assert found.test is not None
     assert seen.held_out
     assert seen.vectors.shape == (len(found.test), 4, 128)
@@ -97,7 +97,7 @@ def test_every_nth_copy_is_augmented_as_training_does_it_there(run: Run) -> None
     augmentation = {"name": "moco-v3", "size": 32, "smallest": 0.2}
     config = Config(**{**vars(run.config), "augmentation": augmentation})
     method = view_embeddings.method_of(run)
-    loader = view_embeddings._run_loader(config, build.data(config), method, {"image": 5}, 4, 0, "cpu", 0)
+    loader = view_embeddings._run_loader(config, run_data.open_data(config), method, {"image": 5}, 4, 0, "cpu", 0)
     assert isinstance(loader.pipeline, ViewPipeline)
     blurs = [each.blur for each in loader.pipeline.augmentations]
     assert blurs == [1.0, 0.1, 1.0, 1.0, 0.1]  # the method has three
@@ -168,7 +168,7 @@ def test_measures_of_a_snapshot_are_validations_of_full_batches(run: Run) -> Non
     assert len(held.ids) == 5
     samples = [held.data[int(row)] for row in held.index[:4]]
     raw = {"image": torch.stack([sample.modalities["image"] for sample in samples])}
-    views = build.pipeline(run.config, build.data(run.config).views, method)(raw, held.ids[:4])
+    views = pipelines.training(run.config, run_data.open_data(run.config).views, method)(raw, held.ids[:4])
     there = {"image": torch.ones(4, dtype=torch.bool)}
     batch = Batch(held.ids[:4], held.index[:4], held.labels[:4], there, lambda rows: views)
     expected = validation(method, views, batch)
@@ -217,10 +217,10 @@ def test_any_encoder_embeds_without_a_head() -> None:
 
 
 def test_the_encoder_of_a_run_is_shown_what_its_training_was_shown(run: Run) -> None:
-    model = ModelSource("run", {"": load(run)}, build.picture(run.config), run=run)
-    data = build.data(run.config).train
+    model = ModelSource("run", {"": load(run)}, pipelines.picture(run.config), run=run)
+    data = run_data.open_data(run.config).train
     seen = view_embeddings.embed_model(model, data, images=5, copies=2, held_out=False)
-    training = build.pipeline(run.config, {}, view_embeddings.method_of(run))
+    training = pipelines.training(run.config, {}, view_embeddings.method_of(run))
     assert list(seen.pipeline.augmentations) == list(training.augmentations)[:2]
     assert seen.vectors.shape[2] == load(run).dim
     assert not seen.held_out

@@ -119,7 +119,7 @@ def test_the_likely_cause_is_named(settings: dict[str, Any], step: int, cause: s
     "place",
     [
         "build.check",
-        "build.data",
+        "run_data.open_data",
         "build.method",
         "train.RunFolder.saved",
         "train.Loader",

@@ -23,7 +23,7 @@ from manyview.config.config import resolve
 from manyview.config.recipes import from_yaml
 from manyview.config.sections import parts_of
 from manyview.methods import METHODS, BatchOutputs, Method
-from manyview.training import build, train
+from manyview.training import run_data, train
 from manyview.training.checkpoint import Checkpoints
 from tests.tiny import STEPS, pictures, pretrain
 from tests.training.kills import differences, metrics
@@ -142,7 +142,7 @@ def test_one_process_of_a_machine_downloads_before_the_others_look(
         found.append("looks")
         return images
 
-    monkeypatch.setattr(build, "data", data)
+    monkeypatch.setattr(run_data, "open_data", data)
     monkeypatch.setattr(train, "fail_together", together)
     config = resolve({}, {"data.name": "cifar10", "data.download": True})
     assert train._data(config, None) is images  # type: ignore[comparison-overlap]

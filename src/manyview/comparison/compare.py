@@ -36,7 +36,7 @@ from manyview.core.lock import locked
 from manyview.core.text import printable, reason
 from manyview.evaluate.protocols import evaluate, known
 from manyview.features.feature_cache import FeatureCache
-from manyview.training import build
+from manyview.training import build, run_data, settle
 from manyview.training.batches import check_images
 from manyview.training.instance import INSTANCE
 from manyview.training.run import CONFIG, METRICS, Run
@@ -111,14 +111,14 @@ def compare(
 class Opened:
     """The data as methods see it: those that take an encoder for each view see several, all others one."""
 
-    by_kind: dict[bool, build.RunData]
+    by_kind: dict[bool, run_data.RunData]
 
     @classmethod
     def of(cls, runs: Sequence[PlannedRun]) -> Opened:
         kinds = {build.takes_many(run.config): run.config for run in reversed(runs)}
-        return cls({many: build.data(config) for many, config in kinds.items()})
+        return cls({many: run_data.open_data(config) for many, config in kinds.items()})
 
-    def of_run(self, run: PlannedRun) -> build.RunData:
+    def of_run(self, run: PlannedRun) -> run_data.RunData:
         return self.by_kind[build.takes_many(run.config)]
 
 
@@ -133,7 +133,7 @@ def _compared(
     runs: Sequence[PlannedRun],
     folder: Path,
     data: str,
-    images: build.RunData,
+    images: run_data.RunData,
     jobs: int,
     protocols: Sequence[str],
     say: Say,
@@ -182,7 +182,7 @@ def _check_runs(runs: Sequence[PlannedRun], opened: Opened, minutes: float | Non
     check_images(count)
     for run in one_a_method:
         _check_scored(run.config, opened.of_run(run))
-    first = [replace(run, config=build.settled(run.config, opened.of_run(run))) for run in one_a_method]
+    first = [replace(run, config=settle.settled(run.config, opened.of_run(run))) for run in one_a_method]
     for run in first:
         images = opened.of_run(run)
         build.check(run.config)
@@ -204,7 +204,7 @@ def _check_runs(runs: Sequence[PlannedRun], opened: Opened, minutes: float | Non
     return differing
 
 
-def _check_scored(config: Config, images: build.RunData) -> None:
+def _check_scored(config: Config, images: run_data.RunData) -> None:
     """Refuses a run that would have no score: kNN with labels, or one that needs none."""
     asked = config.evaluators if config.evaluate_every and images.test is not None else ()
     across = "retrieval" in asked and build.scored_across_views(config)
@@ -237,10 +237,10 @@ def _scored(run: PlannedRun, say: Say) -> bool:
     return False
 
 
-def _check_folder(run: PlannedRun, images: build.RunData) -> None:
+def _check_folder(run: PlannedRun, images: run_data.RunData) -> None:
     """Refuses a run's folder that holds a run with other settings."""
     if (run.folder / CONFIG).is_file():
-        changed = differences(Run(run.folder).config, build.settled(run.config, images))
+        changed = differences(Run(run.folder).config, settle.settled(run.config, images))
         if changed:
             raise UserError("out", f"{run.folder} holds a run with other settings ({changed[0]}); give another --out")
 

@@ -17,7 +17,7 @@ from manyview.config.recipes import to_yaml
 from manyview.config.sections import flat
 from manyview.core.errors import UserError, hint
 from manyview.methods import METHODS
-from manyview.training import build
+from manyview.training import build, run_data
 from manyview.training.batches import epoch_of
 from manyview.training.launch import configured
 
@@ -205,7 +205,7 @@ def equal_time(runs: Sequence[PlannedRun], minutes: float, measure: Callable[[Co
         for run in runs:
             seconds = measure(run.config)
             fastest[run.method] = min(seconds, fastest.get(run.method, seconds))
-    images = build.data(runs[0].config).fingerprint[0]
+    images = run_data.open_data(runs[0].config).fingerprint[0]
     steps = {run.method: epoch_of(run.config, images).batches for run in runs}
     return {method: round(60 * minutes / seconds / steps[method], 3) for method, seconds in fastest.items()}
 

@@ -19,7 +19,7 @@ from manyview.encoders import Encoder
 from manyview.encoders.encoder import FAMILIES, Stem, nearest_names
 from manyview.encoders.weights import UnknownNetwork, read_metadata
 from manyview.features.preprocess import EncoderInput, Preprocess
-from manyview.training import build
+from manyview.training import pipelines
 from manyview.training.load import INPUT, load, load_projector, run_views
 from manyview.training.run import CONFIG, ENCODER, Run
 from manyview.views import PICTURE
@@ -103,7 +103,7 @@ def _from_run(run: Run, view: str, options: Options) -> ModelSource:
         made, heads = {view or next(iter(config.views or ()), REFERENCE): load(run)}, {}
     for encoder in made.values():
         _refuse(options, encoder, f"{run.folder} is a run")
-    picture = build.picture(config)
+    picture = pipelines.picture(config)
     return ModelSource(str(run.folder), made, picture, config.seed, run, inputs=_inputs(made), heads=heads)
 
 

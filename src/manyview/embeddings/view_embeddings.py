@@ -26,7 +26,7 @@ from manyview.diagnose.measures import batch_measures
 from manyview.encoders import Encoder
 from manyview.features.embedding_pass import embedding, forward
 from manyview.methods import BatchOutputs, Method
-from manyview.training import build
+from manyview.training import build, pipelines, run_data
 from manyview.training.checkpoint import EPOCH, State, read
 from manyview.training.run import CHECKPOINTS, Run, checkpoints
 from manyview.views import AUGMENTATIONS, ViewPipeline
@@ -103,7 +103,7 @@ def embed_run(
     own     the data set of a run on one's own
     """
     _check(images, copies)
-    method, data = method_of(run, epoch).to(device), build.data(run.config, own)
+    method, data = method_of(run, epoch).to(device), run_data.open_data(run.config, own)
     view = next(iter(method.views))
     loader = _run_loader(run.config, data, method, {view: copies}, images, seed, device, workers)
     queries = method.towers.queries
@@ -176,7 +176,7 @@ def snapshots(
     The measures' loss is that of a run at its end, where a loss has a part that grows.
     """
     _check(images, copies)
-    config, data, loader = run.config, build.data(run.config, own), None
+    config, data, loader = run.config, run_data.open_data(run.config, own), None
     for epoch in epochs(run):
         method = method_of(run, epoch).to(device)
         if loader is None:  # which decodes the images, once for all epochs
@@ -232,7 +232,7 @@ def _epoch(state: State, config: Config) -> int:
 
 def _run_loader(
     config: Config,
-    data: build.RunData,
+    data: run_data.RunData,
     method: Method,
     copies: Mapping[str, int],
     images: int,
@@ -241,7 +241,7 @@ def _run_loader(
     workers: int | None,
 ) -> Loader:
     """Held-out images of a run, with so many copies of some views, training's over and over; then their jigsaw."""
-    training = build.pipeline(config, data.views, method)
+    training = pipelines.training(config, data.views, method)
     whole = [each for each in training.augmentations if each.patch is None]
     repeated = [whole[number % len(whole)] for number in range(max(copies.values()))]
     pipeline = replace(training, augmentations=repeated, copies={}, holes=False)

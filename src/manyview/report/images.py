@@ -22,7 +22,7 @@ from manyview.data.dataset import Batched, label_target
 from manyview.data.selection import Subset, only_modalities, subset
 from manyview.data.visible import to_rgb
 from manyview.report.html import Html, tag
-from manyview.training import build
+from manyview.training import run_data
 
 DRAWN = 0x5E1EC7  # keeps this choice apart from others by the same ids
 CHUNK = 128  # images at a time
@@ -96,14 +96,14 @@ def commonest(labels: Tensor, most: int) -> list[int]:
     return sorted(label for label in counts.argsort(descending=True, stable=True)[:most].tolist() if counts[label])
 
 
-def open_images(config: Config, own: Dataset | None = None) -> build.RunData:
+def open_images(config: Config, own: Dataset | None = None) -> run_data.RunData:
     """Opens the data of a run, which is never downloaded for the sake of a page."""
     data = {name: False if name == "download" else value for name, value in config.data.items()}
-    return build.data(replace(config, data=data), own)
+    return run_data.open_data(replace(config, data=data), own)
 
 
 def choose_images(
-    images: build.RunData,
+    images: run_data.RunData,
     count: int,
     *,
     scored: int | None = None,
@@ -135,7 +135,7 @@ def choose_images(
     )
 
 
-def source_of(data: build.RunData) -> tuple[Dataset, str]:
+def source_of(data: run_data.RunData) -> tuple[Dataset, str]:
     """Gives what a page is made of, held-out samples where there are any, and what they are called.
 
     Of one view without labels, a tenth is held out for a score alone: the map is for looking, and is of the others.

@@ -28,7 +28,7 @@ from manyview.report.cross_view import CrossView, embed_samples
 from manyview.report.images import MAX_BYTES, PageImages, choose_images, open_images, source_of
 from manyview.report.run_record import RunRecord
 from manyview.report.view_samples import ViewSamples, choose_samples
-from manyview.training.build import RunData
+from manyview.training.run_data import RunData
 
 NEIGHBOURS = 8  # that are shown of an image
 MIN_IMAGES, MAX_IMAGES = 48, 5000  # the least however slow the encoder, the most of all maps of a page

@@ -17,7 +17,7 @@ from manyview.data.dataset import read
 from manyview.data.selection import subset
 from manyview.data.visible import Kind, visible
 from manyview.report.images import DRAWN, LARGE_SIDES, centre, shorten, source_of
-from manyview.training import build
+from manyview.training import pipelines, run_data
 from manyview.views import ViewPipeline
 from manyview.views.view import View
 
@@ -88,9 +88,9 @@ class ViewSamples:
         return "mask" if about.nearest else "directions" if about.vectors == "directions" else "values"
 
 
-def choose_samples(config: Config, data: build.RunData, count: int) -> ViewSamples:
+def choose_samples(config: Config, data: run_data.RunData, count: int) -> ViewSamples:
     """Chooses at most `count` samples, held-out ones where there are any, by their ids alone."""
     source, kind = source_of(data)
     dataset = subset(source, order(key(DRAWN, source.ids))[:count])
     description = f"{len(dataset):,} of the {len(source):,} {kind} samples"
-    return ViewSamples(dataset, data.views, build.test_pipeline(config, data.views), description)
+    return ViewSamples(dataset, data.views, pipelines.evaluation(config, data.views), description)

@@ -19,7 +19,7 @@ from manyview.features.gain import Share
 from manyview.features.knn import knn
 from manyview.features.logistic import Scaling, fit_chosen, logits
 from manyview.methods import Method
-from manyview.training import build
+from manyview.training import pipelines, run_data
 from manyview.training.instance import INSTANCE, make_instance
 from manyview.training.retrieval import Scores, make_retrieval
 
@@ -39,9 +39,9 @@ class KnnEvaluator:
 
     name = "knn"
 
-    def __init__(self, data: build.RunData, config: Config, device: torch.device) -> None:
+    def __init__(self, data: run_data.RunData, config: Config, device: torch.device) -> None:
         assert data.test is not None
-        self.views, pipeline = tuple(data.views), build.test_pipeline(config, data.views)
+        self.views, pipeline = tuple(data.views), pipelines.evaluation(config, data.views)
         self.loaders = [
             Loader(
                 some(images, most), pipeline, min(256, len(images), most), shuffle=False, drop_last=False,
@@ -110,12 +110,12 @@ def _embedded(encoders: Mapping[str, Encoder], loader: Loader) -> _Embedded:
     return _Embedded(joined, masks, torch.cat(labels))
 
 
-def make_knn(method: Method, data: build.RunData, config: Config, device: torch.device) -> KnnEvaluator | None:
+def make_knn(method: Method, data: run_data.RunData, config: Config, device: torch.device) -> KnnEvaluator | None:
     """The evaluator of data with classes; None for other data."""
     return KnnEvaluator(data, config, device) if data.labelled else None
 
 
-def make_probe(data: build.RunData, config: Config, device: torch.device) -> LinearEvaluator | None:
+def make_probe(data: run_data.RunData, config: Config, device: torch.device) -> LinearEvaluator | None:
     """The linear probe of a run that asks for one, every `probe_every` epochs."""
     if not config.probe_every:
         return None
@@ -132,14 +132,14 @@ def make_probe(data: build.RunData, config: Config, device: torch.device) -> Lin
     return LinearEvaluator(data, config, device)
 
 
-EVALUATORS: dict[str, Callable[[Method, build.RunData, Config, torch.device], Evaluator | None]] = {
+EVALUATORS: dict[str, Callable[[Method, run_data.RunData, Config, torch.device], Evaluator | None]] = {
     "knn": make_knn,
     "retrieval": make_retrieval,
     INSTANCE: make_instance,
 }
 
 
-def evaluators(method: Method, data: build.RunData, config: Config, device: torch.device) -> list[Evaluator]:
+def evaluators(method: Method, data: run_data.RunData, config: Config, device: torch.device) -> list[Evaluator]:
     """Makes those that the settings name and that apply; none where nothing is held out, or nobody wants to know."""
     unknown = [name for name in config.evaluators if name not in EVALUATORS]
     if unknown:

@@ -19,7 +19,7 @@ from manyview.encoders.towers import SHARED
 from manyview.features.embedding_pass import embedding, forward
 from manyview.features.retrieval import found_first
 from manyview.methods import Method
-from manyview.training import build
+from manyview.training import pipelines, run_data
 from manyview.training.retrieval import Scores
 
 INSTANCE = "instance"
@@ -33,11 +33,11 @@ class InstanceEvaluator:
     With an encoder a view, their features stand side by side, of the images that have all views.
     """
 
-    def __init__(self, data: build.RunData, config: Config, device: torch.device, dim: int) -> None:
+    def __init__(self, data: run_data.RunData, config: Config, device: torch.device, dim: int) -> None:
         assert data.test is not None
         images = some(data.test, config.knn_queries, labelled=False)
         self.views, self.copies = tuple(data.views), copies_for(len(images), dim)
-        pipeline = build.whole_and_augmented(config, data.views, self.copies or 1)
+        pipeline = pipelines.whole_and_augmented(config, data.views, self.copies or 1)
         self.loader = Loader(
             images, pipeline, min(64, len(images)), shuffle=False, drop_last=False, seed=config.seed, device=device,
             workers=config.workers, max_unreadable=1.0, examples=data.met,
@@ -74,7 +74,7 @@ class InstanceEvaluator:
 
 
 def make_instance(
-    method: Method, data: build.RunData, config: Config, device: torch.device
+    method: Method, data: run_data.RunData, config: Config, device: torch.device
 ) -> InstanceEvaluator | None:
     """The evaluator of methods that find no view by another; where they do, retrieval is the score without labels."""
     if method.contrasted:

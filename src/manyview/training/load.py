@@ -19,7 +19,7 @@ from manyview.encoders.towers import SHARED
 from manyview.encoders.weights import fill_head, load_head, read_metadata
 from manyview.features.preprocess import EncoderInput, Preprocess
 from manyview.methods.method import VIEW, Method
-from manyview.training import build, normalisation
+from manyview.training import build, normalisation, pipelines
 from manyview.training.run import CONFIG, ENCODER, Run, checkpoints, encoder_file
 from manyview.views.view import view_named
 
@@ -68,7 +68,7 @@ def load(run: Run | str | Path, view: str | None = None) -> encoders.Encoder:
     else:
         seen = view_named(view or next(iter(config.views or ()), VIEW), VIEW)
         channels = 3 if seen.space is not None else encoder.options["channels"]
-        encoder.preprocess = Preprocess(encoder.options["size"], channels, build.picture(config), seen)
+        encoder.preprocess = Preprocess(encoder.options["size"], channels, pipelines.picture(config), seen)
     return encoder.eval()
 
 

@@ -18,12 +18,13 @@ from manyview.data.statistics import NoData, Statistics, no_data_of, suspect_zer
 from manyview.diagnose.health import SCORES
 from manyview.memories import Memory
 from manyview.methods import Contrast, Method, Prediction
-from manyview.training.build import RunData, facts
 from manyview.training.crops import small_size
 from manyview.training.gains import gain_lines, live_gain, start_line
 from manyview.training.instance import INSTANCE, chance, ranks_in_words
 from manyview.training.retrieval import live_recall, recall_table, untrained_recall
 from manyview.training.run import encoder_files
+from manyview.training.run_data import RunData
+from manyview.training.settle import facts
 from manyview.training.start import weights_lines
 from manyview.training.state import RunState
 from manyview.training.usual import explained

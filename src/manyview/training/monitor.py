@@ -21,7 +21,7 @@ from manyview.diagnose.measures import flat_share, validation
 from manyview.encoders import Towers
 from manyview.features.preprocess import EncoderInput
 from manyview.methods import Method
-from manyview.training import build, messages
+from manyview.training import build, messages, pipelines, run_data
 from manyview.training.evaluators import evaluators, make_probe
 from manyview.training.run import FORMAT, RunFolder, encoder_file
 from manyview.training.run_log import UNTIMED, RunLog
@@ -39,7 +39,7 @@ class Monitor:
     """Measures and logs a run, and saves its checkpoints."""
 
     def __init__(
-        self, folder: RunFolder, data: build.RunData, method: Method, loader: Loader, state: RunState, log: RunLog
+        self, folder: RunFolder, data: run_data.RunData, method: Method, loader: Loader, state: RunState, log: RunLog
     ) -> None:
         self.folder, self.config, self.data, self.log = folder, folder.config, data, log
         self.method, self.loader, self.state = method, loader, state
@@ -168,7 +168,7 @@ class Monitor:
     @cached_property
     def inputs(self) -> dict[str, EncoderInput]:
         """Gives what the encoder of each view is given, which whoever loads it has to know."""
-        return build.inputs(self.config, self.data)
+        return pipelines.inputs(self.config, self.data)
 
     def save(self, state: dict[str, Any]) -> None:
         """Writes a checkpoint, which is kept for ever after an epoch that the settings name."""
@@ -205,7 +205,7 @@ class Monitor:
 
 
 def validation_of(
-    data: build.RunData, config: Config, method: Method, loader: Loader
+    data: run_data.RunData, config: Config, method: Method, loader: Loader
 ) -> Callable[..., dict[str, float]]:
     """Gives what the loss would say of held-out images, the mean over their batches, which are the same every time.
 
@@ -216,7 +216,7 @@ def validation_of(
     images = (
         data.test if config.validation_images is None else some(data.test, config.validation_images, labelled=False)
     )
-    size, pipeline = min(config.batch_size, len(images), VALIDATED), build.pipeline(config, data.views, method)
+    size, pipeline = min(config.batch_size, len(images), VALIDATED), pipelines.training(config, data.views, method)
     held_out = Loader(
         images, pipeline, size, seed=config.seed, device=loader.device, workers=config.workers, max_unreadable=1.0,
         examples=data.met,

@@ -13,7 +13,7 @@ from manyview.config.config import Config
 from manyview.core import distributed
 from manyview.core.distributed import fail_together
 from manyview.data import Loader
-from manyview.training import build
+from manyview.training import run_data, settle
 from manyview.training.checkpoint import Checkpoints
 from manyview.training.evaluators import evaluators
 from manyview.training.monitor import validation_of
@@ -34,7 +34,7 @@ Rehearse = Callable[[Config, Loader | None], "Session"]
 
 
 def chosen(
-    config: Config, data: build.RunData, folder: Path, began: float, rehearse: Rehearse
+    config: Config, data: run_data.RunData, folder: Path, began: float, rehearse: Rehearse
 ) -> tuple[Config, Loader]:
     """The settings with those that follow from `minutes`, counted from `began` on, the same in all processes.
 
@@ -43,11 +43,11 @@ def chosen(
     minutes = config.minutes
     assert minutes is not None
     open_size = "augmentation.size" in config.auto and data.side > SIZES[0]
-    session = rehearse(build.with_size(config, len(data.views), SIZES[0]) if open_size else config, None)
+    session = rehearse(settle.with_size(config, len(data.views), SIZES[0]) if open_size else config, None)
     if open_size:
         quick = Costs(seconds_a_step(session.steps, QUICK), besides=slowest(time.monotonic() - began))
         size = size_for(data.side, minutes, quick, SIZES[0], len(session.loader))
-        config = build.with_size(config, len(data.views), size)
+        config = settle.with_size(config, len(data.views), size)
         session = session if size == SIZES[0] else rehearse(config, session.loader)
     step = seconds_a_step(session.steps, min(LONGEST, SHARE * 60 * minutes))
     with fail_together():
@@ -57,10 +57,10 @@ def chosen(
     untrained = score if config.encoder["pretrained"] else 0.0  # whose score a run from weights is told besides
     besides = slowest(time.monotonic() - began + again) + page_seconds(config) + untrained
     costs = Costs(step, score, slowest(save), besides)
-    return build.with_chosen(config, fitted(config, costs, len(session.loader))), session.loader
+    return settle.with_chosen(config, fitted(config, costs, len(session.loader))), session.loader
 
 
-def _seconds_a_score(session: Session, data: build.RunData, config: Config) -> tuple[float, float]:
+def _seconds_a_score(session: Session, data: run_data.RunData, config: Config) -> tuple[float, float]:
     """The time of a score, and the time to open its images, which comes once more; of the first process."""
     made: list[Callable[[], object]] = []
 

@@ -21,7 +21,7 @@ from manyview.encoders import Slot, Towers
 from manyview.features.embedding_pass import forward
 from manyview.features.retrieval import KS, recalls
 from manyview.methods import Method
-from manyview.training import build
+from manyview.training import pipelines, run_data
 
 Scores = dict[str, float]
 MEAN = "recall@1"  # over all ordered pairs
@@ -34,12 +34,12 @@ class RetrievalEvaluator:
     sample that lacks one of two views takes no part in their pairs; one that cannot be read takes part in none.
     """
 
-    def __init__(self, views: Sequence[str], data: build.RunData, config: Config, device: torch.device) -> None:
+    def __init__(self, views: Sequence[str], data: run_data.RunData, config: Config, device: torch.device) -> None:
         assert data.test is not None
         samples = some(data.test, config.knn_queries, labelled=False)
         self.views = tuple(views)
         self.loader = Loader(
-            samples, build.test_pipeline(config, data.views), min(256, len(samples)), shuffle=False, drop_last=False,
+            samples, pipelines.evaluation(config, data.views), min(256, len(samples)), shuffle=False, drop_last=False,
             device=device, workers=config.workers, max_unreadable=1.0, examples=data.met,
         )  # fmt: skip
 
@@ -71,7 +71,7 @@ def project(towers: Towers, loader: Loader, views: Sequence[str]) -> tuple[dict[
 
 
 def make_retrieval(
-    method: Method, data: build.RunData, config: Config, device: torch.device
+    method: Method, data: run_data.RunData, config: Config, device: torch.device
 ) -> RetrievalEvaluator | None:
     """The evaluator of a method that contrasts embeddings of several views; None for others."""
     return RetrievalEvaluator(method.contrasted, data, config, device) if method.contrasted else None

@@ -25,7 +25,7 @@ from manyview.core.text import printable
 from manyview.data.decoded import local_processes
 from manyview.encoders.towers import SHARED
 from manyview.encoders.weights import openable
-from manyview.training import build
+from manyview.training import run_data, settle
 from manyview.training.checkpoint import Checkpoints
 from manyview.training.state import odd_entries
 
@@ -56,8 +56,8 @@ def as_begun(config: Config, views: int) -> Config:
     before = from_yaml(folder / CONFIG).flat()
     chosen = {key: before[key] for key in config.auto if key in before and key != "augmentation.name"}
     if "augmentation.size" in chosen:
-        config = build.with_size(config, views, chosen["augmentation.size"])
-    return replace(build.with_chosen(config, chosen), auto=())
+        config = settle.with_size(config, views, chosen["augmentation.size"])
+    return replace(settle.with_chosen(config, chosen), auto=())
 
 
 def encoder_files(folder: Path) -> list[Path]:
@@ -131,7 +131,7 @@ def _sound(key: str, value: Any) -> bool:
 class RunFolder:
     """The folder of a run with these settings and this data."""
 
-    def __init__(self, config: Config, data: build.RunData) -> None:
+    def __init__(self, config: Config, data: run_data.RunData) -> None:
         self.path, self.config, self.data = Path(config.out or ""), config, data
         self.checkpoints = checkpoints(self.path)
         self.damaged_encoders: list[str] = []

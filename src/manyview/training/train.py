@@ -25,7 +25,7 @@ from manyview.diagnose.measures import measure_step
 from manyview.encoders import Towers
 from manyview.features.embedding_pass import channels_last
 from manyview.methods import BatchOutputs
-from manyview.training import build, messages, rehearsal, signals
+from manyview.training import build, messages, pipelines, rehearsal, run_data, settle, signals
 from manyview.training.batches import check_groups, check_images, check_labels, epoch_of
 from manyview.training.engine import Trainer, groups_are_processes, start_fabric
 from manyview.training.failures import Interrupted, diverged, naming_misfit
@@ -33,6 +33,7 @@ from manyview.training.load import save
 from manyview.training.monitor import Monitor
 from manyview.training.optimizers import Schedule
 from manyview.training.run import ANEW, CONFIG, REPORT, Run, RunFolder, as_begun, encoder_file, resume_command
+from manyview.training.run_data import RunData
 from manyview.training.run_log import RunLog
 from manyview.training.state import RunState
 from manyview.training.step import NotFinite, logged_losses
@@ -49,7 +50,7 @@ def train(config: Config, own: Dataset | None = None, began: float | None = None
     start_fabric(config)
     data = _data(config, own)
     with fail_together():
-        config = as_begun(build.settled(config, data), len(data.views))
+        config = as_begun(settle.settled(config, data), len(data.views))
     config = _agreed(config)
     fabric = start_fabric(config)  # of the precision that was chosen
     with fail_together():
@@ -216,7 +217,13 @@ class Session:
 
 
 def _unwatched(
-    fabric: Any, data: build.RunData, folder: RunFolder, config: Config, decoded: Loader | None, *, begun: bool = False
+    fabric: Any,
+    data: RunData,
+    folder: RunFolder,
+    config: Config,
+    decoded: Loader | None,
+    *,
+    begun: bool = False,
 ) -> Session:
     """Networks, optimiser and images at the beginning of a run, and nobody who watches."""
     rank, world = distributed.rank(), distributed.world_size()
@@ -229,7 +236,7 @@ def _unwatched(
         if config.grad_checkpoint:
             build.checkpoint_blocks(method)
         loader = Loader(
-            data.train, build.pipeline(config, data.views, method), config.batch_size, seed=config.seed,
+            data.train, pipelines.training(config, data.views, method), config.batch_size, seed=config.seed,
             device=fabric.device, rank=rank, world=world, workers=config.workers, max_unreadable=config.max_unreadable,
             drop_last=epoch_of(config, len(data.train)).drop_last, like=decoded,
         )  # fmt: skip
@@ -238,7 +245,7 @@ def _unwatched(
     return Session(config, trainer, component(config, "schedule"), loader, state, folder, None, signals.Signals())
 
 
-def _session(fabric: Any, data: build.RunData, folder: RunFolder, stack: ExitStack, decoded: Loader | None) -> Session:
+def _session(fabric: Any, data: RunData, folder: RunFolder, stack: ExitStack, decoded: Loader | None) -> Session:
     """Networks, optimiser, images and log, as they were when the run was left."""
     rank, world, config = distributed.rank(), distributed.world_size(), folder.config
     saved = folder.saved()
@@ -267,7 +274,7 @@ def _session(fabric: Any, data: build.RunData, folder: RunFolder, stack: ExitSta
 def time_step(config: Config) -> float:
     """Seconds that a step takes with these settings on this machine; of the steps nothing is kept."""
     fabric, data = start_fabric(config), _data(config, None)
-    config = build.settled(config, data)
+    config = settle.settled(config, data)
     session = _unwatched(fabric, data, RunFolder(config, data), config, None)
     return rehearsal.seconds_a_step(session.steps, rehearsal.COMPARED)
 
@@ -276,21 +283,21 @@ def _agreed(config: Config) -> Config:
     """The settings with a precision that all processes' machines are fast in, where nobody gave one."""
     if "precision" not in config.auto or all(fast for (fast,) in distributed.exchange([config.precision == "bf16"])):
         return config
-    return build.with_chosen(config, {"precision": "fp32"})
+    return settle.with_chosen(config, {"precision": "fp32"})
 
 
-def _data(config: Config, own: Dataset | None) -> build.RunData:
+def _data(config: Config, own: Dataset | None) -> run_data.RunData:
     """The data. What is downloaded, one process of a machine fetches before the others look."""
     first = not config.data.get("download") or int(os.environ.get("LOCAL_RANK", "0")) == 0
     with fail_together():
-        found = build.data(config, own) if first else None
+        found = run_data.open_data(config, own) if first else None
     with fail_together():
-        found = found or build.data(config, own)
+        found = found or run_data.open_data(config, own)
         check_images(len(found.train))
     return found
 
 
-def _changed(saved: dict[str, Any], config: Config, data: build.RunData, loader: Loader, towers: Towers) -> list[str]:
+def _changed(saved: dict[str, Any], config: Config, data: RunData, loader: Loader, towers: Towers) -> list[str]:
     """Gives what is no longer as it was when the run was left."""
     changed, world = [], distributed.world_size()
     if (then := saved["world"]) != world:

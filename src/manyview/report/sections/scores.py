@@ -16,9 +16,9 @@ from manyview.report.charts import Line, line_chart
 from manyview.report.frame import Axis
 from manyview.report.html import DASH, Child, Html, figure, left_out, section, signed_points, table, tag
 from manyview.report.run_record import LINEAR, VIEW_KNN, RunRecord
-from manyview.training.build import RunData
 from manyview.training.evaluators import NEIGHBOURS
 from manyview.training.instance import INSTANCE
+from manyview.training.run_data import RunData
 
 AXES = {KNN: "kNN accuracy"}
 BY_EPOCH = "Mean over the seeds: what it learns from seeing every image once more."
