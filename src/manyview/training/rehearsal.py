@@ -20,7 +20,7 @@ from manyview.training.monitor import validation_of
 from manyview.training.time_budget import SIZES, Costs, fitted, page_seconds, size_for
 
 if TYPE_CHECKING:
-    from manyview.training.train import Session
+    from manyview.training.session import Session
 
 FIRST, FEW, MOST = 2, 3, 400  # steps: before any is timed; timed to know how many to time; timed at most
 QUICK = 1.0  # seconds of steps to choose a size by

@@ -1,42 +1,30 @@
-"""The training loop, read top to bottom."""
+"""Trains a run from its beginning, or from where it was left, to its end."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from manyview.config.config import Config, component
 from manyview.core import distributed
-from manyview.core.atomic import naming_full_disk
-from manyview.core.distributed import Agreed, Agreement, fail_together
-from manyview.core.rng import key
-from manyview.core.sample import Batch, Views
+from manyview.core.distributed import fail_together
 from manyview.data import Dataset, Loader
 from manyview.data.selection import having
-from manyview.diagnose.measures import measure_step
 from manyview.encoders import Towers
-from manyview.features.embedding_pass import channels_last
-from manyview.methods import BatchOutputs
 from manyview.training import build, messages, pipelines, rehearsal, run_data, settle, signals
 from manyview.training.batches import check_groups, check_images, check_labels, epoch_of
 from manyview.training.engine import Trainer, groups_are_processes, start_fabric
-from manyview.training.failures import Interrupted, diverged, naming_misfit
-from manyview.training.load import save
+from manyview.training.failures import naming_misfit
 from manyview.training.monitor import Monitor
-from manyview.training.optimizers import Schedule
-from manyview.training.run import ANEW, CONFIG, REPORT, Run, RunFolder, as_begun, encoder_file, resume_command
+from manyview.training.run import ANEW, CONFIG, REPORT, Run, RunFolder, as_begun, resume_command
 from manyview.training.run_data import RunData
 from manyview.training.run_log import RunLog
+from manyview.training.session import Session
 from manyview.training.state import RunState
-from manyview.training.step import NotFinite, logged_losses
 from manyview.training.time_budget import embedding_seconds
 
 
@@ -58,10 +46,7 @@ def train(config: Config, own: Dataset | None = None, began: float | None = None
         complete = folder.complete()
     if complete:
         if distributed.rank() == 0:
-            say: messages.Say = (lambda text: None) if config.quiet else print
-            say(f"{folder.path} is complete; nothing is left to do. Its {messages.encoders(folder.path)}")
-            if not (folder.path / REPORT).is_file():  # killed while it was being written
-                _page(config, folder.path, own, say=say, warn=say, seconds=None)
+            _tell_complete(config, folder.path, own)
         return Run(folder.path)
     with ExitStack() as stack:
         with fail_together():  # the folder belongs to one run, and to one process at a time
@@ -77,143 +62,19 @@ def train(config: Config, own: Dataset | None = None, began: float | None = None
         session.loop()
         with fail_together():
             if session.monitor is not None:
-                timed = "epochs" in folder.config.auto  # in this sitting, from its beginning
+                session.finish()
+                log, timed = session.monitor.log, "epochs" in folder.config.auto  # in this sitting, from its beginning
                 seconds = embedding_seconds(folder.config, time.monotonic() - began) if timed else None
-                session.finish(own, seconds)
+                _page(folder.config, folder.path, own, say=log.say, warn=log.warn, seconds=seconds)
     return Run(folder.path)
 
 
-@dataclass
-class Session:
-    """A run that is being trained: its networks, its data, where it is, and who watches it."""
-
-    config: Config
-    trainer: Trainer
-    schedule: Schedule
-    loader: Loader
-    state: RunState
-    folder: RunFolder
-    monitor: Monitor | None  # of the first process alone
-    signals: signals.Signals
-
-    def steps(self, count: int) -> None:
-        """Trains so many steps more, whatever the settings say."""
-        self.state.total = self.state.step + count
-        self.loop()
-
-    def loop(self) -> None:
-        """Trains all steps that are left. What ends one process ends all of them, at the beginning of a step."""
-        state, agreement = self.state, Agreement()
-        while not state.done:
-            epoch, start = divmod(state.step, len(self.loader))
-            for batch, agreed in self._batches(self.loader.epoch(epoch, start=start), agreement):
-                self.signals.answered = agreed.stop
-                if agreed.stop or agreed.save:
-                    state.settle_losses()
-                    with agreement.attempt():
-                        self._save(batch)
-                if agreed.stop:
-                    self._interrupt(agreement)
-                self._step(batch, agreed, agreement)
-                self.signals.moved()
-                if state.done:
-                    break
-        agreement.settle()
-
-    def _step(self, batch: Batch, agreed: Agreed, agreement: Agreement) -> None:
-        """One step: gradient, optimiser, memories and momentum towers; then what is due beside it."""
-        state, monitor, method = self.state, self.monitor, self.trainer.method
-        torch.manual_seed(int(key(self.config.seed, state.step, distributed.rank())))  # for encoders that draw: dropout
-        report, lr = state.report_due, state.lr(self.schedule)
-        try:
-            output = self.trainer.gradient(partial(_views, batch), self._unembedded(batch, agreed))
-        except NotFinite as error:
-            raise self._diverged(str(error), batch) from None
-        norm = self.trainer.step(lr, state.step, measure=report)
-        measured = measure_step(method, output.objective) if monitor is not None and report else None
-        method.update(output.batch, state.step, state.planned)  # from here on keys are no more the step's
-        state.stepped(logged_losses(method, output.objective))
-        if monitor is not None:
-            state.seconds += monitor.lap()
-        if report or state.save_due:
-            state.settle_losses()
-        with agreement.attempt():
-            self._check(batch)
-            losses = state.mean_losses() if report else []
-            if monitor is not None:
-                if monitor.evaluators and state.score_due:
-                    self._check(batch, weights=True)
-                    monitor.score()
-                    monitor.lap()  # scoring and saving are no part of the training's time
-                if measured is not None:
-                    monitor.report(losses, measured, batch, norm, lr)
-                monitor.foresee()
-                monitor.tell_held()
-                monitor.show()
-            if state.save_due:
-                self._save(batch)
-
-    def finish(self, own: Dataset | None, seconds: float | None = None) -> None:
-        """Writes the encoders, and a page about the run, for which images may be embedded for so many seconds."""
-        assert self.monitor is not None
-        config, path, log = self.config, self.folder.path, self.monitor.log
-        go_on = f"the run is saved; free some space and: {resume_command(config, distributed.world_size())}"
-        inputs, method = self.monitor.inputs, self.trainer.method
-        for view in method.towers.encoders:
-            with naming_full_disk(file := path / encoder_file(view), lambda: go_on):
-                save(method, view, file, inputs.get(view) or next(iter(inputs.values())))
-        for line in messages.unreadable(self.loader):
-            log.warn(line)
-        for line in messages.conclusion(self.state, path):
-            log.say(line)
-        _page(config, path, own, say=log.say, warn=log.warn, seconds=seconds)
-
-    def _batches(self, batches: Iterator[Batch], agreement: Agreement) -> Iterator[tuple[Batch, Agreed]]:
-        """The batches of an epoch, each with the one status word of its step."""
-        while True:
-            batch = None
-            with agreement.attempt():
-                batch = next(batches, None)
-            self.signals.moved()
-            if batch is None and not agreement.failed:
-                return
-            save = self.monitor is not None and self.monitor.save_due
-            agreed = agreement.settle(stop=bool(self.signals.came), save=save, rows=0 if batch is None else len(batch))
-            assert batch is not None
-            yield batch, agreed
-
-    def _unembedded(self, batch: Batch, agreed: Agreed) -> BatchOutputs:
-        """All that terms and memories are told of a batch but the outputs."""
-        counts = agreed.counts if distributed.world_size() > 1 else ()
-        state = self.state
-        return BatchOutputs({}, batch.ids, batch.index, batch.present, counts, state.step, state.progress, batch.labels)
-
-    def _check(self, batch: Batch, *, weights: bool = False) -> None:
-        """Ends the run where a loss is no number, or one of the weights that are about to be scored or saved."""
-        if (loss := self.state.diverged) is not None:
-            raise self._diverged(f"the loss is {loss}", batch)
-        if weights and not all(bool(torch.isfinite(each).all()) for each in self.trainer.method.towers.trained()):
-            raise self._diverged("a weight is NaN or infinite", batch)
-
-    def _diverged(self, why: str, batch: Batch) -> Exception:
-        return diverged(why, self.config, self.state.step, batch, self.trainer.method, self.folder.path)
-
-    def _save(self, batch: Batch) -> None:
-        """Saves what was done so far, once the losses of all processes are known."""
-        self._check(batch)
-        if self.monitor is not None:
-            self.state.seconds += self.monitor.lap()
-            self._check(batch, weights=True)
-            self.monitor.save(self.trainer.state_dict())
-            self.monitor.lap()
-
-    def _interrupt(self, agreement: Agreement) -> None:
-        agreement.settle()
-        if self.monitor is not None:
-            go_on = resume_command(self.config, distributed.world_size())
-            done = f"stopped after step {self.state.step} of {self.state.total} and saved"
-            self.monitor.log.warn(f"{done}. To go on: {go_on}")
-        raise Interrupted(*self.signals.came[:1])
+def _tell_complete(config: Config, folder: Path, own: Dataset | None) -> None:
+    """Says that nothing is left to do, and writes the page where the run was killed before it was written."""
+    say: messages.Say = (lambda text: None) if config.quiet else print
+    say(f"{folder} is complete; nothing is left to do. Its {messages.encoders(folder)}")
+    if not (folder / REPORT).is_file():
+        _page(config, folder, own, say=say, warn=say, seconds=None)
 
 
 def _unwatched(
@@ -286,7 +147,7 @@ def _agreed(config: Config) -> Config:
     return settle.with_chosen(config, {"precision": "fp32"})
 
 
-def _data(config: Config, own: Dataset | None) -> run_data.RunData:
+def _data(config: Config, own: Dataset | None) -> RunData:
     """The data. What is downloaded, one process of a machine fetches before the others look."""
     first = not config.data.get("download") or int(os.environ.get("LOCAL_RANK", "0")) == 0
     with fail_together():
@@ -309,10 +170,6 @@ def _changed(saved: dict[str, Any], config: Config, data: RunData, loader: Loade
     if tuple(saved["data"][3:]) not in ((), data.fingerprint[3:]):
         changed.append("the image files are of another time than before: copies, or others of the same size?")
     return changed
-
-
-def _views(batch: Batch, rows: slice) -> Views:
-    return {name: [channels_last(each) for each in copies] for name, copies in batch.views(rows).items()}
 
 
 def _page(
