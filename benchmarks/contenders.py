@@ -15,7 +15,9 @@ from PIL import Image
 from torch import Tensor, nn
 
 import manyview
-from manyview.config.config import Config, component, resolve
+from manyview.config.component import component
+from manyview.config.config import Config
+from manyview.config.resolve import resolve
 from manyview.config.sections import flat
 from manyview.core.sample import Views
 from manyview.data import Batch, Dataset, Loader

@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 from jsonargparse import ArgumentParser
 
 from manyview.config import recipes as module
-from manyview.config.config import component, components, differences, resolve, schema
+from manyview.config.component import component, components
+from manyview.config.config import differences
 from manyview.config.keys import REQUIRED, Flat
 from manyview.config.recipes import HOMES, Recipe, from_yaml, read, read_yaml, recipes, smoke, to_yaml
+from manyview.config.resolve import resolve, schema
 from manyview.config.sections import parts_of
 from manyview.methods import METHODS
 from manyview.training import build, pipelines

@@ -7,8 +7,8 @@ from pathlib import Path
 import torch
 
 from manyview import encoders
-from manyview.config.config import resolve
 from manyview.config.recipes import to_yaml
+from manyview.config.resolve import resolve
 from manyview.config.sections import flat
 from manyview.training import build, run_data, settle
 from manyview.training.run import CONFIG, ENCODER, Run

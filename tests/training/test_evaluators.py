@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch.utils.data import TensorDataset
 
-from manyview.config.config import Config, resolve
+from manyview.config.config import Config
+from manyview.config.resolve import resolve
 from manyview.core.errors import UserError
 from manyview.core.sample import Sample
 from manyview.data import Dataset, Loader, TorchDataset

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import manyview
-from manyview.config.config import resolve
+from manyview.config.resolve import resolve
 from manyview.core.sample import Batch
 from manyview.training import build, failures
 from manyview.training.checkpoint import Checkpoints

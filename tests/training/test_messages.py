@@ -16,7 +16,7 @@ import pytest
 import torch
 from PIL import Image
 
-from manyview.config.config import resolve
+from manyview.config.resolve import resolve
 from manyview.data import Loader
 from manyview.diagnose.health import Health
 from manyview.encoders import create

@@ -18,7 +18,7 @@ from PIL import Image
 
 import manyview
 from manyview.cli.main import main
-from manyview.config.config import resolve
+from manyview.config.resolve import resolve
 from manyview.core import distributed
 from manyview.core.lock import locked
 from manyview.training import run_data

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from manyview.config.config import resolve
+from manyview.config.resolve import resolve
 from manyview.training import run_data, settle
 from tests.config.small import flags
 from tests.data.test_paired import put

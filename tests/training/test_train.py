@@ -18,8 +18,8 @@ import yaml
 
 import manyview
 from manyview.cli.main import main
-from manyview.config.config import resolve
 from manyview.config.recipes import from_yaml
+from manyview.config.resolve import resolve
 from manyview.training import run_data, train
 from manyview.training.checkpoint import Checkpoints
 from tests.tiny import STEPS, pretrain

@@ -3,9 +3,9 @@
 from typing import Annotated
 
 from manyview.cli.arguments import table
-from manyview.config.config import resolve, schema
 from manyview.config.keys import Flat, choices, flag_name, shown
 from manyview.config.recipes import read, to_yaml
+from manyview.config.resolve import resolve, schema
 
 ANY = "DIR"  # shown for data that a recipe leaves to a flag
 

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from manyview.config.config import Config, plain, resolve, schema
+from manyview.config.config import Config, plain
 from manyview.config.keys import Flat
+from manyview.config.resolve import resolve, schema
 from manyview.config.sections import flat
 from manyview.core.errors import UserError, nearest
 from manyview.core.text import reason

@@ -16,7 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyview.config.config import Config, component
+from manyview.config.component import component
+from manyview.config.config import Config
 from manyview.core.errors import UserError
 from manyview.core.rng import key, order
 from manyview.core.sample import Views

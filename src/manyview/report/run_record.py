@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from manyview.comparison.outcome import steps_per_epoch
-from manyview.config.config import Config, components, differences
+from manyview.config.component import components
+from manyview.config.config import Config, differences
 from manyview.diagnose.health import SCORES, Health
 from manyview.diagnose.verdict import Verdict
 from manyview.losses import is_coupled

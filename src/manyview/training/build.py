@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from manyview import encoders
-from manyview.config.config import Config, component, components
+from manyview.config.component import component, components
+from manyview.config.config import Config
 from manyview.config.sections import ENCODER
 from manyview.core.errors import UserError
 from manyview.core.parallel import resolve_device

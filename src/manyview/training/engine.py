@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from manyview import encoders
-from manyview.config.config import Config, component
+from manyview.config.component import component
+from manyview.config.config import Config
 from manyview.core.distributed import wait_at_most
 from manyview.core.errors import UserError
 from manyview.encoders import Towers

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from manyview.config import recipes
-from manyview.config.config import MAY_CHANGE, OWN, Config, differences, resolve
+from manyview.config.config import MAY_CHANGE, OWN, Config, differences
 from manyview.config.keys import Flat
 from manyview.config.recipes import from_yaml
+from manyview.config.resolve import resolve
 from manyview.config.sections import flat
 from manyview.core.errors import UserError
 from manyview.data import Dataset

@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 
-from manyview.config.config import OWN, Config, resolve
+from manyview.config.config import OWN, Config
 from manyview.config.keys import Flat
+from manyview.config.resolve import resolve
 from manyview.core.errors import UserError
 from manyview.data import NAMED
 from manyview.data.factory import SCENES

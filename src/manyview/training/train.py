@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from manyview.config.config import Config, component
+from manyview.config.component import component
+from manyview.config.config import Config
 from manyview.core import distributed
 from manyview.core.distributed import fail_together
 from manyview.data import Dataset, Loader
