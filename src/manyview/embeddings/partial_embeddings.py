@@ -18,7 +18,8 @@ from manyview.core.lock import NAME as LOCK
 from manyview.core.lock import locked
 from manyview.core.text import printable
 from manyview.embeddings.about import About
-from manyview.embeddings.file_format import Array, read, write
+from manyview.embeddings.columns import Array
+from manyview.embeddings.file_format import read, write
 from manyview.embeddings.image_source import ImageSource
 from manyview.features.feature_cache import Piece, PieceStore, join_pieces
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -24,12 +23,12 @@ from manyview.core.sample import Views
 from manyview.data import Dataset, Loader
 from manyview.data.selection import only_modalities, subset
 from manyview.diagnose.measures import batch_measures
+from manyview.embeddings.run_epochs import epochs, method_of
 from manyview.encoders import Encoder
 from manyview.features.embedding_pass import embedding, forward
 from manyview.methods import BatchOutputs, Method
-from manyview.training import build, pipelines, run_data
-from manyview.training.checkpoint import EPOCH, State, read
-from manyview.training.run import CHECKPOINTS, Run, checkpoints
+from manyview.training import pipelines, run_data
+from manyview.training.run import Run
 from manyview.views import AUGMENTATIONS, ViewPipeline
 from manyview.views.augmentation_recipes import usual_augmentation
 
@@ -185,50 +184,6 @@ def snapshots(
             counts = {**method.views, view: max(copies, method.views[view])}
             loader = _run_loader(config, data, method, counts, images, seed, device, workers)
         yield _snapshot(epoch, method, loader, copies, config.batch_size, data.test is not None)
-
-
-def epochs(run: Run) -> list[int]:
-    """The epochs after which a run can be embedded: 0 before training, the snapshots, and the last checkpoint's."""
-    return sorted({0, *_snapshot_files(run), _epoch(_last(run), run.config)})
-
-
-def method_of(run: Run, epoch: int | None = None) -> Method:
-    """The method after an epoch (see `epochs`), or of the last checkpoint, in eval mode on the CPU."""
-    config, state = run.config, _state(run, epoch)
-    with torch.random.fork_rng():  # a method is drawn from its seed, which is no business of who loads one
-        method = build.method(config, state["channels"], state["data"][0], begun=epoch != 0)
-    if epoch != 0:
-        method.load_state_dict(state["method"])
-    return method.eval().requires_grad_(False)
-
-
-def _state(run: Run, epoch: int | None) -> State:
-    files = _snapshot_files(run)
-    if epoch is not None and epoch in files:
-        return read(files[epoch])
-    last = _last(run)
-    if epoch not in (None, 0, _epoch(last, run.config)):
-        there = ", ".join(map(str, epochs(run)))
-        raise UserError("epoch", f"{run.folder} has {there}, not {epoch}; a run keeps those of --snapshots")
-    return last
-
-
-def _last(run: Run) -> State:
-    found = checkpoints(run.folder).latest()
-    if found is None:
-        raise UserError("run", f"{run.folder} has no checkpoint; its encoder alone can still embed (embed_model)")
-    return found[0]
-
-
-def _snapshot_files(run: Run) -> dict[int, Path]:
-    files = (run.folder / CHECKPOINTS).glob("*")
-    return {int(match[1]): file for file in files if (match := EPOCH.fullmatch(file.name))}
-
-
-def _epoch(state: State, config: Config) -> int:
-    """The epoch of a checkpoint, counting one that is not over."""
-    images, step = int(state["data"][0]), int(state["state"]["step"])
-    return -(-step // max(1, images // config.batch_size))
 
 
 def _run_loader(

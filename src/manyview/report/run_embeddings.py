@@ -17,7 +17,7 @@ from manyview.core.parallel import resolve_device
 from manyview.core.text import reason
 from manyview.data import Dataset
 from manyview.diagnose import Nearest, Spread, flat_map, nearest, spread
-from manyview.embeddings import view_embeddings
+from manyview.embeddings import run_epochs, view_embeddings
 from manyview.embeddings.model_source import ModelSource
 from manyview.embeddings.model_spread import model_spread
 from manyview.embeddings.open_model import open_model
@@ -124,7 +124,7 @@ class RunEmbeddings:
     def snapshots(self) -> list[Snapshot]:
         """The run before training, at its snapshots and at its end, through encoder and head."""
         run = self.record.run
-        count = self.budget.images(0.3, len(view_embeddings.epochs(run)) * (CONTRASTED + 2), least=16, most=128)
+        count = self.budget.images(0.3, len(run_epochs.epochs(run)) * (CONTRASTED + 2), least=16, most=128)
         options: dict[str, Any] = {"own": self.own, "device": resolve_device(), "workers": 0}
         return list(view_embeddings.snapshots(run, images=count, copies=CONTRASTED, **options))
 
@@ -157,7 +157,7 @@ class RunEmbeddings:
 
     @cached_property
     def method(self) -> Method:
-        return view_embeddings.method_of(self.record.run)
+        return run_epochs.method_of(self.record.run)
 
     @property
     def contrasts(self) -> bool:
