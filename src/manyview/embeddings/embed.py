@@ -95,10 +95,33 @@ def embed(
         "download": download,
         "max_pixels": max_pixels,
     }
+    source, images = _open(model, data, view, opened, encoder)
+    layer, grid = last_map(source.encoder) if patches else ("", ())
+    about = replace(_about(source, images, dtype, batch_size), grid=grid)
+    partial = PartialEmbeddings(path, about, images)
+    with partial.alone():
+        if not partial.complete():
+            _fill(partial, source, place, workers, progress, _read_places(layer, grid) if patches else _read(source))
+            partial.join(source.encoder.dim if source.heads and not patches else None)
+    return read(path)
+
+
+def _open(
+    model: OneModel,
+    data: str | Path | Dataset | None,
+    view: str | None,
+    opened: dict[str, Any],
+    encoder: dict[str, Any],
+) -> tuple[ModelSource, ImageSource]:
+    """Opens the one encoder that is meant, and the images in the modality that it takes.
+
+    opened   options of the data
+    encoder  options of an encoder by name
+    """
     run = run_of(model)
     known = None if run is None else open_model(model, **encoder)  # which says what its data is like
     if data is None:
-        data, opened = _own_data(run, split)
+        data, opened = _own_data(run, opened["split"])
     views: tuple[str, ...] = () if view is None else (view,)
     special = None
     if run is not None and known is not None:
@@ -117,14 +140,7 @@ def embed(
         check_form(images, each, f"{name or 'the encoder'} of {source.name}")
     if alone:
         _check_folder_name(images, source, known or source)
-    layer, grid = last_map(source.encoder) if patches else ("", ())
-    about = replace(_about(source, images, dtype, batch_size), grid=grid)
-    partial = PartialEmbeddings(path, about, images)
-    with partial.alone():
-        if not partial.complete():
-            _fill(partial, source, place, workers, progress, _read_places(layer, grid) if patches else _read(source))
-            partial.join(source.encoder.dim if source.heads and not patches else None)
-    return read(path)
+    return source, images
 
 
 def _own_data(run: Run | None, split: str | None) -> tuple[str, dict[str, Any]]:
