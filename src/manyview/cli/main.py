@@ -71,7 +71,7 @@ def run(name: str, arguments: list[str]) -> int:
 
 
 def _warn(message: Warning | str, *_: object, **__: object) -> None:
-    print(f"warning: {' '.join(str(message).split())}", file=sys.stderr)
+    print(f"warning: {one_line(str(message))}", file=sys.stderr)
 
 
 def _answer(arguments: list[str]) -> int:

@@ -2,13 +2,13 @@
 
 import inspect
 import sys
-import warnings
 from functools import partial
 from typing import Annotated, Any
 
 from manyview.cli.arguments import table, usage
 from manyview.cli.embed import Pretrained, Size, Stem, Weights, tell_unended
 from manyview.cli.evaluate import results_folder
+from manyview.cli.score_table import aligned
 from manyview.config.keys import Flat, flag_name, shown, typed
 from manyview.config.sections import data_keys
 from manyview.core.distributed import rank
@@ -66,13 +66,11 @@ def transfer(
     chosen, options = _divided(task, settings)
     folder = results_folder(what, out, pretrained, weights, within=HOME, others="transfers")
     say = partial(print, file=sys.stderr, flush=True)
-    with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_, **__: say(f"warning: {one_line(str(message))}")
-        result = transferred(
-            what, task, _data(data, options), settings=chosen, out=folder, untrained=untrained, supervised=supervised,
-            recompute=recompute, onnx=onnx, seed=seed, device=device, workers=workers, quiet=quiet, say=say, size=size,
-            weights=weights, pretrained=pretrained, stem=stem,
-        )  # fmt: skip
+    result = transferred(
+        what, task, _data(data, options), settings=chosen, out=folder, untrained=untrained, supervised=supervised,
+        recompute=recompute, onnx=onnx, seed=seed, device=device, workers=workers, quiet=quiet, say=say, size=size,
+        weights=weights, pretrained=pretrained, stem=stem,
+    )  # fmt: skip
     if rank():
         return 0
     print(report(result))
@@ -101,14 +99,7 @@ def report(result: Result) -> str:
     rows = [(result.protocol, *columns)]
     for name in result.scores:
         rows.append((name, *(_said((found[column] or {}).get(name)) for column in columns)))
-    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-    lines = [
-        "  ".join(
-            [row[0].ljust(widths[0]), *(each.rjust(width) for each, width in zip(row[1:], widths[1:], strict=True))]
-        )
-        for row in rows
-    ]
-    return "\n".join(["", *map(printable, heading), "", lines[0], "-" * len(lines[0]), *map(printable, lines[1:])])
+    return "\n".join(["", *map(printable, heading), "", *map(printable, aligned(rows, texts=1))])
 
 
 def _said(share: float | None) -> str:
