@@ -1,4 +1,4 @@
-"""`manyview evaluate`: a table of scores, beside those of the untrained network."""
+"""The command `manyview evaluate`: a table of scores, beside those of the untrained network."""
 
 import inspect
 import sys
@@ -26,38 +26,42 @@ from manyview.features.feature_cache import FeatureCache
 def evaluate(
     what: Annotated[
         str | None,
-        "a run's folder, a file of weights, a name such as timm/resnet18, or VIEW=ONE,VIEW=OTHER, one a view",
+        "a run's folder, a file of weights, a name such as timm/resnet18, or one per view: VIEW=ONE,VIEW=OTHER",
     ] = None,
     *,
-    data: Annotated[str | None, "labelled images; of a run, without it, the run's own, as it divided them"] = None,
-    transfer_to: Annotated[tuple[str, ...], "judge on these data sets instead: transfer"] = (),
+    data: Annotated[str | None, "labelled images; by default the run's own, split as the run split them"] = None,
+    transfer_to: Annotated[tuple[str, ...], "evaluate on these data sets instead (transfer)"] = (),
     protocols: Annotated[
         tuple[str, ...] | None,
-        f"{', '.join(PROTOCOLS)}; by default {' and '.join(USUAL)}, and {ACROSS[0]} of a run with an encoder a view",
+        f"{', '.join(PROTOCOLS)}; by default {' and '.join(USUAL)}, and {ACROSS[0]} with one encoder per view",
     ] = None,
     suite: Annotated[
         Literal["elevater"] | None,
-        "shot-transfer on all 20 data sets of ELEVATER that lie in --data.root, and CACR's Table 6 of them",
+        "shot-transfer on those of ELEVATER's 20 data sets that are in --data.root, as in CACR's Table 6",
     ] = None,
-    against: Annotated[str | None, "with --suite: another run or file, to compare with"] = None,
+    against: Annotated[str | None, "with --suite: another run or file to compare with"] = None,
     size: Size = None,
     weights: Weights = None,
     pretrained: Pretrained = False,
     stem: Stem = None,
-    supervised: Annotated[bool, "also train the network with all labels, to compare"] = False,
+    supervised: Annotated[bool, "also train the network with all labels, for comparison"] = False,
     seed: int = 0,
     device: Annotated[str, "auto, cpu or cuda"] = "auto",
     workers: Annotated[int | None, "processes that read images"] = None,
-    batch_size: Annotated[Count, "images that the encoder sees at a time"] = 256,
+    batch_size: Annotated[Count, "images per forward pass of the encoder"] = 256,
     out: Annotated[str | None, f"the folder of {FILE}; by default the run's, or evaluations/ENCODER"] = None,
-    recompute: Annotated[bool, "compute what is there already"] = False,
-    cache: Annotated[str | None, "of features; by default $MANYVIEW_CACHE or ~/.cache/manyview/features"] = None,
-    no_cache: Annotated[bool, "keep no features on disk"] = False,
+    recompute: Annotated[bool, "compute again what results.json already holds"] = False,
+    cache: Annotated[
+        str | None, "the folder of cached features; by default $MANYVIEW_CACHE or ~/.cache/manyview/features"
+    ] = None,
+    no_cache: Annotated[bool, "cache no features on disk"] = False,
     help: bool = False,
     **settings: Any,
 ) -> int:
-    """Judges an encoder with labels that training never saw: a run, a file of weights, or any encoder of timm and
-    torchvision. Scores are shares of right answers in percent, beside those of the same network untrained.
+    """Evaluates an encoder on labels that its training did not use, beside the same network untrained.
+
+    The encoder is a run, a file of weights, or any network of timm and torchvision. Scores are shares of right answers
+    in percent.
     """
     if help:
         about = "\n".join(_about(name) for name in (*PROTOCOLS, SUPERVISED))
@@ -96,7 +100,7 @@ def evaluate(
 def _suite_alone(
     protocols: tuple[str, ...] | None, data: str | None, transfer_to: Sequence[str], supervised: bool
 ) -> tuple[str, ...]:
-    """The protocol of suites; a suite has its own data, and nothing else is computed with it."""
+    """Returns the protocol of suites; a suite has data of its own, and nothing else is computed with it."""
     others = {"protocols": protocols not in (None, (PROTOCOL,)), "data": data, "transfer-to": transfer_to,
               "supervised": supervised}  # fmt: skip
     for name, given in others.items():
@@ -106,7 +110,7 @@ def _suite_alone(
 
 
 def _suite_data(options: Flat) -> Flat:
-    """Where the sets of a suite lie, and whether they may be fetched."""
+    """Reads where the data sets of a suite are, and whether they may be downloaded."""
     for name in options:
         if name not in ("root", "download"):
             raise UserError(f"--data.{flag_name(name)}", "a suite takes --data.root and --data.download alone")
@@ -115,14 +119,14 @@ def _suite_data(options: Flat) -> Flat:
 
 
 def _about(name: str) -> str:
-    """What a protocol is, and its settings as one would give them."""
+    """Describes a protocol, with its settings as flags."""
     what = (inspect.getdoc(FUNCTIONS[name]) or "").split("\n")[0]
     keys = [f"      --{flag_name(key)} {shown(each.default)}" for key, each in schema(name).items()]
     return "\n".join([f"  {name}: {what}", *keys])
 
 
 def _divided(given: Flat, protocols: list[str]) -> tuple[dict[str, Flat], Flat]:
-    """Settings such as --knn.k 200 by protocol, and the options of the data."""
+    """Divides settings such as --knn.k 200 by protocol, apart from the options of the data."""
     names = {name.replace("-", "_"): name for name in protocols}
     found: dict[str, Flat] = {}
     options: Flat = {}
@@ -141,7 +145,7 @@ def _divided(given: Flat, protocols: list[str]) -> tuple[dict[str, Flat], Flat]:
 
 
 def _data(what: str, data: str | None, transfer_to: Sequence[str], options: Flat) -> list[Any]:
-    """What to judge on, with options: those of the run's own where none are given, or as they were typed."""
+    """Lists the data sets to evaluate on with their options: the run's own where none is given."""
     if transfer_to and data:
         raise UserError("transfer-to", "is instead of --data; give one of them")
     names, own = [*transfer_to, *([data] if data else [])], {}
@@ -158,7 +162,7 @@ def _data(what: str, data: str | None, transfer_to: Sequence[str], options: Flat
 def results_folder(
     what: str, out: str | None, pretrained: bool, weights: str | None, *, within: str = "", others: str = "evaluations"
 ) -> Path:
-    """Where results go: what was given, else the run's folder, or one `within` it, else one of `others` by its name."""
+    """Chooses the folder of results: the given one, the run's (or one `within` it), else one of `others` by name."""
     run = run_of(what)
     if out or run is not None:
         return Path(out) if out else run.folder / within  # type: ignore[union-attr]

@@ -43,7 +43,7 @@ def _heading(results: list[Result]) -> list[str]:
 
 
 def _counts(parts: dict[str, Sequence[int]]) -> str:
-    """How many training and test images each part has, where images lack a view."""
+    """Says how many training and test images each part has, where some images lack a view."""
     told = ", ".join(f"{part} {train:,} and {test:,}" for part, (train, test) in parts.items())
     return f"some images lack a view; training and test images of each score: {told}"
 
@@ -53,7 +53,7 @@ def _balanced(rule: str) -> str:
 
 
 def _rows(result: Result, *, supervised: bool) -> list[tuple[str, ...]]:
-    """The lines of a result; the column of the supervised network is there for all or for none of a table."""
+    """Makes the lines of a result; a table has the column of the supervised network for all results or for none."""
     rows: list[tuple[str, ...]] = []
     for name, value in result.scores.items():
         first = _named(result) if not rows else ""
@@ -66,18 +66,18 @@ def _rows(result: Result, *, supervised: bool) -> list[tuple[str, ...]]:
 
 
 def _gain(result: Result, name: str, after: float, before: float) -> str:
-    """The difference of the scores as they are printed, and its standard error where that is known."""
+    """Writes the difference of the scores as they are printed, with its standard error where that is known."""
     return gain_in_points(after, before, (result.errors or {}).get(name))
 
 
 def announce(result: Result) -> None:
-    """Prints scores as soon as they are there, for whoever reads along, or stops before the table."""
+    """Prints scores as soon as they are computed, before the table."""
     found = [f"{name} {_said(name, value)}" for name, value in result.scores.items()]
     print(f"{result.protocol}: {', '.join(found)}", flush=True)
 
 
 def _named(result: Result) -> str:
-    """The protocol's name, with the settings that a score means nothing without."""
+    """Names the protocol with those settings that its score cannot be read without."""
     told = {"knn": ("k", "temperature"), "linear": ("recipe",), "finetune": ("recipe",), "semi": ("mode",)}
     settings = [f"{key} {result.settings[key]}" for key in told.get(result.protocol, ()) if key in result.settings]
     return " ".join([result.protocol, *([f"({', '.join(settings)})"] if settings else [])])
@@ -88,7 +88,7 @@ def _is_share(name: str) -> bool:
 
 
 def _can_gain(name: str) -> bool:
-    """Whether more of it is better: not of how far draws lie apart."""
+    """Tells whether more of a score is better, which does not hold for a standard deviation."""
     return _is_share(name) and not name.endswith(" std")
 
 

@@ -1,4 +1,4 @@
-"""`manyview transfer`: an encoder on a task of whole pictures, beside the untrained network and one from scratch."""
+"""The command `manyview transfer`: an encoder on a dense task, beside the untrained network and one from scratch."""
 
 import inspect
 import sys
@@ -26,34 +26,35 @@ COLUMNS = ("trained", "untrained", "supervised")
 def transfer(
     what: Annotated[
         str | None,
-        "a run's folder, a file of weights, a name such as timm/resnet18, or VIEW=ONE,VIEW=OTHER, one a view",
+        "a run's folder, a file of weights, a name such as timm/resnet18, or one per view: VIEW=ONE,VIEW=OTHER",
     ] = None,
     *,
     task: Annotated[str | None, ", ".join(TASKS)] = None,
-    data: Annotated[str | None, "pictures with what is to be predicted; of a run, without it, the run's own"] = None,
+    data: Annotated[str | None, "images with the targets of the task; by default the run's own"] = None,
     size: Size = None,
     weights: Weights = None,
     pretrained: Pretrained = False,
     stem: Stem = None,
     untrained: Annotated[bool, "also train the task from the untrained network"] = True,
     supervised: Annotated[
-        bool, "also train network and task together, from scratch; of detectors, from its library's published weights"
+        bool, "also train network and task together from scratch; for detectors, from the library's published weights"
     ] = True,
     seed: int = 0,
     device: Annotated[str, "auto, cpu or cuda"] = "auto",
-    workers: Annotated[int | None, "processes that read images; of detectors, threads"] = None,
+    workers: Annotated[int | None, "processes that read images; for detectors, threads"] = None,
     out: Annotated[
-        str | None, f"where {FILE} and the trainings go; by default RUN/{HOME}, or transfers/ENCODER"
+        str | None, f"the folder of {FILE} and the trainings; by default RUN/{HOME}, or transfers/ENCODER"
     ] = None,
-    recompute: Annotated[bool, "compute what is there already"] = False,
+    recompute: Annotated[bool, "compute again what results.json already holds"] = False,
     onnx: Annotated[bool, "also write the trained model as ONNX"] = False,
-    quiet: Annotated[bool, "no progress"] = False,
+    quiet: Annotated[bool, "show no progress"] = False,
     help: bool = False,
     **settings: Any,
 ) -> int:
-    """Trains a task on top of an encoder and scores it on other images, beside the same from the untrained network.
+    """Trains a task on top of an encoder and scores it on test images, beside the same from the untrained network.
 
-    A run, a file of weights, or any encoder of timm and torchvision. The same command goes on with what was stopped.
+    The encoder is a run, a file of weights, or any network of timm and torchvision. The same command resumes what was
+    stopped.
     """
     if help:
         about = "\n\n".join(_about(name) for name in TASKS)
@@ -84,7 +85,7 @@ def transfer(
 
 
 def report(result: Result) -> str:
-    """What was transferred to what, and a line for each score."""
+    """Writes what was transferred to what, and a line for each score."""
     data, model = result.data, result.model
     kept = "held out" if data["held_out"] else "in its test split"
     counts = f"{data['train']:,} training images, {data['test']:,} {kept}, {len(data['classes'])} classes"
@@ -107,14 +108,14 @@ def _said(share: float | None) -> str:
 
 
 def _about(name: str) -> str:
-    """What a task is, and its settings as one would give them."""
+    """Describes a task, with its settings as flags."""
     what = (inspect.getdoc(TASKS[name]) or "").split("\n")[0]
     rows = [(f"  --{flag_name(key)}", shown(each.default), each.about) for key, each in schema(name).items()]
     return f"  {name}: {what}\n{table(rows)}"
 
 
 def _divided(task: str, given: Flat) -> tuple[Flat, Flat]:
-    """The settings of the task, and the options of the data, which begin with `data.`"""
+    """Divides flags into the settings of the task and the options of the data, which begin with `data.`"""
     known = schema(task)
     chosen: Flat = {}
     options: Flat = {}

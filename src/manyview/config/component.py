@@ -12,7 +12,7 @@ from manyview.methods import METHODS
 
 
 class Component(partial[Any]):
-    """A function with the arguments that a section has for it; what it refuses of them, it refuses by their keys."""
+    """A function with the arguments that its section holds; an argument that it refuses is named by its key."""
 
     section: str
 
@@ -26,7 +26,7 @@ class Component(partial[Any]):
 
 
 def component(config: Config, section: str) -> Component:
-    """What a section names, with its arguments."""
+    """Returns the function that a section names, with its arguments."""
     given = config.parts.get(section) or getattr(config, section)
     about = sections.section_of(section, METHODS[config.method["name"]])
     arguments = {key: value for key, value in given.items() if key != "name" and key not in about.more}
@@ -36,5 +36,5 @@ def component(config: Config, section: str) -> Component:
 
 
 def components(config: Config) -> dict[str, Component | None]:
-    """The parts of the method; None for one that the run is to do without."""
+    """Returns the parts of the method; None for a part that the run leaves out."""
     return {name: None if part is None else component(config, name) for name, part in config.parts.items()}

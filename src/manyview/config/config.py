@@ -23,7 +23,7 @@ MAY_CHANGE = ", ".join(f"--{flag_name(key)}" for key in RUNTIME_KEYS if key != "
 
 @dataclass(frozen=True)
 class Config:
-    """All settings of a run. The sections hold their part's name and its arguments.
+    """All settings of a run. A section holds the name of its part and that part's arguments.
 
     views               the views that the method sees: modalities, or names of `manyview list views`; by default what
                         the method takes
@@ -96,7 +96,7 @@ class Config:
     auto: tuple[str, ...] = ()  # in code alone: keys that are left to the data, the machine and the time
 
     def nested(self) -> dict[str, Any]:
-        """The settings as a recipe has them: the method's parts beside the other sections."""
+        """Returns the settings as a recipe has them: the method's parts beside the other sections."""
         found: dict[str, Any] = {}
         for each in fields(self):
             if each.name == "auto":
@@ -106,33 +106,33 @@ class Config:
         return found
 
     def flat(self) -> Flat:
-        """The settings by their keys, such as `loss.temperature`."""
+        """Returns the settings by their keys, such as `loss.temperature`."""
         return flat(self.nested(), self.parts)
 
     @property
     def data_options(self) -> dict[str, Any]:
-        """What the data is opened with, and divided by."""
+        """The options that the data is opened and split with."""
         return {key: value for key, value in self.data.items() if key not in ("name", "statistics")}
 
     @property
     def own_data(self) -> bool:
-        """Whether the data set is one that a person made themselves, which no setting can open."""
+        """Whether the data set is an object that the caller passed, which no setting can open again."""
         return bool(self.data["name"] == OWN)
 
     def fixed(self) -> Flat:
-        """The settings that a run keeps once it has begun."""
+        """Returns the settings that cannot change once the run has begun."""
         return {key: value for key, value in self.flat().items() if key not in RUNTIME_KEYS}
 
 
 def differences(old: Config | Flat, new: Config | Flat) -> list[str]:
-    """The settings that make two runs other runs, `key: old -> new`."""
+    """Lists the settings that make two runs different, as `key: old -> new`."""
     before, after = (plain(each.fixed() if isinstance(each, Config) else each) for each in (old, new))
     keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
     return [f"{key}: {before.get(key)} -> {after.get(key)}" for key in keys]
 
 
 def plain(value: Any) -> Any:
-    """A value as YAML can write it: lists instead of tuples."""
+    """Converts a value to what YAML can write: lists instead of tuples."""
     if isinstance(value, Mapping):
         return {key: plain(each) for key, each in value.items()}
     return [plain(each) for each in value] if isinstance(value, list | tuple) else value

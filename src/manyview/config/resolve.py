@@ -27,7 +27,7 @@ PATHS = ("data.name", "data.root", "encoder.pretrained", "out")
 
 
 def resolve(recipe: Flat, given: Flat) -> Config:
-    """The settings of a run from a recipe and what a person gave on top of it (texts or values).
+    """Resolves the settings of a run from a recipe and what the user gave on top of it (texts or values).
 
     Naming another part (`--loss dcl`) brings that part's keys and refuses the replaced one's.
     """
@@ -56,7 +56,7 @@ def resolve(recipe: Flat, given: Flat) -> Config:
 
 
 def _left_open(recipe: Flat, given: Flat, keys: Mapping[str, Key]) -> tuple[Flat, Flat, tuple[str, ...]]:
-    """Recipe and what was given, without `auto` and without what is given anew; and the keys that are left open."""
+    """Removes what is `auto` or overridden from recipe and flags, and lists the keys that are left open."""
     auto = [key for key in AUTO if given.get(key, recipe.get(key)) == "auto" or not (recipe or key in given)]
     given = {key: value for key, value in given.items() if key not in auto}
     recipe = {key: value for key, value in recipe.items() if key not in auto}
@@ -74,7 +74,7 @@ def _left_open(recipe: Flat, given: Flat, keys: Mapping[str, Key]) -> tuple[Flat
 
 
 def schema(chosen: Flat) -> dict[str, Key]:
-    """All keys of a run with these parts."""
+    """Lists all keys of a run with these parts."""
     chosen = _by_section(chosen, chosen)
     named = chosen.get("data.name")
     if not isinstance(named, str | bool | None):
@@ -91,12 +91,12 @@ def schema(chosen: Flat) -> dict[str, Key]:
 
 
 def _by_section(settings: Flat, chosen: Flat) -> Flat:
-    """The same with `loss` as `loss.name`, of the parts that the chosen method has."""
+    """Writes `loss` as `loss.name`, for the parts that the chosen method has."""
     return flat(settings, parts_of(chosen_method(chosen)))
 
 
 def _replaced(key: str, recipe: Flat, given: Flat) -> bool:
-    """Whether a recipe's setting belongs to a part for which a person has chosen another."""
+    """Tells whether a setting of the recipe belongs to a part that the user has replaced by another."""
     section, _, name = key.partition(".")
     method = chosen_method(recipe)
     parts = parts_of(method)
@@ -114,7 +114,7 @@ def _replaced(key: str, recipe: Flat, given: Flat) -> bool:
 
 
 def _whole_keys(settings: Flat, keys: Mapping[str, Key]) -> Flat:
-    """A key that only one section has may be given without it: --lr for --optimizer.lr."""
+    """Completes a key that only one section has and that was given without it: --lr for --optimizer.lr."""
     found: Flat = {}
     for key, value in settings.items():
         meant = [] if key in keys or "." in key else [each for each in keys if each.rpartition(".")[2] == key]
@@ -128,7 +128,7 @@ def _whole_keys(settings: Flat, keys: Mapping[str, Key]) -> Flat:
 
 
 def _check(values: Flat) -> None:
-    """Refuses numbers that do not go together."""
+    """Refuses combinations of values that contradict each other."""
     warmup, epochs = values["schedule.warmup"], values["epochs"]
     if 0 < warmup >= epochs:
         raise UserError("schedule.warmup", f"{warmup:g} epochs of a run of {epochs}; give less")
