@@ -70,7 +70,7 @@ def test_an_encoder_by_name_says_that_it_is_untrained_and_has_a_folder_of_its_ow
 ) -> None:
     assert evaluate("patchnet", *SCENES, "--protocols", "retrieval", "--seed", 2, "--no-cache") == 0
     out = capsys.readouterr().out
-    assert "its weights are drawn, not learnt: give --pretrained, or --weights FILE" in out
+    assert "its weights are random: give --pretrained, or --weights FILE" in out
     assert "40 training images, 40 in its test split, 10 classes" in out
     assert [each.seed for each in read(tmp_path / "evaluations" / "patchnet")] == [2]
     assert not (tmp_path / "cache").exists()

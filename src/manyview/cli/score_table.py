@@ -35,7 +35,7 @@ def _heading(results: list[Result]) -> list[str]:
     counts = f"{data['train']:,} training images, {data['test']:,} {kept}{classes}"
     several = [f"{ALL} is {' and '.join(model['views'])} side by side"] if joins else []
     several += [_counts(data["parts"])] if "parts" in data else []
-    blank = "its weights are drawn, not learnt: give --pretrained, or --weights FILE"
+    blank = "its weights are random: give --pretrained, or --weights FILE"
     unused = [f"its test split is not used: {data['why']}"] if "why" in data else []
     rare = [_balanced(data["imbalance"])] if "imbalance" in data else []
     lines = [judged, f"{data['name']}: {counts}", *rare, *several, *unused, *([] if model["trained"] else [blank])]

@@ -92,7 +92,7 @@ def report(result: Result) -> str:
     heading = [
         f"{model['name']}: {model['encoder']} at {model['size']} px, seed {result.seed}",
         f"{data['name']}: {counts}",
-        *([] if model["trained"] else ["its weights are drawn, not learnt: give --pretrained, or --weights FILE"]),
+        *([] if model["trained"] else ["its weights are random: give --pretrained, or --weights FILE"]),
     ]
     first = {"trained" if model["trained"] else "untrained": result.scores}
     found = {"untrained": result.untrained, "supervised": result.supervised, **first}

@@ -145,7 +145,7 @@ def _parser(hint: Any) -> ArgumentParser:
 
 
 def _as_list(text: str, hint: Any) -> str:
-    """Writes `1,20,200` and a single 7 as YAML lists where a list is expected; the items of a list of names stay texts."""
+    """Writes `1,20,200` and a single 7 as YAML lists where a list is expected; in a list of names, items stay texts."""
     lists = [each for each in (hint, *typing.get_args(hint)) if typing.get_origin(each) in (tuple, list, Sequence)]
     if not lists or text.startswith(("[", "null")):
         return text

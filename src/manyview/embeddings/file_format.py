@@ -1,4 +1,4 @@
-"""Embeddings in a file: the vectors, what each is of, and which encoder made them. Nothing in a file is executed."""
+"""Embeddings in a file: the vectors, what each is of, and which encoder made them. Reading one executes nothing."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ SIZES = (1, 1 << 14)  # pixels that a picture can have on a side
 
 @dataclass(frozen=True, eq=False)
 class Embeddings:
-    """What `read` gives.
+    """The embeddings of a file, as `read` returns them.
 
-    vectors  (n, d) float32 or float16; of an .npz file it stays on the disk until it is looked at
+    vectors  (n, d) float32 or float16; those of an .npz file stay on disk until they are accessed
     ids      (n,) int64, as the data set has them
     labels   (n,) int64, -1 where there is none
-    paths    (n,) bytes as the file system has them, relative to `about.root`; else what the data set calls an image
+    paths    (n,) bytes as the file system has them, relative to `about.root`; else the data set's names of its images
 
-    projections  (n, p) what the head makes of the vectors, at unit length, of a run with an encoder a view: the cosine
-                 of those of two views says how well they fit. None of other encoders
+    projections  (n, p) the head's outputs of unit length, for a run with one encoder per view: the cosine between
+                 those of two views says how well they match. None for other encoders
     """
 
     vectors: Tensor
@@ -49,7 +49,7 @@ class Embeddings:
 
     @property
     def patches(self) -> Tensor:
-        """The vectors of places (n, rows, columns, d), of a file that was written with `patches`."""
+        """The vectors at all positions (n, rows, columns, d), of a file that was written with `patches`."""
         if not self.about.grid:
             raise UserError("patches", "the file has one vector an image; write it with --patches")
         places: Tensor = self.vectors.unflatten(1, self.about.grid)
@@ -57,7 +57,7 @@ class Embeddings:
 
     @property
     def described(self) -> str:
-        """How many images of what these are, with the view where there are others to compare with."""
+        """Describes how many images of which data these are, with the view where there are several."""
         view = "" if self.projections is None else f"{self.about.view} "
         return printable(f"{len(self):,} {view}images of {self.about.taken}{self.about.data}")
 
@@ -66,22 +66,22 @@ class Embeddings:
         return [self.name(row) for row in range(len(self))]
 
     def name(self, row: int) -> str:
-        """The relative path, safe to print."""
+        """Returns the relative path, safe to print."""
         return printable(os.fsdecode(bytes(self.paths[row])))
 
     def file(self, row: int) -> str | None:
-        """The place where the image is, or was when it was embedded."""
+        """Returns the path of the image at the time when it was embedded; None where it is no file."""
         root = self.about.root
         return None if root is None else os.path.join(root, os.fsdecode(bytes(self.paths[row])))
 
     def label(self, row: int) -> str:
-        """The class's name; empty where there is none."""
+        """Returns the name of the class; empty where there is none."""
         number = int(self.labels[row])
         return printable(self.about.classes[number]) if number >= 0 else ""
 
 
 def read(path: str | Path) -> Embeddings:
-    """The embeddings in an .npz or .parquet file.
+    """Reads the embeddings in an .npz or .parquet file.
 
     >>> embeddings = read("embeddings.npz")
     >>> embeddings.vectors.shape, embeddings.names[0]
@@ -119,7 +119,7 @@ def write(
 
 
 def checked(path: str | Path) -> Path:
-    """A path whose ending is one that can be read and written here."""
+    """Returns a path whose ending is one that can be read and written here, or refuses it."""
     path = Path(path)
     if path.suffix not in READERS:
         raise UserError("embeddings", f"expected a file that ends in .npz or .parquet, got {printable(str(path))}")

@@ -18,7 +18,7 @@ LIKE_ZIP = (1980, 1, 1, 0, 0, 0)  # the first date that zip knows: the same embe
 
 
 def write(draft: Path, about: About, columns: Columns, parts: Mapping[str, Pieces]) -> None:
-    """An uncompressed zip archive of .npy files, as `numpy.savez` writes, but never all vectors in memory."""
+    """Writes an uncompressed zip archive of .npy files like `numpy.savez`, without holding all vectors in memory."""
     whole = {"about": np.array(about.to_json()), **{name: columns[name] for name in COLUMNS[:-1]}}
     with zipfile.ZipFile(draft, "w") as archive:
         for name, array in whole.items():
@@ -55,7 +55,7 @@ def _member(
 
 
 def _mapped(path: Path, info: zipfile.ZipInfo) -> Array:
-    """A member as it lies in the file, read when it is looked at; changes of it stay in memory."""
+    """Maps a member of the archive into memory: it is read when it is accessed, and changes do not reach the file."""
     with path.open("rb") as file:
         file.seek(info.header_offset + 26)
         lengths = file.read(4)  # of the name and of what follows it
@@ -66,7 +66,7 @@ def _mapped(path: Path, info: zipfile.ZipInfo) -> Array:
 
 
 def _header(file: IO[bytes], info: zipfile.ZipInfo) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """The shape and dtype of an .npy member, which must be as large as they say: no room is made for a lie."""
+    """Reads the shape and dtype of an .npy member, and refuses one whose size does not match them."""
     start = file.tell()
     if np.lib.format.read_magic(file) != (1, 0):
         raise UserError(None, f"{info.filename} is no .npy of version 1.0")

@@ -71,7 +71,7 @@ def read(path: Path) -> tuple[dict[str, Array], About]:
 
 
 def _room(file: Any, name: str, path: Path) -> Array:
-    """An empty array for a column of vectors, no larger than its Parquet file can be."""
+    """Allocates an array for a column of vectors, no larger than its Parquet file can be."""
     import pyarrow as pa
 
     kind = file.schema_arrow.field(name).type

@@ -1,4 +1,4 @@
-"""The epochs of a run that are still there: its beginning, its snapshots and its end, and the method at each."""
+"""The epochs of a run that can be loaded: its beginning, its snapshots and its end, and the method at each."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from manyview.training.run import CHECKPOINTS, Run, checkpoints
 
 
 def epochs(run: Run) -> list[int]:
-    """The epochs after which a run can be embedded: 0 before training, the snapshots, and the last checkpoint's."""
+    """Lists the epochs that can be loaded: 0 before training, the snapshots, and that of the last checkpoint."""
     return sorted({0, *_snapshot_files(run), _epoch(_last(run), run.config)})
 
 
 def method_of(run: Run, epoch: int | None = None) -> Method:
-    """The method after an epoch (see `epochs`), or of the last checkpoint, in eval mode on the CPU."""
+    """Loads the method after an epoch (see `epochs`), or of the last checkpoint, in eval mode on the CPU."""
     config, state = run.config, _state(run, epoch)
     with torch.random.fork_rng():  # a method is drawn from its seed, which is no business of who loads one
         method = build.method(config, state["channels"], state["data"][0], begun=epoch != 0)
@@ -53,6 +53,6 @@ def _snapshot_files(run: Run) -> dict[int, Path]:
 
 
 def _epoch(state: State, config: Config) -> int:
-    """The epoch of a checkpoint, counting one that is not over."""
+    """Computes the epoch of a checkpoint, counting one that is not complete."""
     images, step = int(state["data"][0]), int(state["state"]["step"])
     return -(-step // max(1, images // config.batch_size))

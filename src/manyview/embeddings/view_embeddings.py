@@ -1,4 +1,4 @@
-"""Embeddings of several augmented copies of each image, of a run or of any encoder: what the figures are made of.
+"""Embeddings of several augmented copies of each image, by a run or any encoder, which figures are drawn from.
 
 >>> found = embed_run(run, images=512, copies=32)
 >>> spread(found.vectors)                                                     # JCL's Fig. 3
@@ -44,7 +44,7 @@ Read = Callable[..., list[Tensor]]
 
 @dataclass(frozen=True, eq=False)
 class ViewEmbeddings:
-    """Several augmented copies of each of n images, embedded, in a drawn order.
+    """The embeddings of several augmented copies of each of n images, in a random order.
 
     vectors   (n, a, d) of unit length, float32 on the CPU
     ids       (n,) of the images
@@ -65,14 +65,14 @@ class ViewEmbeddings:
     held_out: bool
 
     def picture(self, image: int, copy: int) -> Tensor:
-        """What was embedded as vectors[image, copy], (C, size, size) in the data's dtype, not normalised."""
+        """Returns the input of vectors[image, copy], (C, size, size) in the data's dtype, not normalised."""
         sample = self.data[int(self.index[image])]
         return next(iter(self.pipeline.prepare(sample.modalities, sample.id, seed=self.seed).values()))[copy]
 
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """A run as it was after an epoch; 0 is before training.
+    """The measures and embeddings of a run after an epoch; 0 is before training.
 
     measures    means over batches of held-out images, of the training's batch size, as `batch_measures` names them
     embeddings  of the same copies of the same images in every snapshot
@@ -98,9 +98,9 @@ def embed_run(
 
     Of a run with several views the first is embedded.
 
-    epoch   one of `epochs(run)`; without, the last checkpoint
-    images  at most so many; training images where none are held out, because there are no labels
-    own     the data set of a run on one's own
+    epoch   one of `epochs(run)`; by default the last checkpoint
+    images  at most this many; training images where none are held out, because there are no labels
+    own     the data set of a run on data that the caller passed
     """
     _check(images, copies)
     method, data = method_of(run, epoch).to(device), run_data.open_data(run.config, own)
@@ -122,10 +122,10 @@ def embed_model(
     device: str | torch.device = "cpu",
     workers: int | None = None,
 ) -> ViewEmbeddings:
-    """Embeds copies of a data set's images with an encoder without a head, made unit length.
+    """Embeds copies of a data set's images with an encoder without a head, and normalises them to unit length.
 
     They are augmented as the model's run did it, or else as a run of that size usually does. Of a model with several
-    encoders the first is taken, with the view that it is for.
+    encoders the first is taken, with its own view.
     """
     loader, read = model_copies(model, data, images, copies, seed, device, workers)
     vectors, index, _ = _embed(loader, model.encoder.to(device), read)
@@ -141,7 +141,7 @@ def model_copies(
     device: str | torch.device,
     workers: int | None,
 ) -> tuple[Loader, Read]:
-    """A loader of the copies that `embed_model` embeds, and what is read of the encoder for them."""
+    """Makes the loader of the copies that `embed_model` embeds, and the function that reads their embeddings."""
     _check(images, copies)
     first, encoder = data.modalities[0], next(iter(model.encoders))
     view = encoder or first
@@ -171,9 +171,9 @@ def snapshots(
     device: str | torch.device = "cpu",
     workers: int | None = None,
 ) -> Iterator[Snapshot]:
-    """The run at each of `epochs(run)`: entropy, alignment, uniformity and coupling by epoch, and embeddings.
+    """Yields the run at each of `epochs(run)`: entropy, alignment, uniformity and coupling, and the embeddings.
 
-    The measures' loss is that of a run at its end, where a loss has a part that grows.
+    The loss among the measures is computed with the final value of arguments that grow during training.
     """
     _check(images, copies)
     config, data, loader = run.config, run_data.open_data(run.config, own), None
@@ -196,7 +196,7 @@ def _run_loader(
     device: str | torch.device,
     workers: int | None,
 ) -> Loader:
-    """Held-out images of a run, with so many copies of some views, training's over and over; then their jigsaw."""
+    """Makes a loader of a run's held-out images with several copies of some views, augmented in turn as in training."""
     training = pipelines.training(config, data.views, method)
     whole = [each for each in training.augmentations if each.patch is None]
     repeated = [whole[number % len(whole)] for number in range(max(copies.values()))]
@@ -208,7 +208,7 @@ def _run_loader(
 def _loader(
     data: Dataset, pipeline: ViewPipeline, images: int, seed: int, device: str | torch.device, workers: int | None
 ) -> Loader:
-    """A loader of at most so many images in a drawn order, since data sets are often sorted by class."""
+    """Makes a loader of at most so many images in a random order, since data sets are often sorted by class."""
     chosen = order(key(CHOSEN, seed, data.ids))[:images]
     data = data if len(chosen) == len(data) else subset(data, chosen.sort().values)
     size = _batch_size(len(data), pipeline)
@@ -216,13 +216,13 @@ def _loader(
 
 
 def _batch_size(images: int, pipeline: ViewPipeline) -> int:
-    """How many images are embedded at a time, so that all their copies fit into memory."""
+    """Computes how many images fit into memory at a time with all their copies."""
     numbers = sum(3 * each.size**2 for each in pipeline.augmentations)
     return max(1, min(images, PICTURES, NUMBERS // numbers))
 
 
 def _embed(loader: Loader, network: nn.Module, read: Read) -> tuple[list[Tensor], Tensor, dict[str, Tensor]]:
-    """What is read of a network for all images, (n, d) each, their rows in the data, and which have which view."""
+    """Reads (n, d) each off a network for all images, with their rows in the data and which of them have which view."""
     batches = [(forward(network, batch.views(), read=read), batch) for batch in loader.epoch(0)]
     rows = torch.cat([batch.index for _, batch in batches])
     places = {row: place for place, row in reversed(list(enumerate(rows.tolist())))}

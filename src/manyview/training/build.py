@@ -29,7 +29,7 @@ UNKNOWN = ("one", "other")  # stand for views that the data will say
 
 
 def check(config: Config) -> None:
-    """Refuses what can be refused before anyone waits for the data."""
+    """Refuses settings that can be refused before the data is opened."""
     device(config)
     try:
         encoders.check_name(config.encoder["name"])
@@ -43,7 +43,7 @@ def check(config: Config) -> None:
 
 
 def check_method(config: Config, views: tuple[str, ...]) -> None:
-    """Builds the method for views of these names, small and without memory: each part says what it refuses."""
+    """Builds the method for views of these names, small and without memory, so that each part checks its arguments."""
     try:
         declared = small_method(config, views)
     except UnknownLayer:
@@ -58,7 +58,7 @@ def check_method(config: Config, views: tuple[str, ...]) -> None:
 
 
 def small_method(config: Config, views: Sequence[str]) -> Method:
-    """The method with small networks that have no weights: enough to know what it contrasts."""
+    """Builds the method with small networks without weights: enough to know what it contrasts."""
     with torch.random.fork_rng(devices=[]), torch.device("meta"):
         small = encoders.create(ENCODER, size=8, widths=(4,), blocks=(1,))
         networks = dict.fromkeys(views, small) if takes_many(config) else small
@@ -66,7 +66,7 @@ def small_method(config: Config, views: Sequence[str]) -> Method:
 
 
 def device(config: Config) -> str:
-    """The name of the device that a run is on: cpu or cuda."""
+    """Returns the device that a run is on: cpu or cuda."""
     found = str(resolve_device(config.device))
     if config.precision == "fp16" and found == "cpu":
         raise UserError("precision", "fp16 needs a GPU; on a CPU give fp32 or bf16")
@@ -74,16 +74,16 @@ def device(config: Config) -> str:
 
 
 def head(config: Config, dim: int) -> nn.Module | None:
-    """The head that a method puts on an encoder of so many features; None of a method that contrasts no projections."""
+    """Builds the head that a method puts on an encoder of so many features; None for a method without projections."""
     if "head" not in config.parts:
         return None
     return nn.Identity() if config.parts["head"] is None else cast(nn.Module, component(config, "head")(dim))
 
 
 def encoder(config: Config, channels: int, *, begun: bool = False) -> Encoder:
-    """An encoder of views with so many channels.
+    """Builds an encoder of views with so many channels.
 
-    begun  its weights come from a checkpoint, and not from wherever the run first had them
+    begun  its weights come from a checkpoint, and not from where the run first had them
     """
     options: dict[str, Any] = {**config.encoder, **({"pretrained": False} if begun else {})}
     more, name = options.pop("options"), options.pop("name")
@@ -105,15 +105,15 @@ def method(
     begun: bool = False,
     present: Mapping[str, torch.Tensor] | None = None,
 ) -> Method:
-    """The method with its parts, drawn from the run's seed, for so many training images.
+    """Builds the method with its parts from the run's seed, for so many training images.
 
-    present  (instances,) by view: which of them have it; a checkpoint knows it too
+    present  (instances,) by view: which images have it; a checkpoint records it too
     """
     return unstarted(config, channels, begun=begun).start(instances, present)
 
 
 def unstarted(config: Config, channels: Mapping[str, int], *, begun: bool = False) -> Method:
-    """The method as `method` has it, without memories."""
+    """Builds the method as `method` does, without memories."""
     torch.manual_seed(config.seed)
     made = {view: encoder(config, count, begun=begun) for view, count in channels.items()}
     networks = made if takes_many(config) else next(iter(made.values()))
@@ -130,13 +130,12 @@ def checkpoint_blocks(method: Method) -> None:
 
 
 def takes_many(config: Config) -> bool:
-    """Says whether a method takes an encoder for each view, as its signature says."""
+    """Tells whether a method takes an encoder for each view, by its signature."""
     return next(iter(inspect.signature(METHODS[config.method["name"]]).parameters)) == MANY
 
 
 def scored_across_views(config: Config) -> bool:
-    """Says whether one view of a sample can be found by another: embeddings of several are contrasted, no feature
-    maps."""
+    """Tells whether a view can be retrieved by another, because the method contrasts embeddings of several views."""
     try:
         return takes_many(config) and bool(small_method(config, config.views or UNKNOWN).contrasted)
     except UnknownLayer:
@@ -146,5 +145,5 @@ def scored_across_views(config: Config) -> bool:
 
 
 def scored_without_labels(config: Config) -> bool:
-    """Says whether unlabelled images are of use to score on: by augmented views of them, or by one view of another."""
+    """Tells whether unlabelled images can be scored, by their augmented views or by retrieval across views."""
     return (bool(config.evaluate_every) and "instance" in config.evaluators) or scored_across_views(config)

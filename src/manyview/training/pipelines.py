@@ -16,24 +16,24 @@ from manyview.views.view import View
 
 
 def training(config: Config, views: Mapping[str, View], method: Method) -> ViewPipeline:
-    """Gives what a method's towers see in training: so many augmented copies of each view."""
+    """Makes the pipeline of training: so many augmented copies of each view."""
     made = crops.augmentations(config, method, config.augmentation["size"])
     made = replace(made, modalities=normalisation.modalities(config, views), holes=method.predicts)
     return made.of(method.views, views=views, geometry=method.geometry, jigsaw=method.jigsaw)
 
 
 def evaluation(config: Config, views: Mapping[str, View]) -> ViewPipeline:
-    """Gives what encoders see in evaluation: the middle of the picture, with training's normalisation."""
+    """Makes the pipeline of evaluation: the middle of the picture, with training's normalisation."""
     middle = AUGMENTATIONS["probe-test"](config.augmentation["size"]).augmentations
     made = ViewPipeline(middle, normalisation.modalities(config, views), picture=picture(config))
     return made.of(dict.fromkeys(views, 1), views=views)
 
 
 def whole_and_augmented(config: Config, views: Mapping[str, View], copies: int) -> ViewPipeline:
-    """Gives what encoders see in evaluation, and then augmented copies of it.
+    """Makes a pipeline of the picture as in evaluation, followed by augmented copies of it.
 
-    These are MoCo v2's without its blur, which leaves little of small pictures: the same for every run, whatever it
-    trains with, so that runs can be compared.
+    The copies are MoCo v2's without its blur, which leaves little of small pictures. They are the same for every run,
+    whatever it trains with, so that runs can be compared.
     """
     whole = evaluation(config, views)
     (augmented,) = AUGMENTATIONS["moco-v2"](config.augmentation["size"], 1).augmentations
@@ -42,14 +42,13 @@ def whole_and_augmented(config: Config, views: Mapping[str, View], copies: int) 
 
 
 def picture(config: Config) -> Modality:
-    """Says how training normalises a picture."""
+    """Returns the normalisation of pictures in training."""
     made: ViewPipeline = component(config, "augmentation")(config.augmentation["size"], 2)
     return made.picture
 
 
 def inputs(config: Config, found: RunData) -> dict[str, EncoderInput]:
-    """Gives what the encoder of each view is given: the form of the raw input, its normalisation, and what is seen of
-    it."""
+    """Describes the input of each view's encoder: the raw input, its normalisation, and what is taken of it."""
     pipeline, made = evaluation(config, found.views), {}
     for name, view in found.views.items():
         raw = found.met[view.modality]

@@ -1,4 +1,4 @@
-"""Rehearsing a run: steps, a score and a checkpoint are timed on this machine, and nothing of them is kept."""
+"""Rehearses a run: times steps, a score and a checkpoint on this machine, and keeps nothing of them."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ Rehearse = Callable[[Config, Loader | None], "Session"]
 def chosen(
     config: Config, data: run_data.RunData, folder: Path, began: float, rehearse: Rehearse
 ) -> tuple[Config, Loader]:
-    """The settings with those that follow from `minutes`, counted from `began` on, the same in all processes.
+    """Chooses the settings that follow from `minutes`, counted from `began` on, the same in all processes.
 
-    And a loader of the training images, for who wants them decoded.
+    Returns them with a loader of the training images, whose decoded images can be reused.
     """
     minutes = config.minutes
     assert minutes is not None
@@ -61,7 +61,7 @@ def chosen(
 
 
 def _seconds_a_score(session: Session, data: run_data.RunData, config: Config) -> tuple[float, float]:
-    """The time of a score, and the time to open its images, which comes once more; of the first process."""
+    """Times a score and the opening of its images, which comes once more, in the first process."""
     made: list[Callable[[], object]] = []
 
     def open_images() -> None:
@@ -77,7 +77,7 @@ def _seconds_a_score(session: Session, data: run_data.RunData, config: Config) -
 
 
 def seconds_a_step(train: Train, seconds: float) -> float:
-    """The time of a step, the mean over about so many seconds of them; that of the slowest process."""
+    """Times a step, the mean over about so many seconds of them, in the slowest process."""
     train(FIRST)  # which allocate memory and plan
     few = slowest(timed(lambda: train(FEW))) / FEW
     count = min(max(FEW, int(seconds / few)), MOST)
@@ -85,7 +85,7 @@ def seconds_a_step(train: Train, seconds: float) -> float:
 
 
 def seconds_a_save(state: dict[str, Any], folder: Path) -> float:
-    """The time of a checkpoint in this folder."""
+    """Times a checkpoint in this folder."""
     with TemporaryDirectory(dir=folder, prefix=".") as place:
         return timed(lambda: Checkpoints(Path(place)).save(state, 1))
 
@@ -97,5 +97,5 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def slowest(seconds: float) -> float:
-    """The most of what all processes give, so that all of them choose the same."""
+    """Returns the largest value of all processes, so that all of them choose the same."""
     return max(found for (found,) in distributed.exchange([seconds]))

@@ -25,7 +25,7 @@ PHOTO_VIEWS = ("L", "ab")  # of photos, for a method with an encoder a view, whe
 
 @dataclass(frozen=True, eq=False)
 class RunData:
-    """What a run trains on and is scored on, and the views that its method sees."""
+    """The training and held-out data of a run, and the views that its method sees."""
 
     train: Dataset
     test: Dataset | None
@@ -49,12 +49,12 @@ class RunData:
 
     @property
     def labelled(self) -> bool:
-        """Says whether there are images to score on, and classes to score them by."""
+        """Whether there are held-out images and classes to score them by."""
         return self.test is not None and has_classes(self.train)
 
 
 def open_data(config: Config, own: Dataset | None = None) -> RunData:
-    """The data of a run, with the modalities that its views are derived from."""
+    """Opens the data of a run, with the modalities that its views are derived from."""
     if own is None and config.own_data:
         raise UserError("data", "the run was made on a data set of your own; give it: manyview.pretrain(data=...)")
     options, there = config.data_options, config.data["name"] if own is None else own
@@ -90,11 +90,11 @@ def open_data(config: Config, own: Dataset | None = None) -> RunData:
 
 
 def views_of(config: Config, modalities: tuple[str, ...], picture: str | None = None) -> dict[str, View]:
-    """The views that the method sees: one of the data's first modality, or where it takes many all modalities.
+    """Chooses the views of a method: the data's first modality, or all modalities for a method of many views.
 
-    Of data with a single modality, which are photos, a method that takes many sees L and ab.
+    For data with a single modality, which are photos, a method of many views sees L and ab.
 
-    picture  the modality of which colours are taken; the first unless given
+    picture  the modality that colours are taken from; by default the first
     """
     many = takes_many(config)
     names = config.views or ((modalities if len(modalities) > 1 else PHOTO_VIEWS) if many else modalities[:1])

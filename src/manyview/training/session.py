@@ -31,7 +31,7 @@ from manyview.training.step import NotFinite, logged_losses
 
 @dataclass
 class Session:
-    """A run that is being trained: its networks, its data, where it is, and who watches it."""
+    """A run in training: its networks, its data, its progress, and its monitor."""
 
     config: Config
     trainer: Trainer
@@ -43,12 +43,12 @@ class Session:
     signals: signals.Signals
 
     def steps(self, count: int) -> None:
-        """Trains so many steps more, whatever the settings say."""
+        """Trains for so many more steps, whatever the settings say."""
         self.state.total = self.state.step + count
         self.loop()
 
     def loop(self) -> None:
-        """Trains all steps that are left. What ends one process ends all of them, at the beginning of a step."""
+        """Trains all steps that are left. A failure or signal in one process ends all of them before the next step."""
         state, agreement = self.state, Agreement()
         while not state.done:
             epoch, start = divmod(state.step, len(self.loader))
@@ -67,7 +67,7 @@ class Session:
         agreement.settle()
 
     def _step(self, batch: Batch, agreed: Agreed, agreement: Agreement) -> None:
-        """One step: gradient, optimiser, memories and momentum towers; then what is due beside it."""
+        """Takes one step: gradient, optimiser, memories, momentum towers; then logging, scoring and saving if due."""
         state, monitor, method = self.state, self.monitor, self.trainer.method
         torch.manual_seed(int(key(self.config.seed, state.step, distributed.rank())))  # for encoders that draw: dropout
         report, lr = state.report_due, state.lr(self.schedule)
@@ -100,7 +100,7 @@ class Session:
                 self._save(batch)
 
     def finish(self) -> None:
-        """Writes the encoders, and says what has come of the run."""
+        """Writes the encoders, and reports the outcome of the run."""
         assert self.monitor is not None
         path, log = self.folder.path, self.monitor.log
         go_on = f"the run is saved; free some space and: {resume_command(self.config, distributed.world_size())}"
@@ -114,7 +114,7 @@ class Session:
             log.say(line)
 
     def _batches(self, batches: Iterator[Batch], agreement: Agreement) -> Iterator[tuple[Batch, Agreed]]:
-        """The batches of an epoch, each with the one status word of its step."""
+        """Yields the batches of an epoch, each with the one status word of its step."""
         while True:
             batch = None
             with agreement.attempt():
@@ -128,13 +128,13 @@ class Session:
             yield batch, agreed
 
     def _unembedded(self, batch: Batch, agreed: Agreed) -> BatchOutputs:
-        """All that terms and memories are told of a batch but the outputs."""
+        """Returns all that terms and memories know of a batch, before its outputs."""
         counts = agreed.counts if distributed.world_size() > 1 else ()
         state = self.state
         return BatchOutputs({}, batch.ids, batch.index, batch.present, counts, state.step, state.progress, batch.labels)
 
     def _check(self, batch: Batch, *, weights: bool = False) -> None:
-        """Ends the run where a loss is no number, or one of the weights that are about to be scored or saved."""
+        """Ends the run if a loss is not finite, or one of the weights that are about to be scored or saved."""
         if (loss := self.state.diverged) is not None:
             raise self._diverged(f"the loss is {loss}", batch)
         if weights and not all(bool(torch.isfinite(each).all()) for each in self.trainer.method.towers.trained()):
@@ -144,7 +144,7 @@ class Session:
         return diverged(why, self.config, self.state.step, batch, self.trainer.method, self.folder.path)
 
     def _save(self, batch: Batch) -> None:
-        """Saves what was done so far, once the losses of all processes are known."""
+        """Saves the run, once the losses of all processes are known."""
         self._check(batch)
         if self.monitor is not None:
             self.state.seconds += self.monitor.lap()

@@ -25,7 +25,7 @@ from manyview.views.augmentation_recipes import usual_augmentation, usual_size
 
 
 def settled(config: Config, found: RunData) -> Config:
-    """The settings with everything decided that depends on the data and the machine, and the run's folder."""
+    """Settles everything that depends on the data and the machine, and the run's folder."""
     config = with_chosen(config, usual(config, facts(config, found)))
     size = config.augmentation["size"] or usual_size(found.side)
     name = config.augmentation["name"]
@@ -49,7 +49,7 @@ def settled(config: Config, found: RunData) -> Config:
 
 
 def facts(config: Config, found: RunData) -> Facts:
-    """Gives what the settings that are left open go by."""
+    """Collects the facts about data and machine that settle open settings."""
     machine = device(config)
     bf16 = "precision" in config.auto and computes_bf16(machine)
     if bf16 and machine == "cpu" and "encoder.name" not in config.auto:
@@ -61,7 +61,7 @@ def facts(config: Config, found: RunData) -> Facts:
 
 
 def with_size(config: Config, views: int, size: int) -> Config:
-    """The settings with views of another size, and the augmentation that goes with it unless somebody named one."""
+    """Returns the settings with views of another size, and the augmentation that suits it unless one was named."""
     open_name = "augmentation.name" in config.auto
     name = usual_augmentation(size, views) if open_name else config.augmentation["name"]
     kept = {key: value for key, value in config.flat().items() if key != "augmentation.small_size"}
@@ -70,12 +70,12 @@ def with_size(config: Config, views: int, size: int) -> Config:
 
 
 def with_chosen(config: Config, chosen: Flat) -> Config:
-    """The settings with values for some that were left open, checked as if they had been given."""
+    """Returns the settings with values for some that were left open, checked as if they had been given."""
     return replace(resolve({**config.flat(), **chosen}, {}), auto=config.auto)
 
 
 def _absolute(source: dict[str, Any]) -> dict[str, Any]:
-    """The data's settings with folders that are the same from everywhere, however they were typed."""
+    """Returns the data's settings with absolute folders, however they were typed."""
     found = dict(source)
     if source["name"] not in (OWN, SCENES, *NAMED):
         found["name"] = os.path.abspath(source["name"])
@@ -87,7 +87,7 @@ def _absolute(source: dict[str, Any]) -> dict[str, Any]:
 
 
 def _name(config: Config, found: RunData) -> str:
-    """The same settings and data give the same folder, so that the same command goes on with the same run."""
+    """Names the folder by settings and data, so that the same command finds the same run again."""
     settings = {**config.fixed(), **dict.fromkeys(config.auto, "auto")}
     settings["data.name"] = found.fingerprint[:2] if config.own_data else config.data["name"]  # copies have other times
     digest = hashlib.sha256(repr(sorted(settings.items())).encode()).hexdigest()[:6]

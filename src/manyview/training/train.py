@@ -30,10 +30,10 @@ from manyview.training.time_budget import embedding_seconds
 
 
 def train(config: Config, own: Dataset | None = None, began: float | None = None) -> Run:
-    """Trains as the settings say, or goes on with what was begun. The run's folder holds everything.
+    """Trains a run with these settings, or resumes it. The run's folder holds everything.
 
     own    a data set of your own, instead of the one that the settings name
-    began  when the command was given, by `time.monotonic`, from which on its minutes count; now unless given
+    began  when the command was given, by `time.monotonic`, from which its minutes count; by default now
     """
     began = time.monotonic() if began is None else began
     start_fabric(config)
@@ -71,7 +71,7 @@ def train(config: Config, own: Dataset | None = None, began: float | None = None
 
 
 def _tell_complete(config: Config, folder: Path, own: Dataset | None) -> None:
-    """Says that nothing is left to do, and writes the page where the run was killed before it was written."""
+    """Reports that nothing is left to do, and writes the page if the run was killed before it was written."""
     say: messages.Say = (lambda text: None) if config.quiet else print
     say(f"{folder} is complete; nothing is left to do. Its {messages.encoders(folder)}")
     if not (folder / REPORT).is_file():
@@ -87,7 +87,7 @@ def _unwatched(
     *,
     begun: bool = False,
 ) -> Session:
-    """Networks, optimiser and images at the beginning of a run, and nobody who watches."""
+    """Sets up networks, optimiser and data at the beginning of a run, without a monitor."""
     rank, world = distributed.rank(), distributed.world_size()
     with fail_together():
         there = having(data.train)
@@ -108,7 +108,7 @@ def _unwatched(
 
 
 def _session(fabric: Any, data: RunData, folder: RunFolder, stack: ExitStack, decoded: Loader | None) -> Session:
-    """Networks, optimiser, images and log, as they were when the run was left."""
+    """Sets up networks, optimiser, data and log as they were when the run was left."""
     rank, world, config = distributed.rank(), distributed.world_size(), folder.config
     saved = folder.saved()
     session = _unwatched(fabric, data, folder, config, decoded, begun=saved is not None)
@@ -134,7 +134,7 @@ def _session(fabric: Any, data: RunData, folder: RunFolder, stack: ExitStack, de
 
 
 def time_step(config: Config) -> float:
-    """Seconds that a step takes with these settings on this machine; of the steps nothing is kept."""
+    """Times a step with these settings on this machine; nothing is kept of the steps."""
     fabric, data = start_fabric(config), _data(config, None)
     config = settle.settled(config, data)
     session = _unwatched(fabric, data, RunFolder(config, data), config, None)
@@ -142,14 +142,14 @@ def time_step(config: Config) -> float:
 
 
 def _agreed(config: Config) -> Config:
-    """The settings with a precision that all processes' machines are fast in, where nobody gave one."""
+    """Chooses fp32 where the precision is left open and some process's machine is slow in bf16."""
     if "precision" not in config.auto or all(fast for (fast,) in distributed.exchange([config.precision == "bf16"])):
         return config
     return settle.with_chosen(config, {"precision": "fp32"})
 
 
 def _data(config: Config, own: Dataset | None) -> RunData:
-    """The data. What is downloaded, one process of a machine fetches before the others look."""
+    """Opens the data. Downloads are made by one process of a machine before the others open it."""
     first = not config.data.get("download") or int(os.environ.get("LOCAL_RANK", "0")) == 0
     with fail_together():
         found = run_data.open_data(config, own) if first else None
@@ -160,7 +160,7 @@ def _data(config: Config, own: Dataset | None) -> RunData:
 
 
 def _changed(saved: dict[str, Any], config: Config, data: RunData, loader: Loader, towers: Towers) -> list[str]:
-    """Gives what is no longer as it was when the run was left."""
+    """Describes what differs from when the run was left."""
     changed, world = [], distributed.world_size()
     if (then := saved["world"]) != world:
         told = f", which batch norm can tell; as before: {resume_command(config, then)}"
