@@ -15,13 +15,15 @@ from PIL import Image
 from torch import Tensor, nn
 
 import manyview
-from manyview.config.config import Config, component, resolve
+from manyview.config.component import component
+from manyview.config.config import Config
+from manyview.config.resolve import resolve
 from manyview.config.sections import flat
 from manyview.core.sample import Views
 from manyview.data import Batch, Dataset, Loader
 from manyview.encoders import Encoder, create, dense_convolutions
 from manyview.methods import BatchOutputs
-from manyview.training import build
+from manyview.training import build, pipelines, run_data, settle
 from manyview.training.engine import Trainer, start_fabric
 
 WORKERS = 2  # lightly's examples say 8; more than there are cores only costs
@@ -64,13 +66,13 @@ class Ours(Contender):
     def __init__(self, data: Dataset, **settings: Any) -> None:
         super().__init__()
         config = resolve({}, {"data.name": "scenes", **flat(settings)})
-        views, side = build.views_of(config, data.modalities), config.augmentation["size"] or 32
-        found = build.RunData(data, None, views, dict.fromkeys(views, 3), side, (0, 0), data.modalities)
-        self.config: Config = build.settled(config, found)
+        views, side = run_data.views_of(config, data.modalities), config.augmentation["size"] or 32
+        found = run_data.RunData(data, None, views, dict.fromkeys(views, 3), side, (0, 0), data.modalities)
+        self.config: Config = settle.settled(config, found)
         self.method = build.method(self.config, found.channels, len(data))
         self.encoder = self.method.towers.encoder()
         self.trainer = Trainer(start_fabric(self.config), self.config, self.method)
-        pipeline = build.pipeline(self.config, views, self.method)
+        pipeline = pipelines.training(self.config, views, self.method)
         self.loader = Loader(data, pipeline, self.config.batch_size, seed=self.config.seed)
         self.progress = 0.0
 

@@ -30,7 +30,7 @@ from manyview.features.embedding_pass import embedding, forward
 from manyview.features.gain import gain_error, gain_in_points
 from manyview.features.knn import knn
 from manyview.features.retrieval import found_first
-from manyview.training import build
+from manyview.training import pipelines, run_data
 
 MANY, SHARES = 1000, (10, 3)  # every tenth image is held out of many, every third of fewer
 SMALL = {"method.copies": 1, "method.small": 2, "augmentation.small_scale": (0.2, 1.0)}
@@ -160,8 +160,8 @@ def scores(run: Ours, train: Dataset, held_out: Dataset) -> dict[str, list[bool]
 @torch.no_grad()
 def features(run: Ours, data: Dataset) -> tuple[Tensor, Tensor, Tensor | None]:
     """Embeddings of each image, whole and of an augmented view, and its label."""
-    views = build.views_of(run.config, data.modalities)
-    pipeline = build.whole_and_augmented(run.config, views, 1)
+    views = run_data.views_of(run.config, data.modalities)
+    pipeline = pipelines.whole_and_augmented(run.config, views, 1)
     loader = Loader(data, pipeline, min(250, len(data)), shuffle=False, drop_last=False, seed=0)
     encoder = run.method.towers.encoders[SHARED]
     batches = (next(iter(batch.views().values())) for batch in loader.epoch(0))

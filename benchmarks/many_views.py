@@ -28,7 +28,7 @@ from measure import machine_facts
 from torch import nn
 
 from manyview.data import Loader
-from manyview.training import build
+from manyview.training import build, pipelines, run_data
 from manyview.training.evaluators import KnnEvaluator
 from manyview.training.run import Run
 
@@ -164,16 +164,16 @@ def in_minutes(flags: str, minutes: float, trial: Path) -> str:
     warm, last = lines[1], lines[-1]
     speed = (last["step"] - warm["step"]) / (last["seconds"] - warm["seconds"])
     config = Run(trial).config
-    steps = len(build.data(config).train) // config.batch_size
+    steps = len(run_data.open_data(config).train) // config.batch_size
     return f"{flags} --epochs {minutes * 60 * speed / steps:.3f}"
 
 
 def supervised(folder: Path, seed: int) -> Scores:
     """kNN of each view's network, trained as a run of `scenes` was but with all labels, through a linear layer."""
     config = Run(folder).config
-    data = build.data(config)
+    data = run_data.open_data(config)
     method = build.method(config, data.channels, len(data.train))
-    loader = Loader(data.train, build.pipeline(config, data.views, method), config.batch_size, seed=seed, workers=0)
+    loader = Loader(data.train, pipelines.training(config, data.views, method), config.batch_size, seed=seed, workers=0)
     assert data.train.labels is not None
     classes = 1 + int(data.train.labels.max())
     networks = nn.ModuleDict(

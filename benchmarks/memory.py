@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from measure import MB, available_bytes, machine_facts, peak_extra_bytes
 
-from manyview.config.config import resolve
+from manyview.config.resolve import resolve
 from manyview.config.sections import flat
 from manyview.core.sample import Views
 from manyview.methods import BatchOutputs

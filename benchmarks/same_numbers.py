@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from manyview.config.config import resolve
+from manyview.config.resolve import resolve
 from manyview.methods import METHODS
 
 COMMAND = "-m manyview pretrain"

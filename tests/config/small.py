@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from manyview.cli.arguments import parsed
-from manyview.config.config import Config, resolve
+from manyview.config.config import Config
 from manyview.config.keys import Flat
+from manyview.config.resolve import resolve
 
 DATA: Flat = {"data.name": "photos"}
 

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from torch import Generator, Tensor
 
-from manyview.config.config import resolve
 from manyview.config.keys import REQUIRED, Key, flag_name, key_of, keys_of
+from manyview.config.resolve import resolve
 from manyview.config.sections import flat
 from manyview.core.bounds import AtLeast
 from tests.config.small import DATA, flags, read_flags

@@ -17,12 +17,14 @@ from hypothesis import strategies as st
 from jsonargparse import ArgumentParser
 
 from manyview.config import recipes as module
-from manyview.config.config import component, components, differences, resolve, schema
+from manyview.config.component import component, components
+from manyview.config.config import differences
 from manyview.config.keys import REQUIRED, Flat
 from manyview.config.recipes import HOMES, Recipe, from_yaml, read, read_yaml, recipes, smoke, to_yaml
+from manyview.config.resolve import resolve, schema
 from manyview.config.sections import parts_of
 from manyview.methods import METHODS
-from manyview.training import build
+from manyview.training import build, pipelines
 from manyview.training.launch import _check_parameters, configured, encoder_parameters, start
 from manyview.training.run import encoder_files
 from tests.config.small import DATA, read_flags
@@ -181,7 +183,7 @@ ALGORITHM_1 = {  # CACR, appendix C.1: mean and deviation of the pictures of eac
 @pytest.mark.parametrize("name", [name for name in NAMES if "-alexnet" in name])
 def test_small_alexnet_sees_and_begins_as_published(name: str) -> None:
     config = resolve(recipe(name).settings, {})
-    picture = build.picture(config)
+    picture = pipelines.picture(config)
     assert (picture.mean, picture.std) == ALGORITHM_1[config.data["name"]]
     fc8 = component(config, "head")(512)
     torch.testing.assert_close(float(fc8.weight.detach().std()), 0.02, rtol=0.02, atol=0)
@@ -191,7 +193,7 @@ def test_small_alexnet_sees_and_begins_as_published(name: str) -> None:
 @pytest.mark.parametrize("name", HCL)
 def test_hcls_set_up_has_its_statistics_and_head(name: str) -> None:
     config = resolve(recipe(name).settings, {})
-    picture = build.picture(config)
+    picture = pipelines.picture(config)
     assert (picture.mean, picture.std) == ALGORITHM_1["cifar10"]  # of every data set
     with torch.device("meta"):
         head = component(config, "head")(2048)
@@ -217,7 +219,7 @@ def test_who_splits_batch_norm_has_full_batches_alone(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("moco_v2-cifar10-")])
 def test_mocos_notebook_has_its_statistics_and_counts_its_epochs_from_1(name: str) -> None:
     config = resolve(recipe(name).settings, {})
-    assert build.picture(config).std == (0.2023, 0.1994, 0.2010)
+    assert pipelines.picture(config).std == (0.2023, 0.1994, 0.2010)
     assert (config.schedule["per"], config.schedule["first_epoch"]) == ("epoch", 1)
     assert config.drop_last
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from manyview.config.config import component, components, resolve
+from manyview.config.component import component, components
 from manyview.config.keys import Flat
+from manyview.config.resolve import resolve
 from manyview.config.sections import PARTS, SECTIONS, flat
-from manyview.losses import LOSSES, dcl, info_nce
+from manyview.losses import LOSSES
 from manyview.methods import METHODS
 from tests.config.small import DATA, flags
 
@@ -45,21 +46,6 @@ def test_every_whole_loss_fits_into_every_kind_of_method_and_its_keys_are_its_ar
     assert function.func is LOSSES[loss]
     given = {"present", "reduction", "gather", "population", "partition"}  # by the run
     assert not given & set(config.parts["loss"] or {})
-
-
-def test_a_method_s_own_numbers_win_over_the_function_s_defaults_but_only_for_its_own_part() -> None:
-    assert flags("--method simclr").flat()["loss.temperature"] == 0.1
-    assert flags("--method moco_v1").flat()["loss.temperature"] == 0.07
-    assert flags("--method moco_v1 --loss dcl").flat()["loss.temperature"] == 0.1
-    assert component(flags("--method moco_v1"), "loss").func is info_nce
-    assert component(flags("--method moco_v1 --loss dcl"), "loss").func is dcl
-
-
-def test_a_momentum_schedule_is_a_part_like_any_other() -> None:
-    config = flags("--method jcl --momentum cosine --momentum.start 0.9")
-    assert config.parts["momentum"] == {"name": "cosine", "start": 0.9}
-    assert component(config, "momentum")(5, 5) == 1.0
-    assert flags("--method jcl").parts["momentum"] == {"name": "constant", "start": 0.999}
 
 
 def test_parts_that_no_table_knows_are_read_off_the_signature(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,8 @@ import torch
 from manyview.core.errors import UserError
 from manyview.embeddings import About, read
 from manyview.embeddings import file_format as stored
-from manyview.embeddings.file_format import Array, Columns, write
+from manyview.embeddings.columns import Array, Columns
+from manyview.embeddings.file_format import write
 
 NAMES = [b"cat/1.png", "Straße/ネコ.png".encode(), b"lone\xffbyte.png", b"two\nlines.png", b"a" * 300 + b".png"]
 ENDINGS = ("npz", "parquet")
@@ -68,33 +69,6 @@ def test_the_same_embeddings_are_the_same_bytes_however_they_were_cut(tmp_path: 
     write(files[0], about(), *in_pieces(NAMES, size=1))
     write(files[1], about(), *in_pieces(NAMES, size=5))
     assert files[0].read_bytes() == files[1].read_bytes()
-
-
-def test_numpy_reads_an_npz_file_without_us_and_without_pickle(tmp_path: Path) -> None:
-    write(tmp_path / "e.npz", about(), *in_pieces(NAMES))
-    with np.load(tmp_path / "e.npz", allow_pickle=False) as file:
-        assert file["vector"].shape == (5, 4)
-        assert np.char.decode(file["path"][:2], "utf-8").tolist() == ["cat/1.png", "Straße/ネコ.png"]
-        assert json.loads(file["about"].item())["encoder"] == "runs/demo"
-
-
-def test_pyarrow_reads_a_parquet_file_without_us(tmp_path: Path) -> None:
-    import pyarrow.parquet as pq
-
-    write(tmp_path / "e.parquet", about(), *in_pieces(NAMES[:2]))
-    rows = pq.read_table(tmp_path / "e.parquet").to_pylist()
-    assert [(row["path"], row["label"], len(row["vector"])) for row in rows] == [
-        ("cat/1.png", None, 4),
-        ("Straße/ネコ.png", "cat", 4),
-    ]
-
-
-def test_vectors_of_an_npz_file_stay_on_the_disk(tmp_path: Path) -> None:
-    write(tmp_path / "e.npz", about(), *in_pieces(NAMES))
-    found, mapped = read(tmp_path / "e.npz"), Path("/proc/self/maps")
-    assert len(found)
-    if mapped.exists():
-        assert str(tmp_path / "e.npz") in mapped.read_text()
 
 
 def members(path: Path, /, **changes: Any) -> None:
@@ -188,46 +162,6 @@ def test_flipped_bits_and_files_cut_short_do_no_harm(tmp_path: Path) -> None:
         with suppress(UserError):  # of a vector's number nobody can tell
             found = read(path)
             assert (found.ids.tolist(), found.paths.tolist()) == ([2**62 + row for row in range(5)], NAMES)
-
-
-def test_too_little_memory_is_not_said_to_be_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise MemoryError
-
-    write(tmp_path / "e.npz", about(), *in_pieces(NAMES))
-    monkeypatch.setattr(stored, "_mapped", full)
-    with pytest.raises(MemoryError):
-        read(tmp_path / "e.npz")
-
-
-def test_a_parquet_file_that_is_none_of_ours_is_refused_in_one_line(tmp_path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    path = tmp_path / "e.parquet"
-    write(path, about(), *in_pieces(NAMES))
-    table = pq.read_table(path)
-    vector = table.column("vector").combine_chunks()
-    ragged = table.set_column(3, "vector", pa.array([[1.0], [1.0, 2.0], [], [1.0], [1.0]]))
-    missing = table.set_column(3, "vector", pa.array([None, *vector.to_pylist()[1:]], vector.type))
-    unknown = table.set_column(2, "label", pa.array(["dog"] * 5))
-    nameless = table.set_column(0, "path", pa.array([None, "a", "b", "c", "d"]))
-    no_id = table.set_column(1, "id", pa.array([None, 1, 2, 3, 4], pa.int64()))
-    for bad in (
-        ragged,
-        missing,
-        unknown,
-        nameless,
-        no_id,
-        table.drop_columns(["path"]),
-        table.replace_schema_metadata(),
-    ):
-        pq.write_table(bad, path)
-        with pytest.raises(ValueError, match="damaged or none of ours"):
-            read(path)
-    path.write_bytes(b"PAR1" + bytes(50) + b"PAR1")
-    with pytest.raises(ValueError, match="damaged or none of ours"):
-        read(path)
 
 
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

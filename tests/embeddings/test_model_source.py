@@ -19,7 +19,7 @@ from manyview.embeddings.search import search
 from manyview.embeddings.view_embeddings import embed_model
 from manyview.encoders import create, save
 from manyview.evaluate import ModelSource, evaluate, prepare
-from manyview.training import build
+from manyview.training import build, pipelines, run_data
 from manyview.training.load import load
 from manyview.training.run import Run
 from manyview.views import PICTURE, Modality
@@ -34,7 +34,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def test_an_encoder_sees_as_it_was_trained_wherever_it_is(run: Run, tmp_path: Path) -> None:
-    trained = build.picture(run.config)
+    trained = pipelines.picture(run.config)
     network, away = load(run), tmp_path / "away.safetensors"
     assert open_model(network).picture == trained
     save(network, away)
@@ -111,7 +111,7 @@ def test_an_untrained_run_has_the_encoders_and_heads_that_it_began_with(
     folder = tmp_path / "run"
     assert pretrain(folder, "--quiet", data=sensors(tmp_path / "data", 8), max_steps=1, **method) == 0
     config = Run(folder).config
-    data = build.data(config)
+    data = run_data.open_data(config)
     begun = build.method(config, data.channels, len(data.train)).towers.query
     for files_alone in (False, True):
         if files_alone:

@@ -15,7 +15,7 @@ from manyview.data import TorchDataset
 from manyview.embeddings.checksums import weights_checksum
 from manyview.embeddings.open_model import open_model, run_of
 from manyview.encoders import create, save
-from manyview.training import build
+from manyview.training import pipelines
 from manyview.training.load import load
 from manyview.training.run import Run
 from manyview.views import PICTURE
@@ -38,8 +38,8 @@ def test_a_run_is_named_by_its_folder_or_its_encoder_and_sees_as_it_was_trained(
     for what in (run, run.folder, str(run.folder / "encoder.safetensors")):
         found = open_model(what)
         assert found.run == run
-        assert found.picture == build.picture(run.config) != PICTURE
-        assert found.pipeline("image").augmentations == build.test_pipeline(run.config, {}).augmentations
+        assert found.picture == pipelines.picture(run.config) != PICTURE
+        assert found.pipeline("image").augmentations == pipelines.evaluation(run.config, {}).augmentations
         assert found.trained
 
 

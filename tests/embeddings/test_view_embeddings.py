@@ -14,10 +14,10 @@ from manyview.config.config import Config
 from manyview.core.sample import Batch, Sample
 from manyview.data import Dataset, Scenes, Unreadable
 from manyview.diagnose.measures import validation
-from manyview.embeddings import view_embeddings
+from manyview.embeddings import run_epochs, view_embeddings
 from manyview.embeddings.model_source import ModelSource
 from manyview.embeddings.view_embeddings import ViewEmbeddings
-from manyview.training import build
+from manyview.training import pipelines, run_data
 from manyview.training.checkpoint import Checkpoints
 from manyview.training.load import load
 from manyview.training.run import Run
@@ -26,34 +26,12 @@ from tests.tiny import pictures, pretrain
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Twelve steps an epoch, a queue, snapshots after the first and the second of three epochs."""
-    folder = tmp_path_factory.mktemp("runs") / "run"
-    more = {
-        "memory__size": 32,
-        "method__keys": 2,
-        "snapshots": "[1, 2]",
-        "epochs": 3,
-        "batch_size": 4,
-        "evaluate_every": 0,
-    }
-    assert pretrain(folder, "--quiet", method="jcl", **more) == 0
-    return Run(folder)
-
-
-@pytest.fixture(scope="module")
 def seen(run: Run) -> ViewEmbeddings:
     return view_embeddings.embed_run(run, copies=4)
 
 
-def state_of(run: Run, epoch: int) -> dict[str, torch.Tensor]:
-    state = torch.load(run.folder / "checkpoints" / f"epoch-{epoch:04d}.pt", weights_only=True)
-    found: dict[str, torch.Tensor] = state["method"]
-    return found
-
-
 def test_a_run_embeds_held_out_images_through_its_head(run: Run, seen: ViewEmbeddings) -> None:
-    found = build.data(run.config)
+    found = run_data.open_data(run.config)
     assert found.test is not None
     assert seen.held_out
     assert seen.vectors.shape == (len(found.test), 4, 128)
@@ -68,7 +46,7 @@ def test_ids_labels_and_rows_belong_to_the_vectors(run: Run, seen: ViewEmbedding
 
 
 def test_a_vector_is_what_the_query_tower_says_of_the_copy_in_eval_mode(run: Run, seen: ViewEmbeddings) -> None:
-    method = view_embeddings.method_of(run)
+    method = run_epochs.method_of(run)
     sample = seen.data[int(seen.index[2])]
     raw = {name: view[None] for name, view in sample.modalities.items()}
     made = seen.pipeline(raw, torch.tensor([sample.id]), seed=seen.seed)["image"][3]
@@ -88,7 +66,7 @@ def test_a_copy_can_be_shown_as_a_picture(run: Run, seen: ViewEmbeddings) -> Non
     modality = seen.pipeline.picture
     mean, std = (torch.tensor(each).view(3, 1, 1) for each in (modality.mean, modality.std))
     normed = ((picture / 255 - mean) / std)[None]
-    vector = view_embeddings.method_of(run).towers.queries(normed)[0]
+    vector = run_epochs.method_of(run).towers.queries(normed)[0]
     assert float(vector @ seen.vectors[2, 3]) > 0.99
 
 
@@ -96,59 +74,11 @@ def test_every_nth_copy_is_augmented_as_training_does_it_there(run: Run) -> None
     """MoCo v3's two augmentations are unlike; more of them take turns."""
     augmentation = {"name": "moco-v3", "size": 32, "smallest": 0.2}
     config = Config(**{**vars(run.config), "augmentation": augmentation})
-    method = view_embeddings.method_of(run)
-    loader = view_embeddings._run_loader(config, build.data(config), method, {"image": 5}, 4, 0, "cpu", 0)
+    method = run_epochs.method_of(run)
+    loader = view_embeddings._run_loader(config, run_data.open_data(config), method, {"image": 5}, 4, 0, "cpu", 0)
     assert isinstance(loader.pipeline, ViewPipeline)
     blurs = [each.blur for each in loader.pipeline.augmentations]
     assert blurs == [1.0, 0.1, 1.0, 1.0, 0.1]  # the method has three
-
-
-def test_the_epochs_are_the_beginning_the_snapshots_and_the_end(run: Run) -> None:
-    assert view_embeddings.epochs(run) == [0, 1, 2, 3]
-
-
-@pytest.mark.parametrize("epoch", [1, 2])
-def test_the_method_of_a_snapshot_has_its_weights_and_its_queue(run: Run, epoch: int) -> None:
-    method, expected = view_embeddings.method_of(run, epoch), state_of(run, epoch)
-    assert all(torch.equal(value, expected[key]) for key, value in method.state_dict().items())
-    assert not method.training
-
-
-def test_the_last_method_has_the_encoder_that_was_written(run: Run) -> None:
-    x = torch.randn(2, 3, 32, 32)
-    for method in (view_embeddings.method_of(run), view_embeddings.method_of(run, 3)):
-        torch.testing.assert_close(method.towers.encoder()(x), load(run)(x))
-
-
-def test_before_the_first_epoch_the_method_is_as_its_seed_draws_it(run: Run) -> None:
-    random = torch.get_rng_state()
-    method = view_embeddings.method_of(run, 0)
-    assert torch.equal(random, torch.get_rng_state())
-    with torch.random.fork_rng():
-        fresh = build.method(run.config, {"image": 3}, 49)
-    assert all(torch.equal(value, fresh.state_dict()[key]) for key, value in method.state_dict().items())
-
-
-def test_an_epoch_that_was_not_kept_is_refused(run: Run) -> None:
-    with pytest.raises(ValueError, match=r"epoch: .* has 0, 1, 2, 3, not 7; a run keeps those of --snapshots"):
-        view_embeddings.embed_run(run, epoch=7)
-
-
-def test_a_run_without_checkpoints_is_refused(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").write_text((run.folder / "config.yaml").read_text())
-    for ask in (view_embeddings.epochs, view_embeddings.method_of):
-        with pytest.raises(ValueError, match=r"has no checkpoint; its encoder alone can still embed"):
-            ask(Run(tmp_path))
-
-
-def test_a_damaged_snapshot_is_one_line(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "checkpoints").mkdir()
-    for file in (run.folder / "checkpoints").iterdir():
-        (tmp_path / "checkpoints" / file.name).write_bytes(file.read_bytes())
-    (tmp_path / "config.yaml").write_text((run.folder / "config.yaml").read_text())
-    (tmp_path / "checkpoints" / "epoch-0001.pt").write_bytes(b"not one")
-    with pytest.raises(ValueError, match=r"epoch-0001.pt: is damaged"):
-        view_embeddings.method_of(Run(tmp_path), 1)
 
 
 def test_snapshots_are_a_run_by_epoch_with_the_same_copies(run: Run) -> None:
@@ -164,11 +94,11 @@ def test_snapshots_are_a_run_by_epoch_with_the_same_copies(run: Run) -> None:
 def test_measures_of_a_snapshot_are_validations_of_full_batches(run: Run) -> None:
     """Four of the five images make the one batch."""
     snapshot = list(view_embeddings.snapshots(run, copies=1))[-1]
-    method, held = view_embeddings.method_of(run), snapshot.embeddings
+    method, held = run_epochs.method_of(run), snapshot.embeddings
     assert len(held.ids) == 5
     samples = [held.data[int(row)] for row in held.index[:4]]
     raw = {"image": torch.stack([sample.modalities["image"] for sample in samples])}
-    views = build.pipeline(run.config, build.data(run.config).views, method)(raw, held.ids[:4])
+    views = pipelines.training(run.config, run_data.open_data(run.config).views, method)(raw, held.ids[:4])
     there = {"image": torch.ones(4, dtype=torch.bool)}
     batch = Batch(held.ids[:4], held.index[:4], held.labels[:4], there, lambda rows: views)
     expected = validation(method, views, batch)
@@ -217,10 +147,10 @@ def test_any_encoder_embeds_without_a_head() -> None:
 
 
 def test_the_encoder_of_a_run_is_shown_what_its_training_was_shown(run: Run) -> None:
-    model = ModelSource("run", {"": load(run)}, build.picture(run.config), run=run)
-    data = build.data(run.config).train
+    model = ModelSource("run", {"": load(run)}, pipelines.picture(run.config), run=run)
+    data = run_data.open_data(run.config).train
     seen = view_embeddings.embed_model(model, data, images=5, copies=2, held_out=False)
-    training = build.pipeline(run.config, {}, view_embeddings.method_of(run))
+    training = pipelines.training(run.config, {}, run_epochs.method_of(run))
     assert list(seen.pipeline.augmentations) == list(training.augmentations)[:2]
     assert seen.vectors.shape[2] == load(run).dim
     assert not seen.held_out

@@ -7,10 +7,10 @@ from pathlib import Path
 import torch
 
 from manyview import encoders
-from manyview.config.config import resolve
 from manyview.config.recipes import to_yaml
+from manyview.config.resolve import resolve
 from manyview.config.sections import flat
-from manyview.training import build
+from manyview.training import build, run_data, settle
 from manyview.training.run import CONFIG, ENCODER, Run
 from tests import tiny
 from tests.config.small import read_flags
@@ -19,8 +19,8 @@ from tests.config.small import read_flags
 def made(folder: Path, **settings: object) -> Run:
     """Makes a run of `tiny.flags`; its encoder's weights are no longer those that it began with."""
     config = resolve({}, flat(read_flags(tiny.flags(out=folder, **settings))))
-    data = build.data(config)
-    config = build.settled(config, data)
+    data = run_data.open_data(config)
+    config = settle.settled(config, data)
     with torch.random.fork_rng([]):
         encoder = build.method(config, data.channels, len(data.train)).towers.encoder()
         size = config.augmentation["size"]

@@ -10,7 +10,7 @@ from torch.utils.data import TensorDataset
 from manyview.data import TorchDataset
 from manyview.data.factory import divided
 from manyview.evaluate import prepare
-from manyview.training import build
+from manyview.training import run_data
 from tests import tiny
 from tests.data.fakes import Memory
 from tests.evaluate import runs
@@ -22,7 +22,7 @@ VIEWS = (("L", 1), ("ab", 2))  # and their channels
 def test_a_runs_own_data_is_divided_as_in_training(tmp_path: Path) -> None:
     runs.made(tmp_path / "run")
     made = prepare(tmp_path / "run")
-    found = build.data(made.model.run.config)  # type: ignore[union-attr]
+    found = run_data.open_data(made.model.run.config)  # type: ignore[union-attr]
     assert found.test is not None
     assert torch.equal(made.train.ids, found.train.ids)
     assert torch.equal(made.test.ids, found.test.ids)

@@ -24,9 +24,9 @@ from manyview.cli.arguments import parsed
 from manyview.cli.main import COMMANDS
 from manyview.comparison import compare, outcome
 from manyview.comparison.plan import MeasuredEpochs, Plan
-from manyview.config.config import resolve, schema
 from manyview.config.keys import flag_name
 from manyview.config.recipes import from_yaml, to_yaml
+from manyview.config.resolve import resolve, schema
 from manyview.data.dataset import Unreadable
 from manyview.data.image import decode, decode_array, decode_own, read_header
 from manyview.embeddings import About, file_format

@@ -294,7 +294,7 @@ def test_runs_with_other_seeds_meet_other_negatives() -> None:
 
 
 def test_each_term_has_a_z_of_its_own_that_decays_by_its_own_estimates() -> None:
-    memory = as_memory(4, m=5, decay=0.5)
+    memory = BankMemory(4, m=5, decay=0.5)
     memory.start(INSTANCES, terms=("rgb to depth", "ab to depth"))
     for values in ((10.0, 100.0), (20.0, 300.0)):
         found = [

@@ -21,12 +21,6 @@ def test_the_batch_keeps_nothing_and_gives_nothing_but_itself() -> None:
     assert not each.state_dict()
 
 
-def test_only_a_bank_knows_the_noise_of_nce() -> None:
-    for other in (batch(2), queue(2, size=4)):
-        with pytest.raises(NotImplementedError, match="only a memory bank keeps NCE's partition"):
-            other.partition(lambda population: torch.tensor(1.0))
-
-
 @pytest.mark.parametrize("weight", [-1.0, math.nan, math.inf])
 def test_a_weight_that_is_none_is_refused(weight: float) -> None:
     with pytest.raises(ValueError, match="within_batch: expected a weight of at least 0, got"):

@@ -10,17 +10,17 @@ from PIL import Image
 from manyview.data import Folder
 from manyview.data.visible import to_rgb
 from manyview.report.images import CachedImages, ThumbnailSheet, choose_images, open_images, thumbnail_sheet
-from manyview.training import build
+from manyview.training import run_data
 from manyview.training.run import Run
 from manyview.views.view import view_named
 from tests.report.conftest import thumbnails
 from tests.tiny import pictures
 
 
-def run_data(folder: Folder) -> build.RunData:
+def of_folder(folder: Folder) -> run_data.RunData:
     """The data of a run on a folder without labels."""
     views = {"image": view_named("image", "image")}
-    return build.RunData(folder, None, views, {"image": 3}, 32, (len(folder), 0, 0, 0), ("image",))
+    return run_data.RunData(folder, None, views, {"image": 3}, 32, (len(folder), 0, 0, 0), ("image",))
 
 
 def test_a_sheet_holds_each_picture_where_it_says() -> None:
@@ -88,7 +88,7 @@ def test_what_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
     folder = pictures(tmp_path, 30)
     for number in range(10):
         (folder / f"{number}.png").write_bytes(b"no picture")
-    images = run_data(Folder(folder))
+    images = of_folder(Folder(folder))
     found = choose_images(images, 30)
     assert len(found.names) == 20
     assert found.description == "20 of the 30 training images"
@@ -98,7 +98,7 @@ def test_what_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
 def test_where_nothing_can_be_read_it_is_one_line(tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / f"{number}.png").write_bytes(b"no picture")
-    images = run_data(Folder(tmp_path))
+    images = of_folder(Folder(tmp_path))
     with pytest.raises(ValueError, match="of 3 images 0 can be read"):
         choose_images(images, 3)
 

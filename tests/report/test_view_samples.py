@@ -9,8 +9,8 @@ import torch
 from manyview.data.scenes.dataset import Scenes
 from manyview.report.run_embeddings import EmbeddedRuns
 from manyview.report.view_samples import ViewSamples, choose_samples
-from manyview.training.build import RunData
 from manyview.training.run import Run
+from manyview.training.run_data import RunData
 from manyview.views import AUGMENTATIONS
 from manyview.views.view import view_named
 

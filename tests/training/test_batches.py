@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from manyview.config.config import resolve
+from manyview.config.resolve import resolve
 from manyview.core.errors import UserError
 from manyview.training import build
 from manyview.training.batches import LEAST_IMAGES, check_groups, check_images, check_labels, epoch_of

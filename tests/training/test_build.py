@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
-from pathlib import Path
-from typing import Literal
 
 import pytest
 import torch
 
-from manyview.config.config import resolve
 from manyview.core.errors import UserError
-from manyview.methods import METHODS, Alignment, Method
-from manyview.methods.terms import queries
+from manyview.methods import METHODS
 from manyview.training import build
-from manyview.views import VIEWS, View
 from tests.config.small import flags
-from tests.data.test_paired import put
-from tests.methods.toys.run import Pairs
 from tests.methods.toys.two_banks import two_banks
-from tests.tiny import pictures
 
 SCENES = {"data.name": "scenes"}
 
@@ -77,26 +68,6 @@ def test_what_makes_no_sense_is_refused_with_the_reason_before_a_run_is_begun(te
 @pytest.mark.parametrize("distance", ["l2", "l1", "bins", "labels --distance.classes 3"])
 def test_every_distance_is_checked_without_data(distance: str) -> None:
     build.check(flags(f"--method prediction --distance {distance}"))
-
-
-@pytest.mark.parametrize(
-    ("method", "held_out"),
-    [
-        ("cmc", True),
-        ("cmc_moco", True),
-        ("prediction", False),
-        ("cmc_patch", False),
-        ("prediction --evaluators instance", True),
-        ("prediction --evaluators instance --evaluate-every 0", False),
-    ],
-)
-def test_unlabelled_images_are_held_out_where_they_can_be_scored_on(method: str, held_out: bool) -> None:
-    pairs = Pairs(whole=True)
-    pairs.labels = None
-    scored = "" if "--evaluators" in method else "--evaluators knn,retrieval"
-    found = build.data(flags(f"--method {method} --views image,depth {scored}"), pairs)
-    assert (found.test is not None, found.held_out) == (held_out, held_out)
-    assert (len(found.train) == len(Pairs(whole=True))) != held_out
 
 
 @pytest.mark.parametrize(
@@ -167,136 +138,6 @@ def test_options_of_the_encoder_neither_repeat_a_setting_nor_load_a_file(option:
         build.encoder(config, 3)
 
 
-def test_a_method_of_one_view_sees_the_first_modality_or_the_view_that_is_named() -> None:
-    assert build.views_of(flags("--method simclr"), ("rgb", "depth")) == {"image": View("rgb")}
-    assert build.views_of(flags("--method simclr --views depth"), ("rgb", "depth")) == {"image": View("depth")}
-    lightness = build.views_of(flags("--method simclr --views L"), ("rgb", "depth"))
-    assert lightness == {"image": View("rgb", channels=(0,), space="lab")}
-
-
-def test_a_method_of_many_views_sees_all_modalities_or_the_views_that_are_named(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(METHODS, "two_banks", two_banks)
-    both = build.views_of(flags("--method two_banks"), ("rgb", "depth"))
-    assert both == {"rgb": View("rgb"), "depth": View("depth")}
-    assert list(build.views_of(flags("--method two_banks --views ab,L"), ("rgb", "depth"))) == ["ab", "L"]
-    assert list(build.views_of(flags("--method two_banks"), ("image",))) == ["L", "ab"]  # of photos
-    mixed = build.views_of(flags("--method two_banks --views L,depth"), ("depth", "rgb"), "rgb")
-    assert mixed == {"L": View("rgb", channels=(0,), space="lab"), "depth": View("depth")}
-
-
-@pytest.mark.parametrize(
-    ("chosen", "setting"),
-    [("--method cmc --method.graph core --core", "core"), ("--method prediction --target", "target")],
-)
-def test_a_view_that_a_setting_names_is_looked_for_in_the_data(tmp_path: Path, chosen: str, setting: str) -> None:
-    for number in range(4):
-        for folder, kind in (("rgb", "rgb"), ("depth", "depth"), ("thermal", "grey")):
-            put(tmp_path / folder / f"{number}.png", kind)
-    there, mistyped = (flags(f"--data {tmp_path} {chosen} {name}") for name in ("depth", "dept"))
-    build.check(there)
-    assert tuple(build.data(there).views) == ("rgb", "depth", "thermal")
-    build.check(mistyped)  # the data may have it
-    with pytest.raises(UserError, match=f"^method.{setting}: there is no view 'dept'; did you mean 'depth'") as error:
-        build.data(mistyped)
-    with pytest.raises(UserError, match=f"^{re.escape(str(error.value))}"):
-        build.check(flags(f"--data {tmp_path} {chosen} dept --views rgb,depth"))
-
-
-def test_what_the_data_has_on_request_is_taken_where_a_view_names_it(tmp_path: Path) -> None:
-    for number in range(4):
-        for folder, kind in (("rgb", "rgb"), ("depth", "depth"), ("masks", "grey")):
-            put(tmp_path / folder / f"{number}.png", kind)
-    config = flags(f"--data {tmp_path} --method cmc")
-    assert tuple(build.data(config).views) == ("rgb", "depth")
-    config = flags(f"--data {tmp_path} --method cmc --views rgb,masks")
-    found = build.data(config)
-    assert tuple(found.views) == found.train.modalities == ("rgb", "masks")
-    assert build.settled(config, found).data["modalities"] == ("rgb", "depth", "masks")  # so that a resumed run has it
-    config = flags("--method cmc --views L,depth --data.count 40", SCENES)
-    assert build.data(config).train.modalities == ("image", "depth")
-
-
-def test_a_modality_that_few_samples_have_is_found(tmp_path: Path) -> None:
-    for number in range(40):
-        put(tmp_path / "rgb" / f"{number:02}.png")
-    put(tmp_path / "depth" / "08.png", "depth")  # between those that are looked at first
-    config = flags(f"--data {tmp_path} --method cmc")
-    data = build.data(config)
-    assert data.channels == {"rgb": 3, "depth": 1}
-    assert data.statistics["depth"].mean == (1234.0,)
-    given = build.inputs(build.settled(config, data), data)["depth"]
-    assert (given.channels, given.dtype, given.modality.mean) == (1, "float32", (1234.0,))
-
-
-def test_a_run_keeps_which_views_it_sees(tmp_path: Path) -> None:
-    put(tmp_path / "a" / "1.png")
-    put(tmp_path / "a" / "2.png")
-    config = flags(f"--data {tmp_path / 'a'} --method cmc")
-    assert build.settled(config, build.data(config)).views == ("L", "ab")
-    config = flags(f"--data {tmp_path / 'a'} --method simclr")
-    assert build.settled(config, build.data(config)).views is None
-
-
-@pytest.mark.parametrize(
-    ("views", "reason"),
-    [
-        ("L,ab", "views: simclr sees one view, got L, ab; give one of them"),
-        (
-            "thermal",
-            "views: the data has no 'thermal'; it has rgb, depth; "
-            "`manyview list views` has what is derived of pictures",
-        ),
-        ("CbCrr", "views: the data has no 'CbCrr'; it has rgb, depth; did you mean 'CbCr'?"),
-        ("dept", "views: the data has no 'dept'; it has rgb, depth; did you mean 'depth'?"),
-    ],
-)
-def test_views_that_the_method_or_the_data_cannot_have_are_refused(views: str, reason: str) -> None:
-    with pytest.raises(UserError, match=f"^{re.escape(reason)}$"):
-        build.views_of(flags(f"--method simclr --views {views}"), ("rgb", "depth"))
-
-
-def test_a_modality_that_is_called_like_a_derived_view_is_refused() -> None:
-    with pytest.raises(UserError, match="'R' is a view derived of pictures: give the modality 'R' another name"):
-        build.views_of(flags("--method simclr"), ("R", "G"))
-
-
-def test_the_data_of_a_run_keeps_only_the_modalities_of_its_views() -> None:
-    config = flags("--method simclr --views depth --data.modalities image,depth --data.count 40", SCENES)
-    found = build.data(config)
-    assert found.train.modalities == ("depth",)
-    assert found.test is not None
-    assert found.test.modalities == ("depth",)
-    assert (found.modalities, found.channels, found.side) == (("image", "depth"), {"image": 1}, 32)
-    assert set(found.train[0].modalities) == {"depth"}
-
-
-def test_of_a_view_in_a_colour_space_the_channels_are_those_that_it_takes() -> None:
-    config = flags("--method simclr --method.copies 3 --views ab --data.count 40", SCENES)
-    found = build.data(config)
-    assert found.channels == {"image": 2}
-    config = build.settled(config, found)
-    method = build.method(config, found.channels, 40)
-    pipeline, raw = build.pipeline(config, found.views, method), found.train[0].modalities["image"]
-    copies = pipeline({"image": raw[None]}, torch.arange(1))["image"]
-    assert [tuple(copy.shape) for copy in copies] == [(1, 2, 32, 32)] * 3
-
-
-@pytest.mark.parametrize("geometry", ["shared", "own"])
-def test_a_method_says_whether_its_views_share_their_crop(geometry: Literal["shared", "own"]) -> None:
-    config = flags("--method simclr --views L --data.count 40", SCENES)
-    found = build.data(config)
-    config = build.settled(config, found)
-    one = build.method(config, {"image": 1}, 40)
-    views = {"L": VIEWS["L"], "again": VIEWS["L"]}
-    term = Alignment(queries("L", 0), queries("again", 0))
-    method = Method(views={"L": 1, "again": 1}, towers=one.towers, terms=[term], geometry=geometry)
-    raw = found.train[0].modalities["image"]
-    made = build.pipeline(config, views, method)({"image": raw[None]}, torch.arange(1))
-    assert torch.equal(made["L"][0], made["again"][0]) == (geometry == "shared")
-
-
 def test_a_method_of_many_views_has_an_encoder_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(METHODS, "two_banks", two_banks)
     config = flags("--method two_banks --augmentation.size 16")
@@ -308,31 +149,7 @@ def test_a_method_of_many_views_has_an_encoder_for_each(monkeypatch: pytest.Monk
     ] * 2
 
 
-def test_the_folder_of_a_run_has_a_name_in_utf_8_whatever_the_data_is_called(tmp_path: Path) -> None:
-    folder = pictures(tmp_path / os.fsdecode(b"caf\xe9"), 4)
-    config = flags("--method simclr", {"data.name": str(folder)})
-    out = build.settled(config, build.data(config)).out
-    assert out is not None
-    assert out.encode().startswith("runs/simclr-caf\ufffd-".encode())
-
-
 def test_a_network_of_one_size_cannot_see_the_patches_of_a_jigsaw() -> None:
     with pytest.raises(ValueError, match=r"^encoder: a jigsaw has patches: small_alexnet cannot take 9 x 9 images"):
         build.method(flags("--method pirl --augmentation.size 32 --encoder small_alexnet"), {"image": 3}, 100)
     assert build.method(flags("--method pirl --augmentation.size 32"), {"image": 3}, 100).jigsaw
-
-
-@pytest.mark.parametrize(
-    "encoder",
-    [
-        {"encoder.name": "timm/resnet10t", "encoder.crop": 96, "augmentation.size": 192},
-        {"encoder.name": "torchvision/vit_h_14", "augmentation.size": 28},
-    ],
-)
-def test_what_is_asked_of_an_encoder_is_asked_at_the_size_that_it_will_have(
-    monkeypatch: pytest.MonkeyPatch, encoder: dict[str, object]
-) -> None:
-    monkeypatch.setattr(build, "computes_bf16", lambda device: True)
-    config = resolve({}, {"data.name": "scenes", "data.count": 8, "device": "cpu", **encoder})
-    assert "precision" in config.auto
-    assert build.facts(config, build.data(config)).bf16

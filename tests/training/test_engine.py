@@ -10,7 +10,7 @@ import pytest
 import torch
 from lightning_fabric.strategies.ddp import DDPStrategy
 
-from manyview.config.config import resolve
+from manyview.config.resolve import resolve
 from manyview.encoders import layers
 from manyview.methods import BatchOutputs
 from manyview.training import build, engine, step

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch.utils.data import TensorDataset
 
-from manyview.config.config import Config, resolve
+from manyview.config.config import Config
+from manyview.config.resolve import resolve
 from manyview.core.errors import UserError
 from manyview.core.sample import Sample
 from manyview.data import Dataset, Loader, TorchDataset
@@ -19,11 +20,11 @@ from manyview.evaluate import Task, knn
 from manyview.evaluate.linear_fast import linear_fast
 from manyview.features.embedding_pass import embed, features
 from manyview.methods import cmc, simclr
-from manyview.training import build
-from manyview.training.build import RunData
+from manyview.training import pipelines, run_data
 from manyview.training.evaluators import KnnEvaluator, LinearEvaluator, evaluators, make_probe
 from manyview.training.instance import InstanceEvaluator
 from manyview.training.retrieval import RetrievalEvaluator
+from manyview.training.run_data import RunData
 from manyview.views import View, ViewPipeline
 from tests.config.small import flags
 from tests.evaluate.pictures import scenes
@@ -86,7 +87,7 @@ def towers(network: Encoder | dict[str, Encoder]) -> Towers:
 
 
 def test_it_is_the_knn_of_the_held_out_images() -> None:
-    network, views = encoder(), build.test_pipeline(settings(), IMAGE)
+    network, views = encoder(), pipelines.evaluation(settings(), IMAGE)
     expected = knn(*features(network, colours(60, 0), views), *features(network, colours(30, 1), views), k=20)
     assert evaluator()(towers(network)) == {"knn": expected}
     assert expected > 0.9
@@ -122,7 +123,7 @@ def test_an_encoder_a_view_is_scored_by_itself_and_all_of_them_side_by_side() ->
     assert list(scores) == ["knn", "knn/image", "knn/height"]
     assert scores["knn/image"] == evaluator()(towers(networks["image"]))["knn"]
     assert scores["knn/height"] < 0.8 < scores["knn/image"]
-    pipeline, sides = build.test_pipeline(settings(), views), []
+    pipeline, sides = pipelines.evaluation(settings(), views), []
     for images in (train, test):
         found = [features_of(networks[view], images, view, pipeline) for view in views]
         assert images.labels is not None
@@ -220,7 +221,7 @@ def test_where_no_held_out_image_has_a_view_the_others_are_scored() -> None:
 def test_neighbours_of_an_imbalanced_run_are_all_training_images() -> None:
     settings = {"data.name": "scenes", "data.count": 600, "data.size": 16, "data.imbalance": "exponential"}
     config = resolve({**settings, "augmentation.name": "simclr-cifar", "augmentation.size": 16}, {})
-    data = build.data(config)
+    data = run_data.open_data(config)
     bank, _ = KnnEvaluator(data, config, torch.device("cpu")).loaders
     assert len(data.train) < 100
     assert len(bank.dataset) == 600

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import manyview
-from manyview.config.config import resolve
+from manyview.config.resolve import resolve
 from manyview.core.sample import Batch
 from manyview.training import build, failures
 from manyview.training.checkpoint import Checkpoints
@@ -119,7 +119,7 @@ def test_the_likely_cause_is_named(settings: dict[str, Any], step: int, cause: s
     "place",
     [
         "build.check",
-        "build.data",
+        "run_data.open_data",
         "build.method",
         "train.RunFolder.saved",
         "train.Loader",

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from manyview.config.config import resolve
+from manyview.config.resolve import resolve
 from manyview.features.gain import Share
 from manyview.methods import Method
 from manyview.training import build

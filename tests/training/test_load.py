@@ -15,7 +15,7 @@ from manyview.core.errors import UserError
 from manyview.data import Loader
 from manyview.data.factory import open_data
 from manyview.embeddings.open_model import open_model
-from manyview.training import build
+from manyview.training import pipelines, run_data
 from manyview.training.load import has_ended, load, load_projector, run_views
 from manyview.training.run import Run
 from manyview.views.view import View
@@ -38,7 +38,7 @@ def test_the_encoder_comes_in_eval_mode_from_a_run_or_its_path(run: Run) -> None
 
 def test_its_preprocessing_gives_what_the_training_time_knn_sees(run: Run) -> None:
     dataset = open_data(str(noise()))
-    pipeline = build.test_pipeline(run.config, {"image": View("image")})
+    pipeline = pipelines.evaluation(run.config, {"image": View("image")})
     loader = Loader(dataset, pipeline, 4, shuffle=False)
     batch = next(loader.epoch(0))
     preprocess = load(run).preprocess
@@ -112,8 +112,8 @@ def test_an_encoder_that_all_views_share_is_that_of_any(run: Run, tmp_path: Path
 def test_the_encoder_of_a_derived_view_is_given_that_view_of_a_picture(tmp_path: Path) -> None:
     assert pretrain(tmp_path, "--quiet", method="simclr", views="L", max_steps=1) == 0
     config = Run(tmp_path).config
-    data = build.data(config)
-    batch = next(Loader(data.train, build.test_pipeline(config, data.views), 4, shuffle=False).epoch(0))
+    data = run_data.open_data(config)
+    batch = next(Loader(data.train, pipelines.evaluation(config, data.views), 4, shuffle=False).epoch(0))
     preprocess = load(tmp_path).preprocess
     assert preprocess is not None
     made = torch.cat([preprocess(data.train[int(row)].modalities["image"]) for row in batch.index])
@@ -153,8 +153,8 @@ def of_files(run: Path, to: Path) -> Path:
 
 def test_files_alone_say_how_each_view_is_normalised(many: Path, tmp_path: Path) -> None:
     copied, config = of_files(many, tmp_path / "run"), Run(many).config
-    data = build.data(config)
-    batch = next(Loader(data.train, build.test_pipeline(config, data.views), 4, shuffle=False).epoch(0))
+    data = run_data.open_data(config)
+    batch = next(Loader(data.train, pipelines.evaluation(config, data.views), 4, shuffle=False).epoch(0))
     for view, (copy,) in batch.views().items():
         preprocess = load(copied, view).preprocess
         assert preprocess is not None

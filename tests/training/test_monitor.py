@@ -14,7 +14,7 @@ import torch
 from manyview.config.config import Config
 from manyview.data import Loader
 from manyview.diagnose import validation
-from manyview.training import build, monitor
+from manyview.training import build, monitor, pipelines, run_data
 from manyview.training.checkpoint import Checkpoints
 from manyview.training.run import Run
 from tests.config.small import flags
@@ -149,10 +149,10 @@ SCENES = "--data scenes --data.count 300 --augmentation.size 16 --augmentation c
 
 def asked(config: Config) -> tuple[dict[str, float], list[dict[str, float]]]:
     """What the monitor says of the held-out images, and what each of their batches says by itself."""
-    data = build.data(config)
+    data = run_data.open_data(config)
     assert data.test is not None
     method = build.method(config, data.channels, len(data.train))
-    pipeline = build.pipeline(config, data.views, method)
+    pipeline = pipelines.training(config, data.views, method)
     loader = Loader(data.train, pipeline, config.batch_size, workers=0)
     size = min(config.batch_size, 256)
     batches = Loader(data.test, pipeline, size, seed=config.seed, workers=0).epoch(0)

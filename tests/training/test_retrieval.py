@@ -14,7 +14,7 @@ from manyview.data import Loader, Unreadable
 from manyview.encoders import Towers, heads
 from manyview.features.retrieval import recall
 from manyview.methods import cmc, simclr
-from manyview.training import build
+from manyview.training import pipelines
 from manyview.training.retrieval import (
     RetrievalEvaluator,
     live_recall,
@@ -51,7 +51,7 @@ def evaluator(samples: WithHeight, queries: int = 1000) -> RetrievalEvaluator:
 
 def projections(of: Towers, samples: WithHeight) -> dict[str, Tensor]:
     """What encoder and head say of each sample's views, without the embedding pass and without normalisation."""
-    loader = Loader(samples, build.test_pipeline(settings(), VIEWS), len(samples), shuffle=False, workers=0)
+    loader = Loader(samples, pipelines.evaluation(settings(), VIEWS), len(samples), shuffle=False, workers=0)
     (batch,) = loader.epoch(0)
     views = batch.views()
     of.eval()

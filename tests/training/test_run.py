@@ -18,10 +18,10 @@ from PIL import Image
 
 import manyview
 from manyview.cli.main import main
-from manyview.config.config import resolve
+from manyview.config.resolve import resolve
 from manyview.core import distributed
 from manyview.core.lock import locked
-from manyview.training import build
+from manyview.training import run_data
 from manyview.training.checkpoint import Checkpoints
 from manyview.training.launch import resumed
 from manyview.training.run import ANEW, Run, RunFolder, checkpoints, read_metrics, resume_command
@@ -202,7 +202,7 @@ def test_a_run_of_two_encoders_is_complete_when_both_are_there(
     before = {path.name: path.read_bytes() for path in out.glob("encoder*.safetensors")}
     assert sorted(before) == ["encoder-depth.safetensors", "encoder-image.safetensors"]
     config = resumed(out, {})
-    folder = RunFolder(config, build.data(config, data))
+    folder = RunFolder(config, run_data.open_data(config, data))
     assert folder.complete()
     manyview.pretrain(data, resume=out)
     assert (

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 import manyview
-from manyview.config.config import resolve
+from manyview.config.resolve import resolve
 from manyview.training import build
 from manyview.training.run import Run
 from manyview.training.start import weights_lines

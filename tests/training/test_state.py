@@ -7,7 +7,8 @@ import math
 import pytest
 import torch
 
-from manyview.config.config import component, resolve
+from manyview.config.component import component
+from manyview.config.resolve import resolve
 from manyview.diagnose.health import Health
 from manyview.features.gain import Share
 from manyview.training import state

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from manyview.config.config import Config, resolve
+from manyview.config.config import Config
+from manyview.config.resolve import resolve
 from manyview.training.time_budget import (
     AIM,
     SCORING,

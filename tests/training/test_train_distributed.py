@@ -145,7 +145,7 @@ class OneMore(Noise):
 
 def trained(cases: dict[str, dict[str, Any]], folder: str, world: int, data: type[Noise] = Noise) -> dict[str, Steps]:
     """Trains in this process, which may be one of several: what networks and memories were after each step."""
-    from manyview.config.config import resolve
+    from manyview.config.resolve import resolve
     from manyview.methods import Method
     from manyview.training.train import train
 
@@ -286,7 +286,7 @@ def counting(rank: int, folder: str) -> dict[str, list[dict[str, int]]]:
     """Counts the collectives from the end of each step's update to that of the next; nothing is as before after it."""
     import torch.distributed as dist
 
-    from manyview.config.config import resolve
+    from manyview.config.resolve import resolve
     from manyview.core.distributed import Agreement
     from manyview.training.state import RunState
     from manyview.training.train import train

@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from manyview.config.config import Config, resolve
+from manyview.config.config import Config
+from manyview.config.resolve import resolve
 from manyview.encoders import create
-from manyview.training.build import with_chosen, with_size
+from manyview.training.settle import with_chosen, with_size
 from manyview.training.usual import RESNET18, RESNET50, VIT, Facts, computes_bf16, explained, slow_in_bf16, usual
 
 PHOTOS = Facts(images=5000, side=480, device="cpu")

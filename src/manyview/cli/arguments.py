@@ -1,4 +1,4 @@
-"""The parser of all commands: a command is a function, and its signature says what it can be given.
+"""Parses the arguments of all commands: a command is a function, and its signature declares what it takes.
 
     def embed(encoder: Annotated[str, "a run's folder"], *, batch_size: Annotated[int, AtLeast(1)] = 64) -> int:
 
@@ -30,7 +30,7 @@ def call(command: Command, arguments: Sequence[str]) -> int:
 
 
 def parsed(command: Command, arguments: Sequence[str]) -> dict[str, Any]:
-    """Words and flags as the command's arguments, each of its type; beside them, flags of no parameter as settings."""
+    """Parses words and flags into the command's arguments, each of its type; flags of no parameter become settings."""
     words, flags = _parameters(command)
     free = any(each.kind is each.VAR_KEYWORD for each in inspect.signature(command).parameters.values())
     given: Flat = {}
@@ -57,9 +57,9 @@ def parsed(command: Command, arguments: Sequence[str]) -> dict[str, Any]:
 
 
 def pairs(arguments: Sequence[str], switches: Collection[str] = ()) -> Iterator[tuple[str | None, str | bool]]:
-    """Key and text of each flag, True for the text of one that stands alone; None and the word where there is no flag.
+    """Yields each flag's key with its text, or True where it has none; a word without a flag comes with the key None.
 
-    switches: keys whose value can only be true or false, so that another word after them is none of theirs.
+    switches: keys that are only true or false, so that another word after them does not belong to them.
     """
     rest = list(arguments)
     while rest:
@@ -74,7 +74,7 @@ def pairs(arguments: Sequence[str], switches: Collection[str] = ()) -> Iterator[
 
 
 def usage(command: Command) -> str:
-    """The help of a command: how it is called, what it does, and what each of its arguments means."""
+    """Writes the help of a command: how it is called, what it does, and what each of its arguments means."""
     words, flags = _parameters(command)
     needed = [key.upper() if each.default is REQUIRED else f"[{key.upper()}]" for key, each in words.items()]
     needed += [f"--{flag_name(key)} VALUE" for key, each in flags.items() if each.default is REQUIRED]
@@ -85,13 +85,13 @@ def usage(command: Command) -> str:
 
 
 def table(rows: Sequence[tuple[str, str, str]]) -> str:
-    """Rows of a name, a value and a text, the columns aligned."""
+    """Aligns rows of a name, a value and a text in columns."""
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     return "\n".join(f"  {name:<{widths[0]}}  {value:<{widths[1]}}  {text}".rstrip() for name, value, text in rows)
 
 
 def _parameters(command: Command) -> tuple[dict[str, Key], dict[str, Key]]:
-    """The words and the flags that a command can be given."""
+    """Reads the positional words and the flags of a command off its signature."""
     hints = typing.get_type_hints(command, include_extras=True)
     words: dict[str, Key] = {}
     flags: dict[str, Key] = {}
@@ -102,7 +102,7 @@ def _parameters(command: Command) -> tuple[dict[str, Key], dict[str, Key]]:
 
 
 def _in_place(placed: list[str], words: Mapping[str, Key]) -> Flat:
-    """Words that follow no flag, by the parameters that they are for."""
+    """Assigns positional words to the parameters that take them."""
     given: Flat = {}
     rest = list(placed)
     for name, key in words.items():

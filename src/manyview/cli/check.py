@@ -1,4 +1,4 @@
-"""`manyview check`"""
+"""The command `manyview check`."""
 
 import json as encoding
 import sys
@@ -19,21 +19,27 @@ from manyview.data.survey import survey
 def check(
     data: Annotated[str, f"a folder, {SCENES}, or a name: {', '.join(NAMED)}"],
     *,
-    split: Annotated[str | None, "train, test, ...; all that are there by default"] = None,
-    root: Annotated[str | None, "where named sets lie; by default $MANYVIEW_DATA or ~/.cache/manyview"] = None,
-    download: Annotated[bool, "fetch a named set that is not there"] = False,
+    split: Annotated[str | None, "train, test, ...; by default all splits"] = None,
+    root: Annotated[str | None, "the folder of named sets; by default $MANYVIEW_DATA or ~/.cache/manyview"] = None,
+    download: Annotated[bool, "download a named set that is missing"] = False,
     labels: Annotated[Labels, LABELS_HELP] = "auto",
-    modalities: Annotated[tuple[str, ...] | None, "folders or columns that are looked at; all but label maps"] = None,
-    nodata: Annotated[NoData, "the value where a sensor saw nothing, or {MODALITY: VALUE}; NaN always is"] = None,
-    max_pixels: Annotated[MaxPixels, "of a picture in a folder; one with more is unreadable"] = MAX_PIXELS,
-    fast: Annotated[bool, "read only the headers: no damaged pixels, no duplicates"] = False,
+    modalities: Annotated[
+        tuple[str, ...] | None, "folders or columns to examine; by default all but label maps"
+    ] = None,
+    nodata: Annotated[NoData, "the value of missing measurements, or {MODALITY: VALUE}; NaN always is one"] = None,
+    max_pixels: Annotated[
+        MaxPixels, "largest number of pixels of a picture in a folder; larger ones count as unreadable"
+    ] = MAX_PIXELS,
+    fast: Annotated[bool, "read only file headers, which finds no damaged pixels and no duplicates"] = False,
     json: Annotated[bool, "print JSON"] = False,
-    threads: Annotated[int, AtLeast(0), "0: one per core"] = 0,
-    max_unreadable: Annotated[float, Between(0, 1, "a share"), "exit code 1 above this share"] = 0.05,
+    threads: Annotated[int, AtLeast(0), "threads that read images; 0: one per core"] = 0,
+    max_unreadable: Annotated[
+        float, Between(0, 1, "a share"), "the share of unreadable files above which the exit code is 1"
+    ] = 0.05,
 ) -> int:
-    """Looks at every image of DATA and says what is there: counts, sizes, labels, what is unreadable.
+    """Examines every image of DATA and reports counts, sizes, labels and unreadable files.
 
-    Exit code: 0 all well, 1 too many unreadable files, 2 DATA cannot be opened.
+    Exit code: 0 if all is well, 1 for too many unreadable files, 2 if DATA cannot be opened.
     """
     splits, missing = open_splits(
         data, split, root=root, labels=labels, download=download, modalities=modalities, max_pixels=max_pixels

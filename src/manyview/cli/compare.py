@@ -1,4 +1,4 @@
-"""`manyview compare`"""
+"""The command `manyview compare`."""
 
 import sys
 from typing import Annotated, Any
@@ -14,19 +14,21 @@ def compare(
     *,
     data: Annotated[str, "a folder of images with labels or of pairs, or a name of `manyview list data`"],
     methods: Annotated[tuple[str, ...], "names of `manyview list methods`; the others are compared with the first"],
-    minutes: Annotated[float | None, "the same time of training for all, instead of --epochs"] = None,
-    seeds: Annotated[tuple[int, ...], "how many, from 0, or which: 0,1,2"] = (3,),
-    batch_rule: Annotated[str, f"how large a batch each method has: {', '.join(BATCH_RULES)}"] = SAME,
-    recipe: Annotated[str | None, "settings for all; {method} stands for the method: cifar10-cpu-{method}"] = None,
-    jobs: Annotated[int, "runs at a time, which share the cores"] = 1,
-    protocols: Annotated[tuple[str, ...], "of `manyview evaluate`, beside the kNN of training"] = (),
-    out: Annotated[str | None, "a folder; by default runs/compare-DATA"] = None,
+    minutes: Annotated[float | None, "the same training time for all methods, instead of --epochs"] = None,
+    seeds: Annotated[tuple[int, ...], "the number of seeds, from 0, or a list of them: 0,1,2"] = (3,),
+    batch_rule: Annotated[str, f"the rule for each method's batch size: {', '.join(BATCH_RULES)}"] = SAME,
+    recipe: Annotated[
+        str | None, "a recipe for all methods; {method} stands for the method: cifar10-cpu-{method}"
+    ] = None,
+    jobs: Annotated[int, "runs at the same time, which share the cores"] = 1,
+    protocols: Annotated[tuple[str, ...], "protocols of `manyview evaluate`, beside the kNN of training"] = (),
+    out: Annotated[str | None, "the folder of the comparison; by default runs/compare-DATA"] = None,
     **settings: Any,
 ) -> int:
-    """Trains every method with every seed on the same images, from the same weights, and says which is better.
+    """Trains every method with every seed on the same images, from the same weights, and reports which is better.
 
-    Any setting of `manyview pretrain` may be given, for all: --epochs, --batch-size, ... The same command goes on with
-    a comparison that was stopped.
+    Any setting of `manyview pretrain` may be given, for all methods: --epochs, --batch-size, ... The same command
+    resumes a comparison that was stopped.
     """
     if not methods:
         raise UserError("methods", "is needed; give --methods A,B,...")

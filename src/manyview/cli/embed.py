@@ -1,4 +1,4 @@
-"""`manyview embed`"""
+"""The command `manyview embed`."""
 
 import sys
 from typing import Annotated, Literal
@@ -16,39 +16,41 @@ from manyview.training.load import has_ended
 
 SHOWN = 20  # unreadable images that are named
 
-Model = Annotated[str, "a run's folder, a file of an encoder, or a name: timm/resnet18"]
-Pretrained = Annotated[bool, "the published weights of an encoder by name"]
-Weights = Annotated[str | None, "a file of weights for an encoder by name: safetensors, .pt or .pth"]
-Size = Annotated[int | None, "of the pictures that an encoder by name sees, in pixels"]
-Stem = Annotated[Literal["cifar"] | None, "of a ResNet by name that was trained with it"]
+Model = Annotated[str, "a run's folder, a file of an encoder, or a name such as timm/resnet18"]
+Pretrained = Annotated[bool, "take the published weights of an encoder given by name"]
+Weights = Annotated[str | None, "a file of weights for an encoder given by name: .safetensors, .pt or .pth"]
+Size = Annotated[int | None, "the input size in pixels of an encoder given by name"]
+Stem = Annotated[Literal["cifar"] | None, "the stem of a ResNet given by name"]
 
 
 def embed(
     encoder: Model,
-    data: Annotated[str | None, f"a folder, {SCENES}, or a name: {', '.join(NAMED)}; of a run, its own"] = None,
+    data: Annotated[str | None, f"a folder, {SCENES}, or a name: {', '.join(NAMED)}; by default the run's own"] = None,
     *,
     to: Annotated[str, "embeddings.npz or embeddings.parquet"],
-    view: Annotated[str | None, "whose encoder, of a run with one a view"] = None,
+    view: Annotated[str | None, "the view whose encoder is used, in a run with one encoder per view"] = None,
     pretrained: Pretrained = False,
     weights: Weights = None,
     size: Size = None,
     stem: Stem = None,
     split: Annotated[
         str | None,
-        "train, test, ...; by default all of a folder, train of a named set",
+        "train, test, ...; by default all splits of a folder, train of a named set",
     ] = None,
-    root: Annotated[str | None, "where named sets lie; by default $MANYVIEW_DATA or ~/.cache/manyview"] = None,
-    download: Annotated[bool, "fetch a named set that is not there"] = False,
+    root: Annotated[str | None, "the folder of named sets; by default $MANYVIEW_DATA or ~/.cache/manyview"] = None,
+    download: Annotated[bool, "download a named set that is missing"] = False,
     labels: Annotated[Labels, LABELS_HELP] = "auto",
-    max_pixels: Annotated[MaxPixels, "of a picture in a folder; one with more is left out"] = MAX_PIXELS,
-    dtype: Annotated[Literal["float32", "float16"], "of the vectors"] = "float32",
-    patches: Annotated[bool, "a vector for every place of the last feature map, instead of one an image"] = False,
-    batch_size: Annotated[Count, "images at a time"] = 64,
+    max_pixels: Annotated[
+        MaxPixels, "largest number of pixels of a picture in a folder; larger ones are left out"
+    ] = MAX_PIXELS,
+    dtype: Annotated[Literal["float32", "float16"], "the type of the vectors' numbers"] = "float32",
+    patches: Annotated[bool, "a vector for every position of the last feature map, instead of one per image"] = False,
+    batch_size: Annotated[Count, "images per forward pass"] = 64,
     device: Annotated[str, "cpu, cuda, cuda:1, ..."] = "auto",
-    workers: Annotated[int | None, "processes that read images; by default chosen by the cores"] = None,
-    quiet: Annotated[bool, "no progress"] = False,
+    workers: Annotated[int | None, "processes that read images; by default chosen by the number of cores"] = None,
+    quiet: Annotated[bool, "show no progress"] = False,
 ) -> int:
-    """Writes the embedding of every image of DATA to a file. The same command goes on with what was stopped."""
+    """Writes the embedding of every image of DATA to a file. The same command resumes what was stopped."""
     target(to)  # before an encoder is loaded
     made = embedded(
         encoder, data, to, view=view, split=split, root=root, labels=labels, download=download, max_pixels=max_pixels,
@@ -73,7 +75,7 @@ def embed(
 
 
 def tell_unended(model: str) -> None:
-    """Warns of a run that has not ended, whose encoder is not yet what it will be."""
+    """Warns that a run has not ended, so that its encoder is that of its last checkpoint."""
     run = run_of(model)
     if run is not None and not has_ended(run.folder):
         what = f"{printable(str(run.folder))} has not ended; this is the encoder of its last checkpoint"

@@ -1,8 +1,7 @@
-"""`manyview evaluate`: a table of scores, beside those of the untrained network."""
+"""The command `manyview evaluate`: a table of scores, beside those of the untrained network."""
 
 import inspect
 import sys
-import warnings
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -10,56 +9,59 @@ from typing import Annotated, Any, Literal
 
 from manyview.cli.arguments import usage
 from manyview.cli.embed import Pretrained, Size, Stem, Weights, tell_unended
+from manyview.cli.score_table import announce, report
 from manyview.cli.suite import PROTOCOL, run_suite
 from manyview.config.keys import Flat, flag_name, shown, typed
 from manyview.config.sections import data_keys
 from manyview.core.bounds import Count
 from manyview.core.errors import UserError
-from manyview.core.text import one_line, printable
-from manyview.embeddings.model_source import ALL
+from manyview.core.text import printable
 from manyview.embeddings.open_model import run_of
 from manyview.evaluate.protocols import ACROSS, FUNCTIONS, PROTOCOLS, SUPERVISED, USUAL, known, schema
 from manyview.evaluate.protocols import evaluate as judged
-from manyview.evaluate.results import FILE, Result
+from manyview.evaluate.results import FILE
 from manyview.features.feature_cache import FeatureCache
-from manyview.features.gain import gain_in_points
 
 
 def evaluate(
     what: Annotated[
         str | None,
-        "a run's folder, a file of weights, a name such as timm/resnet18, or VIEW=ONE,VIEW=OTHER, one a view",
+        "a run's folder, a file of weights, a name such as timm/resnet18, or one per view: VIEW=ONE,VIEW=OTHER",
     ] = None,
     *,
-    data: Annotated[str | None, "labelled images; of a run, without it, the run's own, as it divided them"] = None,
-    transfer_to: Annotated[tuple[str, ...], "judge on these data sets instead: transfer"] = (),
+    data: Annotated[str | None, "labelled images; by default the run's own, split as the run split them"] = None,
+    transfer_to: Annotated[tuple[str, ...], "evaluate on these data sets instead (transfer)"] = (),
     protocols: Annotated[
         tuple[str, ...] | None,
-        f"{', '.join(PROTOCOLS)}; by default {' and '.join(USUAL)}, and {ACROSS[0]} of a run with an encoder a view",
+        f"{', '.join(PROTOCOLS)}; by default {' and '.join(USUAL)}, and {ACROSS[0]} with one encoder per view",
     ] = None,
     suite: Annotated[
         Literal["elevater"] | None,
-        "shot-transfer on all 20 data sets of ELEVATER that lie in --data.root, and CACR's Table 6 of them",
+        "shot-transfer on those of ELEVATER's 20 data sets that are in --data.root, as in CACR's Table 6",
     ] = None,
-    against: Annotated[str | None, "with --suite: another run or file, to compare with"] = None,
+    against: Annotated[str | None, "with --suite: another run or file to compare with"] = None,
     size: Size = None,
     weights: Weights = None,
     pretrained: Pretrained = False,
     stem: Stem = None,
-    supervised: Annotated[bool, "also train the network with all labels, to compare"] = False,
+    supervised: Annotated[bool, "also train the network with all labels, for comparison"] = False,
     seed: int = 0,
     device: Annotated[str, "auto, cpu or cuda"] = "auto",
     workers: Annotated[int | None, "processes that read images"] = None,
-    batch_size: Annotated[Count, "images that the encoder sees at a time"] = 256,
+    batch_size: Annotated[Count, "images per forward pass of the encoder"] = 256,
     out: Annotated[str | None, f"the folder of {FILE}; by default the run's, or evaluations/ENCODER"] = None,
-    recompute: Annotated[bool, "compute what is there already"] = False,
-    cache: Annotated[str | None, "of features; by default $MANYVIEW_CACHE or ~/.cache/manyview/features"] = None,
-    no_cache: Annotated[bool, "keep no features on disk"] = False,
+    recompute: Annotated[bool, "compute again what results.json already holds"] = False,
+    cache: Annotated[
+        str | None, "the folder of cached features; by default $MANYVIEW_CACHE or ~/.cache/manyview/features"
+    ] = None,
+    no_cache: Annotated[bool, "cache no features on disk"] = False,
     help: bool = False,
     **settings: Any,
 ) -> int:
-    """Judges an encoder with labels that training never saw: a run, a file of weights, or any encoder of timm and
-    torchvision. Scores are shares of right answers in percent, beside those of the same network untrained.
+    """Evaluates an encoder on labels that its training did not use, beside the same network untrained.
+
+    The encoder is a run, a file of weights, or any network of timm and torchvision. Scores are shares of right answers
+    in percent.
     """
     if help:
         about = "\n".join(_about(name) for name in (*PROTOCOLS, SUPERVISED))
@@ -76,22 +78,20 @@ def evaluate(
     folder = results_folder(what, out, pretrained, weights)
     say = partial(print, file=sys.stderr)
     kept = None if no_cache else FeatureCache(cache)
-    with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_, **__: say(f"warning: {one_line(str(message))}")
-        if suite is not None:
-            own = {"size": size, "weights": weights, "pretrained": pretrained, "stem": stem}
-            other = {} if against is None else {against: results_folder(against, None, False, None)}
-            common = {"seed": seed, "device": device, "workers": workers, "batch_size": batch_size,
-                      "recompute": recompute, "cache": kept, "show_bar": True}  # fmt: skip
-            lies, chosen = _suite_data(options), by_protocol.get(PROTOCOL, {})
-            return run_suite(suite, {**other, what: folder}, lies, chosen, {what: own}, say, common)
-        for each in _data(what, data, transfer_to, options):
-            results = judged(
-                what, each, names, settings=by_protocol, size=size, weights=weights, pretrained=pretrained, stem=stem,
-                seed=seed, device=device, workers=workers, batch_size=batch_size, out=folder, supervised=supervised,
-                recompute=recompute, cache=kept, show_bar=True, say=say, done=_announce,
-            )  # fmt: skip
-            print(report(results))
+    if suite is not None:
+        own = {"size": size, "weights": weights, "pretrained": pretrained, "stem": stem}
+        other = {} if against is None else {against: results_folder(against, None, False, None)}
+        common = {"seed": seed, "device": device, "workers": workers, "batch_size": batch_size,
+                  "recompute": recompute, "cache": kept, "show_bar": True}  # fmt: skip
+        lies, chosen = _suite_data(options), by_protocol.get(PROTOCOL, {})
+        return run_suite(suite, {**other, what: folder}, lies, chosen, {what: own}, say, common)
+    for each in _data(what, data, transfer_to, options):
+        results = judged(
+            what, each, names, settings=by_protocol, size=size, weights=weights, pretrained=pretrained, stem=stem,
+            seed=seed, device=device, workers=workers, batch_size=batch_size, out=folder, supervised=supervised,
+            recompute=recompute, cache=kept, show_bar=True, say=say, done=announce,
+        )  # fmt: skip
+        print(report(results))
     tell_unended(what)
     print(f"\nwrote {printable(str(folder / FILE))}")
     return 0
@@ -100,7 +100,7 @@ def evaluate(
 def _suite_alone(
     protocols: tuple[str, ...] | None, data: str | None, transfer_to: Sequence[str], supervised: bool
 ) -> tuple[str, ...]:
-    """The protocol of suites; a suite has its own data, and nothing else is computed with it."""
+    """Returns the protocol of suites; a suite has data of its own, and nothing else is computed with it."""
     others = {"protocols": protocols not in (None, (PROTOCOL,)), "data": data, "transfer-to": transfer_to,
               "supervised": supervised}  # fmt: skip
     for name, given in others.items():
@@ -110,7 +110,7 @@ def _suite_alone(
 
 
 def _suite_data(options: Flat) -> Flat:
-    """Where the sets of a suite lie, and whether they may be fetched."""
+    """Reads where the data sets of a suite are, and whether they may be downloaded."""
     for name in options:
         if name not in ("root", "download"):
             raise UserError(f"--data.{flag_name(name)}", "a suite takes --data.root and --data.download alone")
@@ -118,100 +118,15 @@ def _suite_data(options: Flat) -> Flat:
     return {name: given[f"data.{name}"] for name in options}
 
 
-def report(results: list[Result]) -> str:
-    """What was judged on what, and a line for each score."""
-    supervised = any(each.supervised for each in results)
-    lines = [("protocol", "score", "trained", "untrained", "gain", *(["supervised"] if supervised else []))]
-    for result in results:
-        lines += _rows(result, supervised=supervised)
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    formats = [f"{{:<{widths[0]}}}", f"{{:<{widths[1]}}}", *(f"{{:>{width}}}" for width in widths[2:])]
-    table = ["  ".join(formats).format(*line).rstrip() for line in lines]
-    return "\n".join(["", *_heading(results), "", table[0], "-" * len(table[0]), *table[1:]])
-
-
-def _heading(results: list[Result]) -> list[str]:
-    result = results[0]
-    data, model = result.data, result.model
-    joins = "views" in model and any(name.startswith(f"{ALL} ") for each in results for name in each.scores)
-    kept = "held out" if data["held_out"] else "in its test split"
-    judged = f"{model['name']}: {model['encoder']} at {model['size']} px, seed {result.seed}"
-    classes = f", {data['classes']} classes" if data["classes"] else ", no classes"
-    counts = f"{data['train']:,} training images, {data['test']:,} {kept}{classes}"
-    several = [f"{ALL} is {' and '.join(model['views'])} side by side"] if joins else []
-    several += [_counts(data["parts"])] if "parts" in data else []
-    blank = "its weights are drawn, not learnt: give --pretrained, or --weights FILE"
-    unused = [f"its test split is not used: {data['why']}"] if "why" in data else []
-    rare = [_balanced(data["imbalance"])] if "imbalance" in data else []
-    lines = [judged, f"{data['name']}: {counts}", *rare, *several, *unused, *([] if model["trained"] else [blank])]
-    return [printable(line) for line in lines]
-
-
-def _counts(parts: dict[str, Sequence[int]]) -> str:
-    """How many training and test images each part has, where images lack a view."""
-    told = ", ".join(f"{part} {train:,} and {test:,}" for part, (train, test) in parts.items())
-    return f"some images lack a view; training and test images of each score: {told}"
-
-
-def _balanced(rule: str) -> str:
-    return f"classifiers learn from all training images; pre-training saw those that imbalance {rule} left"
-
-
-def _rows(result: Result, *, supervised: bool) -> list[tuple[str, ...]]:
-    """The lines of a result; the column of the supervised network is there for all or for none of a table."""
-    rows: list[tuple[str, ...]] = []
-    for name, value in result.scores.items():
-        first = _named(result) if not rows else ""
-        trained = bool(result.model["trained"])
-        after, before = (value, (result.untrained or {}).get(name)) if trained else (None, value)
-        gain = "" if after is None or before is None or not _can_gain(name) else _gain(result, name, after, before)
-        more = [_said(name, (result.supervised or {}).get(name))] if supervised else []
-        rows.append((first, name, _said(name, after), _said(name, before), gain, *more))
-    return rows
-
-
-def _gain(result: Result, name: str, after: float, before: float) -> str:
-    """The difference of the scores as they are printed, and its standard error where that is known."""
-    return gain_in_points(after, before, (result.errors or {}).get(name))
-
-
-def _announce(result: Result) -> None:
-    """Prints scores as soon as they are there, for whoever reads along, or stops before the table."""
-    found = [f"{name} {_said(name, value)}" for name, value in result.scores.items()]
-    print(f"{result.protocol}: {', '.join(found)}", flush=True)
-
-
-def _named(result: Result) -> str:
-    """The protocol's name, with the settings that a score means nothing without."""
-    told = {"knn": ("k", "temperature"), "linear": ("recipe",), "finetune": ("recipe",), "semi": ("mode",)}
-    settings = [f"{key} {result.settings[key]}" for key in told.get(result.protocol, ()) if key in result.settings]
-    return " ".join([result.protocol, *([f"({', '.join(settings)})"] if settings else [])])
-
-
-def _is_share(name: str) -> bool:
-    return "chosen" not in name and not name.endswith("epoch")
-
-
-def _can_gain(name: str) -> bool:
-    """Whether more of it is better: not of how far draws lie apart."""
-    return _is_share(name) and not name.endswith(" std")
-
-
-def _said(name: str, value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{100 * value:.1f}%" if _is_share(name) else f"{value:g}"
-
-
 def _about(name: str) -> str:
-    """What a protocol is, and its settings as one would give them."""
+    """Describes a protocol, with its settings as flags."""
     what = (inspect.getdoc(FUNCTIONS[name]) or "").split("\n")[0]
     keys = [f"      --{flag_name(key)} {shown(each.default)}" for key, each in schema(name).items()]
     return "\n".join([f"  {name}: {what}", *keys])
 
 
 def _divided(given: Flat, protocols: list[str]) -> tuple[dict[str, Flat], Flat]:
-    """Settings such as --knn.k 200 by protocol, and the options of the data."""
+    """Divides settings such as --knn.k 200 by protocol, apart from the options of the data."""
     names = {name.replace("-", "_"): name for name in protocols}
     found: dict[str, Flat] = {}
     options: Flat = {}
@@ -230,7 +145,7 @@ def _divided(given: Flat, protocols: list[str]) -> tuple[dict[str, Flat], Flat]:
 
 
 def _data(what: str, data: str | None, transfer_to: Sequence[str], options: Flat) -> list[Any]:
-    """What to judge on, with options: those of the run's own where none are given, or as they were typed."""
+    """Lists the data sets to evaluate on with their options: the run's own where none is given."""
     if transfer_to and data:
         raise UserError("transfer-to", "is instead of --data; give one of them")
     names, own = [*transfer_to, *([data] if data else [])], {}
@@ -247,7 +162,7 @@ def _data(what: str, data: str | None, transfer_to: Sequence[str], options: Flat
 def results_folder(
     what: str, out: str | None, pretrained: bool, weights: str | None, *, within: str = "", others: str = "evaluations"
 ) -> Path:
-    """Where results go: what was given, else the run's folder, or one `within` it, else one of `others` by its name."""
+    """Chooses the folder of results: the given one, the run's (or one `within` it), else one of `others` by name."""
     run = run_of(what)
     if out or run is not None:
         return Path(out) if out else run.folder / within  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""`manyview export`"""
+"""The command `manyview export`."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -19,8 +19,8 @@ def export(
     run: Annotated[str, "the run's folder"],
     *,
     to: Annotated[Target, ABOUT],
-    view: Annotated[str | None, "whose encoder, of a run with one a view"] = None,
-    out: Annotated[str | None, "the file, of hub the folder; by default in the run's folder"] = None,
+    view: Annotated[str | None, "the view whose encoder is exported, in a run with one encoder per view"] = None,
+    out: Annotated[str | None, "the file, for hub the folder; by default in the run's folder"] = None,
 ) -> int:
     """Writes a run's encoder for use elsewhere, and prints the lines of Python that load it there."""
     views = run_views(run)

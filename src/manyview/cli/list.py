@@ -1,4 +1,4 @@
-"""`manyview list`"""
+"""The command `manyview list`."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ def list_(
                                 "schedules, encoders, data or recipes; without it, these"] = None,
     text: Annotated[str, "only names with this in them"] = "",
 ) -> int:  # fmt: skip
-    """What there is, by name."""
+    """Lists what there is by name: methods, losses, encoders, data sets, recipes and more."""
     if what is None:
         print("\n".join(f"manyview list {each}" for each in LISTS))
         return 0
@@ -55,7 +55,7 @@ def _encoders() -> dict[str, str]:
 
 
 def _encoders_in_short() -> str:
-    """Our own networks, how many the libraries have, and the usual ones: all of them are over a thousand lines."""
+    """Lists our own networks, the usual ones and how many the libraries have, which are over a thousand."""
     found = _encoders()
     own = [f"{name:<32}  {about}" for name, about in found.items() if about]
     counts = {name: sum(each.startswith(f"{name}/") for each in found) for name in ("torchvision", "timm")}

@@ -43,7 +43,8 @@ REPORT_IT = "this is a bug: please report it, with the lines above, to the maint
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one command. What the user can mend is one line on stderr and exit code 2; all else is a bug, and code 1."""
+    """Runs one command. An error that the user can fix is one line on stderr and exit code 2; any other is a bug, code
+    1."""
     began.set(time.monotonic())
     arguments = sys.argv[1:] if arguments is None else arguments
     _prepare_streams()
@@ -59,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run(name: str, arguments: list[str]) -> int:
-    """Runs a command, and lets through what it raises."""
+    """Runs a command and lets its exceptions pass."""
     from manyview.cli.arguments import call
 
     module, function = COMMANDS[name][0].split(":")
@@ -71,7 +72,7 @@ def run(name: str, arguments: list[str]) -> int:
 
 
 def _warn(message: Warning | str, *_: object, **__: object) -> None:
-    print(f"warning: {' '.join(str(message).split())}", file=sys.stderr)
+    print(f"warning: {one_line(str(message))}", file=sys.stderr)
 
 
 def _answer(arguments: list[str]) -> int:
@@ -103,7 +104,7 @@ def _answer(arguments: list[str]) -> int:
 
 
 class _Stream(io.FileIO):
-    """stdout or stderr, which remembers why it could not be written to, and lets the work go on."""
+    """stdout or stderr; it remembers why it could not be written to, and lets the work go on."""
 
     lost: OSError | None = None
 
@@ -116,7 +117,7 @@ class _Stream(io.FileIO):
 
 
 def _prepare_streams() -> None:
-    """Makes printing end no command: on a stream that is closed, or full, or does not know some character."""
+    """Prepares stdout and stderr so that a closed pipe, a full disk or an odd character ends no command."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)
@@ -134,7 +135,7 @@ def _prepare_streams() -> None:
 
 
 def _lost() -> int:
-    """The exit code of a command whose output could not be written."""
+    """Returns the exit code of a command whose output could not be written."""
     sys.stdout.flush()
     raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
     error = raw.lost if isinstance(raw, _Stream) else None

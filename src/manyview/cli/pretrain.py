@@ -1,4 +1,4 @@
-"""`manyview pretrain`"""
+"""The command `manyview pretrain`."""
 
 import inspect
 from pathlib import Path
@@ -19,14 +19,14 @@ def pretrain(
     recipe: Annotated[
         str | None, "a published setting (`manyview list recipes`), or a YAML file such as a run's config.yaml"
     ] = None,
-    resume: Annotated[str | None, "go on with the run in this folder"] = None,
-    smoke: Annotated[bool, "try a recipe in seconds, on generated images, or on --data"] = False,
+    resume: Annotated[str | None, "resume the run in this folder"] = None,
+    smoke: Annotated[bool, "try the recipe in seconds, on generated images or on --data"] = False,
     help: bool = False,
     **settings: Any,
 ) -> int:
-    """Learns an encoder from unlabelled images: --data PATH|NAME, a folder or a name of `manyview list data`.
+    """Trains an encoder on unlabelled images: --data PATH|NAME, a folder or a name of `manyview list data`.
 
-    The same command goes on with a run that was stopped.
+    The same command resumes a run that was stopped.
     """
     if help:
         chosen = {**(read(recipe).settings if recipe else {}), **settings}

@@ -1,4 +1,4 @@
-"""`manyview report`"""
+"""The command `manyview report`."""
 
 import os
 from pathlib import Path
@@ -13,14 +13,16 @@ PATIENCE = 60.0  # seconds a run, for somebody who waits for nothing else
 
 
 def report(
-    runs: Annotated[tuple[str, ...], "a run's folder, several, or the folder of a comparison"],
+    runs: Annotated[tuple[str, ...], "folders of runs, or the folder of one comparison"],
     *,
     out: Annotated[str | None, f"the file; by default {REPORT} in the first run's folder"] = None,
-    seconds: Annotated[Positive, "that embedding the images of a run may take, about"] = PATIENCE,
-    images: Annotated[int, "that the map shows, at most"] = IMAGES,
-    spread_images: Annotated[int | None, "compared over 32 augmented copies each; JCL's Fig. 3 has 32768"] = None,
+    seconds: Annotated[Positive, "about how long embedding the images of a run may take"] = PATIENCE,
+    images: Annotated[int, "the largest number of images on the map"] = IMAGES,
+    spread_images: Annotated[
+        int | None, "images compared over 32 augmented copies each; JCL's Fig. 3 has 32768"
+    ] = None,
 ) -> int:
-    """One HTML page about a run, or about several side by side."""
+    """Writes one HTML page about a run, or about several side by side."""
     folders = list(dict.fromkeys(Path(run) for run in runs))
     path = Path(out) if out else folders[0] / REPORT
     if os.path.isdir(path):  # which asks no more than that of a name that is too long

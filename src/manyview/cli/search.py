@@ -1,4 +1,4 @@
-"""`manyview search`"""
+"""The command `manyview search`."""
 
 import os
 from dataclasses import replace
@@ -17,22 +17,23 @@ from manyview.embeddings.search import search as nearest
 
 def search(
     encoder: Model,
-    image: Annotated[str, "a file; if it was embedded itself, as the same view, it is left out of what is found"],
+    image: Annotated[str, "the file of the query, which is left out of the results if it was embedded itself"],
     *,
     embeddings: Annotated[str, "the file that `manyview embed` wrote"],
-    view: Annotated[str | None, "of IMAGE, in a run with an encoder a view; by default that of its folder's name, or "
+    view: Annotated[str | None, "the view of IMAGE, with one encoder per view; by default its folder's name, or "
                                 "of two the one that was not embedded"] = None,
-    top: Annotated[Count, "how many"] = 10,
-    picture: Annotated[str | None, "where the picture goes; nearest-IMAGE.png by default"] = None,
-    no_picture: Annotated[bool, "only the list"] = False,
-    root: Annotated[str | None, "where the images are now, if they were moved"] = None,
+    top: Annotated[Count, "the number of neighbours"] = 10,
+    picture: Annotated[str | None, "the file of the picture; by default nearest-IMAGE.png"] = None,
+    no_picture: Annotated[bool, "print the list alone"] = False,
+    root: Annotated[str | None, "the folder of the images, if they were moved"] = None,
     pretrained: Pretrained = False,
     weights: Weights = None,
     size: Size = None,
     stem: Stem = None,
 ) -> int:  # fmt: skip
-    """The embedded images nearest to IMAGE, by cosine: a list, and a picture of them. IMAGE may be of another view than
-    those: a thermal picture finds the RGB pictures that fit it.
+    """Finds the embedded images nearest to IMAGE by cosine, as a list and as a picture.
+
+    IMAGE may be of another view than those: a thermal picture finds the RGB pictures that fit it.
     """
     if not os.path.exists(image):
         raise UserError("image", f"there is no file {printable(image)}; give a picture's")

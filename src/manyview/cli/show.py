@@ -1,11 +1,11 @@
-"""`manyview show`"""
+"""The command `manyview show`."""
 
 from typing import Annotated
 
 from manyview.cli.arguments import table
-from manyview.config.config import resolve, schema
 from manyview.config.keys import Flat, choices, flag_name, shown
 from manyview.config.recipes import read, to_yaml
+from manyview.config.resolve import resolve, schema
 
 ANY = "DIR"  # shown for data that a recipe leaves to a flag
 
@@ -13,7 +13,7 @@ ANY = "DIR"  # shown for data that a recipe leaves to a flag
 def show(
     recipe: Annotated[str | None, "a name of `manyview list recipes`, or a file; without, the defaults"] = None,
 ) -> int:
-    """A recipe with all its settings."""
+    """Prints a recipe with all its settings."""
     if recipe is None:
         print(settings_table({}))
         return 0
@@ -25,7 +25,7 @@ def show(
 
 
 def settings_table(chosen: Flat) -> str:
-    """All settings of a run with these parts, a line each, with its values where they are few."""
+    """Lists all settings of a run with these parts, one per line, with their values where these are few."""
     rows = []
     for key, each in schema(chosen).items():
         few = choices(each.type) if each.type is not bool else []

@@ -22,7 +22,7 @@ def run_suite(
     say: Callable[[str], object],
     common: Mapping[str, Any],
 ) -> int:
-    """Prints each score as soon as it is there, then the table, which is also written as Markdown.
+    """Prints each score as soon as it is computed, then the table, which is also written as Markdown.
 
     models  by what a person typed, the folder of results.json; the last one's also gets the table
     data    root and download of the data sets

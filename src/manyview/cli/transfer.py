@@ -1,14 +1,14 @@
-"""`manyview transfer`: an encoder on a task of whole pictures, beside the untrained network and one from scratch."""
+"""The command `manyview transfer`: an encoder on a dense task, beside the untrained network and one from scratch."""
 
 import inspect
 import sys
-import warnings
 from functools import partial
 from typing import Annotated, Any
 
 from manyview.cli.arguments import table, usage
 from manyview.cli.embed import Pretrained, Size, Stem, Weights, tell_unended
 from manyview.cli.evaluate import results_folder
+from manyview.cli.score_table import aligned
 from manyview.config.keys import Flat, flag_name, shown, typed
 from manyview.config.sections import data_keys
 from manyview.core.distributed import rank
@@ -26,34 +26,35 @@ COLUMNS = ("trained", "untrained", "supervised")
 def transfer(
     what: Annotated[
         str | None,
-        "a run's folder, a file of weights, a name such as timm/resnet18, or VIEW=ONE,VIEW=OTHER, one a view",
+        "a run's folder, a file of weights, a name such as timm/resnet18, or one per view: VIEW=ONE,VIEW=OTHER",
     ] = None,
     *,
     task: Annotated[str | None, ", ".join(TASKS)] = None,
-    data: Annotated[str | None, "pictures with what is to be predicted; of a run, without it, the run's own"] = None,
+    data: Annotated[str | None, "images with the targets of the task; by default the run's own"] = None,
     size: Size = None,
     weights: Weights = None,
     pretrained: Pretrained = False,
     stem: Stem = None,
     untrained: Annotated[bool, "also train the task from the untrained network"] = True,
     supervised: Annotated[
-        bool, "also train network and task together, from scratch; of detectors, from its library's published weights"
+        bool, "also train network and task together from scratch; for detectors, from the library's published weights"
     ] = True,
     seed: int = 0,
     device: Annotated[str, "auto, cpu or cuda"] = "auto",
-    workers: Annotated[int | None, "processes that read images; of detectors, threads"] = None,
+    workers: Annotated[int | None, "processes that read images; for detectors, threads"] = None,
     out: Annotated[
-        str | None, f"where {FILE} and the trainings go; by default RUN/{HOME}, or transfers/ENCODER"
+        str | None, f"the folder of {FILE} and the trainings; by default RUN/{HOME}, or transfers/ENCODER"
     ] = None,
-    recompute: Annotated[bool, "compute what is there already"] = False,
+    recompute: Annotated[bool, "compute again what results.json already holds"] = False,
     onnx: Annotated[bool, "also write the trained model as ONNX"] = False,
-    quiet: Annotated[bool, "no progress"] = False,
+    quiet: Annotated[bool, "show no progress"] = False,
     help: bool = False,
     **settings: Any,
 ) -> int:
-    """Trains a task on top of an encoder and scores it on other images, beside the same from the untrained network.
+    """Trains a task on top of an encoder and scores it on test images, beside the same from the untrained network.
 
-    A run, a file of weights, or any encoder of timm and torchvision. The same command goes on with what was stopped.
+    The encoder is a run, a file of weights, or any network of timm and torchvision. The same command resumes what was
+    stopped.
     """
     if help:
         about = "\n\n".join(_about(name) for name in TASKS)
@@ -66,13 +67,11 @@ def transfer(
     chosen, options = _divided(task, settings)
     folder = results_folder(what, out, pretrained, weights, within=HOME, others="transfers")
     say = partial(print, file=sys.stderr, flush=True)
-    with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_, **__: say(f"warning: {one_line(str(message))}")
-        result = transferred(
-            what, task, _data(data, options), settings=chosen, out=folder, untrained=untrained, supervised=supervised,
-            recompute=recompute, onnx=onnx, seed=seed, device=device, workers=workers, quiet=quiet, say=say, size=size,
-            weights=weights, pretrained=pretrained, stem=stem,
-        )  # fmt: skip
+    result = transferred(
+        what, task, _data(data, options), settings=chosen, out=folder, untrained=untrained, supervised=supervised,
+        recompute=recompute, onnx=onnx, seed=seed, device=device, workers=workers, quiet=quiet, say=say, size=size,
+        weights=weights, pretrained=pretrained, stem=stem,
+    )  # fmt: skip
     if rank():
         return 0
     print(report(result))
@@ -86,14 +85,14 @@ def transfer(
 
 
 def report(result: Result) -> str:
-    """What was transferred to what, and a line for each score."""
+    """Writes what was transferred to what, and a line for each score."""
     data, model = result.data, result.model
     kept = "held out" if data["held_out"] else "in its test split"
     counts = f"{data['train']:,} training images, {data['test']:,} {kept}, {len(data['classes'])} classes"
     heading = [
         f"{model['name']}: {model['encoder']} at {model['size']} px, seed {result.seed}",
         f"{data['name']}: {counts}",
-        *([] if model["trained"] else ["its weights are drawn, not learnt: give --pretrained, or --weights FILE"]),
+        *([] if model["trained"] else ["its weights are random: give --pretrained, or --weights FILE"]),
     ]
     first = {"trained" if model["trained"] else "untrained": result.scores}
     found = {"untrained": result.untrained, "supervised": result.supervised, **first}
@@ -101,14 +100,7 @@ def report(result: Result) -> str:
     rows = [(result.protocol, *columns)]
     for name in result.scores:
         rows.append((name, *(_said((found[column] or {}).get(name)) for column in columns)))
-    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-    lines = [
-        "  ".join(
-            [row[0].ljust(widths[0]), *(each.rjust(width) for each, width in zip(row[1:], widths[1:], strict=True))]
-        )
-        for row in rows
-    ]
-    return "\n".join(["", *map(printable, heading), "", lines[0], "-" * len(lines[0]), *map(printable, lines[1:])])
+    return "\n".join(["", *map(printable, heading), "", *map(printable, aligned(rows, texts=1))])
 
 
 def _said(share: float | None) -> str:
@@ -116,14 +108,14 @@ def _said(share: float | None) -> str:
 
 
 def _about(name: str) -> str:
-    """What a task is, and its settings as one would give them."""
+    """Describes a task, with its settings as flags."""
     what = (inspect.getdoc(TASKS[name]) or "").split("\n")[0]
     rows = [(f"  --{flag_name(key)}", shown(each.default), each.about) for key, each in schema(name).items()]
     return f"  {name}: {what}\n{table(rows)}"
 
 
 def _divided(task: str, given: Flat) -> tuple[Flat, Flat]:
-    """The settings of the task, and the options of the data, which begin with `data.`"""
+    """Divides flags into the settings of the task and the options of the data, which begin with `data.`"""
     known = schema(task)
     chosen: Flat = {}
     options: Flat = {}

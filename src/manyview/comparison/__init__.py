@@ -1,4 +1,4 @@
-"""WHICH IS BETTER: several methods on the same images, from the same weights, in the same order."""
+"""WHICH IS BETTER: compares methods on the same images, from the same weights, in the same order."""
 
 from manyview.comparison.outcome import MethodOutcome, Outcome
 

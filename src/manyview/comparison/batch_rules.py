@@ -1,4 +1,4 @@
-"""Rules by name for the batches of methods that take different numbers of copies of an image."""
+"""Rules, by name, for the batch size of methods that take different numbers of copies of an image."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ SAME = "same"
 
 @dataclass(frozen=True)
 class BatchRule:
-    """How large the batch of a method is, in images, where one with two copies and one positive has `batch`.
+    """A rule for a method's batch size in images, given the one for a method with two copies and one positive.
 
-    meaning  a sentence, for who reads the table
+    meaning  a sentence for readers of the table
     batch    (batch, method) -> images a step
     """
 
@@ -47,7 +47,7 @@ On CIFAR it has 768 for K = 1 and 128 for K = 4 (C.1), a sixth, which follows fr
 
 
 def with_batches(runs: Sequence[PlannedRun], rule: str, views: Sequence[str]) -> list[PlannedRun]:
-    """Gives each run the batch that the rule says, from the one batch that all were planned with.
+    """Gives each run the batch size of the rule, computed from the one that all runs were planned with.
 
     views  names of the views that the data has for the methods, where no setting names them
 
@@ -71,7 +71,7 @@ def check_rule(rule: str) -> None:
 
 
 def describe_rule(rule: str, batches: Mapping[str, int]) -> str:
-    """Writes a sentence about the batches that methods had under a rule."""
+    """Writes a sentence about the batch sizes that methods had under a rule."""
     if rule == SAME and len(set(batches.values())) > 1:
         return "Batches are those that the recipes set."
     return f"Batches by the rule {rule}: {BATCH_RULES[rule].meaning}."

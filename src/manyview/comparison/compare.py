@@ -1,4 +1,4 @@
-"""`compare`: from data and names of methods to a table, and a page."""
+"""Compares methods: from data and names of methods to a table and a page."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from manyview.core.lock import locked
 from manyview.core.text import printable, reason
 from manyview.evaluate.protocols import evaluate, known
 from manyview.features.feature_cache import FeatureCache
-from manyview.training import build
+from manyview.training import build, run_data, settle
 from manyview.training.batches import check_images
 from manyview.training.instance import INSTANCE
 from manyview.training.run import CONFIG, METRICS, Run
@@ -63,18 +63,18 @@ def compare(
     say: Say = print,
     **settings: Any,
 ) -> Outcome:
-    """Trains every method with every seed and says which is better, by how much, at which cost.
+    """Trains every method with every seed and reports which is better, by how much, and at which cost.
 
     methods     the first is the baseline that the others are compared with
-    seeds       how many, from 0, or which
-    minutes     the same time of training for all, instead of the same epochs: their speeds are measured first
+    seeds       their number, from 0, or a list of them
+    minutes     the same training time for all, instead of the same epochs: their speeds are measured first
     recipe      whose settings all have; {method} in it stands for the method's name
-    jobs        runs at a time, which share the cores
-    batch_rule  how large a batch each method has, a name of `BATCH_RULES`
+    jobs        runs at the same time, which share the cores
+    batch_rule  the rule for each method's batch size, a name of `BATCH_RULES`
     protocols   of `manyview.evaluate`, for the trained encoders, beside the kNN of training
     settings    any key of `manyview show`, for all
 
-    A run that fails is left out, and named in the outcome; so is a score that a run's evaluation does not give.
+    A run that fails is left out and named in the outcome; so is a score that a run's evaluation does not give.
 
     >>> print(manyview.compare("photos", ["simclr", "dcl", "jcl"], epochs=20).table())
     """
@@ -109,21 +109,21 @@ def compare(
 
 @dataclass(frozen=True)
 class Opened:
-    """The data as methods see it: those that take an encoder for each view see several, all others one."""
+    """The data in the two forms that methods take: several views for those with an encoder per view, one for others."""
 
-    by_kind: dict[bool, build.RunData]
+    by_kind: dict[bool, run_data.RunData]
 
     @classmethod
     def of(cls, runs: Sequence[PlannedRun]) -> Opened:
         kinds = {build.takes_many(run.config): run.config for run in reversed(runs)}
-        return cls({many: build.data(config) for many, config in kinds.items()})
+        return cls({many: run_data.open_data(config) for many, config in kinds.items()})
 
-    def of_run(self, run: PlannedRun) -> build.RunData:
+    def of_run(self, run: PlannedRun) -> run_data.RunData:
         return self.by_kind[build.takes_many(run.config)]
 
 
 def read_plan(folder: Path, images: list[Any]) -> Plan:
-    """Reads the plan of the comparison in this folder; one of these images where none was begun."""
+    """Reads the plan of the comparison in this folder, or begins one for these images."""
     begun = os.path.lexists(folder / PLAN)
     plan: Plan = read_json(folder / PLAN, Plan, remedy="give another --out") if begun else Plan(images)
     return plan
@@ -133,12 +133,12 @@ def _compared(
     runs: Sequence[PlannedRun],
     folder: Path,
     data: str,
-    images: build.RunData,
+    images: run_data.RunData,
     jobs: int,
     protocols: Sequence[str],
     say: Say,
 ) -> Outcome:
-    """Trains what is not trained yet, and collects what came of it."""
+    """Trains the runs that are not complete, and collects the outcome."""
     failed = run_all(runs, jobs, say)
     failed += [run for run in runs if run not in failed and not _scored(run, say)]
     done = [run for run in runs if run not in failed]
@@ -176,13 +176,13 @@ def _check(given: Flat, jobs: int, minutes: float | None, seeds: int | Sequence[
 
 
 def _check_runs(runs: Sequence[PlannedRun], opened: Opened, minutes: float | None, say: Say) -> SettingsByMethod:
-    """Refuses before any training what a run would be refused for, and says in what the methods differ also."""
+    """Refuses before any training what a run would be refused for, and lists other settings in which methods differ."""
     one_a_method = [run for run in runs if run.seed == runs[0].seed]
     count = len(opened.of_run(runs[0]).train)
     check_images(count)
     for run in one_a_method:
         _check_scored(run.config, opened.of_run(run))
-    first = [replace(run, config=build.settled(run.config, opened.of_run(run))) for run in one_a_method]
+    first = [replace(run, config=settle.settled(run.config, opened.of_run(run))) for run in one_a_method]
     for run in first:
         images = opened.of_run(run)
         build.check(run.config)
@@ -204,8 +204,8 @@ def _check_runs(runs: Sequence[PlannedRun], opened: Opened, minutes: float | Non
     return differing
 
 
-def _check_scored(config: Config, images: build.RunData) -> None:
-    """Refuses a run that would have no score: kNN with labels, or one that needs none."""
+def _check_scored(config: Config, images: run_data.RunData) -> None:
+    """Refuses a run that would have no score, neither kNN with labels nor one without."""
     asked = config.evaluators if config.evaluate_every and images.test is not None else ()
     across = "retrieval" in asked and build.scored_across_views(config)
     if not ("knn" in asked and images.labelled) and not across and INSTANCE not in asked:
@@ -216,7 +216,7 @@ def _check_scored(config: Config, images: build.RunData) -> None:
 
 @contextmanager
 def _claimed(folder: Path) -> Iterator[None]:
-    """Keeps other processes out of a comparison's folder, and refuses one that holds something else."""
+    """Locks a comparison's folder against other processes, and refuses one that holds something else."""
     with ExitStack() as stack:
         with naming_setting("out", folder):
             there = sorted(os.listdir(folder)) if os.path.lexists(folder) else []
@@ -230,23 +230,23 @@ def _claimed(folder: Path) -> Iterator[None]:
 
 
 def _scored(run: PlannedRun, say: Say) -> bool:
-    """Tells whether a run has a score; one whose metrics are gone or damaged has none, and is left out."""
+    """Tells whether a run has a score; one whose metrics are missing or damaged has none and is left out."""
     if score_curve(Run(run.folder)):
         return True
     say(f"{run.name} is left out: {run.folder / METRICS} holds no score; remove {run.folder} to train it again")
     return False
 
 
-def _check_folder(run: PlannedRun, images: build.RunData) -> None:
+def _check_folder(run: PlannedRun, images: run_data.RunData) -> None:
     """Refuses a run's folder that holds a run with other settings."""
     if (run.folder / CONFIG).is_file():
-        changed = differences(Run(run.folder).config, build.settled(run.config, images))
+        changed = differences(Run(run.folder).config, settle.settled(run.config, images))
         if changed:
             raise UserError("out", f"{run.folder} holds a run with other settings ({changed[0]}); give another --out")
 
 
 def _evaluate(run: PlannedRun, protocols: Sequence[str], say: Say) -> dict[str, float]:
-    """Scores a trained encoder by further protocols; one that fails is said and left out."""
+    """Scores a trained encoder by further protocols; one that fails is reported and left out."""
     scores = {}
     for protocol in protocols:
         try:

@@ -1,4 +1,4 @@
-"""What came of a comparison: scores over seeds, differences seed by seed, curves and costs."""
+"""The outcome of a comparison: scores over seeds, differences seed by seed, curves and costs."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ TOLERANCE = 0.02  # of the images, by which a method may see fewer than others w
 
 
 def about_equal(counts: Sequence[int]) -> bool:
-    """Tells whether numbers of images are so nearly the same that no score depends on it."""
+    """Tells whether two numbers of images are so close that no score depends on the difference."""
     return max(counts) - min(counts) <= TOLERANCE * max(counts)
 
 
 @dataclass(frozen=True)
 class Point:
-    """A score during training: after so many epochs and so many seconds of training, without the scoring itself."""
+    """A score during training, after so many epochs and seconds of training; the time of scoring is not counted."""
 
     epoch: float
     seconds: float
@@ -47,7 +47,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a run took in all its sittings, as its worker has noted it; None where it has not."""
+    """What a run took in all its sessions, as its worker recorded it; None where it did not."""
 
     memory: int | None = None  # the largest peak, in bytes
     processor_seconds: float | None = None  # of all cores, from start to end: other programs hardly change it
@@ -55,15 +55,15 @@ class Cost:
 
 @dataclass(frozen=True)
 class MethodOutcome:
-    """The runs of one method, one a seed, in the order of the seeds.
+    """The runs of one method, one per seed, in the order of the seeds.
 
     batch_size   images a step
-    copies       of an image, that a step takes
+    copies       of an image that a step takes
     steps        of the optimiser
     images_seen  in all steps, each image as often as it was in one
-    curves       the deciding score during training, the untrained encoder first
-    scores       by name: the last ones of training, the deciding one first, and what other protocols gave
-    seconds      of training, by the clock: what else ran on the machine made them more
+    curves       the deciding score during training, beginning with the untrained encoder
+    scores       by name: the final ones of training, the deciding one first, and those of other protocols
+    seconds      of training by the clock, which other work on the machine lengthens
     memory       the largest peak, in bytes; None where it is not known
     processor_seconds  the mean over the runs; None where it is not known
     """
@@ -87,8 +87,8 @@ class Outcome:
 
     queries     images that each score of training is measured on
     failed      runs that are left out
-    differing   settings in which the methods differ although they are not their own, by method
-    batch_rule  by which each method has its batch, a name of `BATCH_RULES`
+    differing   settings besides their own in which the methods differ, by method
+    batch_rule  the rule for each method's batch size, a name of `BATCH_RULES`
     """
 
     folder: Path
@@ -101,12 +101,12 @@ class Outcome:
 
     @property
     def measure(self) -> str:
-        """The score that decides: kNN; without labels recall across views, or how often a view finds its own image."""
+        """The deciding score: kNN; without labels recall across views, or instance discrimination."""
         return self.scores[0]
 
     @property
     def standard_error(self) -> float:
-        """The deciding score's error from the choice of query images, which no number of seeds makes smaller."""
+        """The standard error of the deciding score over the query images, which more seeds do not reduce."""
         p = statistics.mean(self.methods[0].scores[self.measure])
         return math.sqrt(p * (1 - p) / self.queries)
 
@@ -117,28 +117,28 @@ class Outcome:
 
     @property
     def equal_images(self) -> bool:
-        """Whether all methods have seen the same number of images, but for a few that filled no batch."""
+        """Whether all methods have trained on the same number of images, up to incomplete batches."""
         return about_equal([each.images_seen for each in self.methods])
 
     @property
     def caveat(self) -> str:
-        """Sentences about what else than the method a difference may come from: the batches, and other settings."""
+        """Names what else than the method may cause a difference: batch sizes and other settings."""
         batches = describe_rule(self.batch_rule, {each.method: each.batch_size for each in self.methods})
         return f"{batches} The methods differ also in: {describe(self.differing)}." if self.differing else batches
 
     def runs(self) -> list[Run]:
-        """Gives one run of every method, with its first seed."""
+        """Returns one run of every method, that of its first seed."""
         return [Run(self.folder / folder_name(each.method, each.seeds[0])) for each in self.methods]
 
     def differences(self, other: MethodOutcome, score: str | None = None) -> list[float]:
-        """Compares a method with the baseline seed by seed: what the seeds have in common falls out."""
+        """Compares a method with the baseline seed by seed, so that what a seed shares cancels out."""
         first, score = self.methods[0], score or self.measure
         baseline = dict(zip(first.seeds, first.scores[score], strict=True))
         scores = zip(other.seeds, other.scores[score], strict=True)
         return [value - baseline[seed] for seed, value in scores if seed in baseline]
 
     def table(self) -> str:
-        """Writes a markdown table, in points; under it, by which rule the batches are, and what else differs."""
+        """Writes a Markdown table in points, followed by the rule of the batch sizes and other differences."""
         lines = [["method", *self.titles], ["---"] * (len(self.titles) + 1)]
         lines += [[each.method, *self.cells(each)] for each in self.methods]
         table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
@@ -146,13 +146,13 @@ class Outcome:
 
     @property
     def titles(self) -> list[str]:
-        """The titles of the table's columns, after the method's."""
+        """The titles of the table's columns after the method's."""
         baseline = self.methods[0].method
         scores = [title for name in self.scores for title in (name, f"{name} against {baseline}")]
         return ["batch x copies", "steps", "images seen", *scores, "seconds", "processor seconds", "peak memory"]
 
     def cells(self, one: MethodOutcome) -> list[str]:
-        """Gives the table's row of a method, under `titles`."""
+        """Returns a method's row of the table, under `titles`."""
         scores = []
         for name in self.scores:
             difference = "" if one is self.methods[0] else mean_and_std(self.differences(one, name), sign="+")
@@ -163,7 +163,7 @@ class Outcome:
         return [*seen, *scores, f"{statistics.mean(one.seconds):,.0f}", processor, memory]
 
     def to_json(self) -> dict[str, Any]:
-        """Gives all of it as plain values, with the differences, which `read` does not need."""
+        """Returns all of it as plain values, with the differences, which `read` does not need."""
         methods = [
             {**asdict(each), "differences": {name: self.differences(each, name) for name in self.scores}}
             for each in self.methods
@@ -176,7 +176,7 @@ class Outcome:
 
 
 def read(folder: Path) -> Outcome:
-    """Reads what `compare` has written."""
+    """Reads what `compare` wrote."""
     path, remedy = folder / OUTCOME, "the same `manyview compare` writes it again"
     found = read_json(path, _Written, remedy=remedy)
     for each in found.methods:
@@ -195,7 +195,7 @@ def read(folder: Path) -> Outcome:
 
 @dataclass(frozen=True)
 class _Written:
-    """What comparison.json holds."""
+    """The content of comparison.json."""
 
     data: str
     methods: list[MethodOutcome]
@@ -224,7 +224,7 @@ def collect(
 ) -> Outcome:
     """Reads the outcome from the runs' folders; `more` has further scores by a run's folder, and may lack some.
 
-    images  that there are to train on
+    images  the number of training images
     """
     by_method: dict[str, list[PlannedRun]] = {}
     for run in runs:
@@ -253,24 +253,24 @@ def _collect(planned: list[PlannedRun], more: Mapping[Path, Mapping[str, float]]
 
 
 def copies_of_an_image(config: Config) -> int:
-    """Asks the method of a run how many augmented copies of an image a step takes, of all views together."""
+    """Returns how many augmented copies of an image the method of a run takes a step, of all views together."""
     return small_method(config, config.views or (VIEW,)).copies
 
 
 def _curves(runs: Sequence[Run]) -> dict[str, list[list[Point]]]:
-    """The scores of training that all of some runs have, by their names in tables."""
+    """Reads the scores of training that all of some runs have, by their names in tables."""
     found = {name: [_curve(run, metric) for run in runs] for name, metric in MEASURES.items()}
     scored = {name: curves for name, curves in found.items() if all(curves)}
     return {name: curves for name, curves in scored.items() if name != OWN} or scored
 
 
 def score_curve(run: Run) -> list[Point]:
-    """The score that decides by epoch and by time, from a run's metrics."""
+    """Reads the deciding score by epoch and by time from a run's metrics."""
     return deciding_score(run)[1]
 
 
 def deciding_score(run: Run) -> tuple[str, list[Point]]:
-    """The first of `MEASURES` that a run's metrics have, by its name in tables."""
+    """Returns the first of `MEASURES` that a run's metrics have, by its name in tables."""
     found = ((name, _curve(run, metric)) for name, metric in MEASURES.items())
     return next(((name, points) for name, points in found if points), (KNN, []))
 
@@ -282,7 +282,7 @@ def _curve(run: Run, metric: str) -> list[Point]:
 
 
 def cost_of(folder: Path) -> Cost:
-    """Reads what a run's worker has noted of its cost."""
+    """Reads what a run's worker recorded of its cost."""
     cost = Cost()
     with suppress(UserError):
         cost = read_json(folder / COST, Cost, remedy="")
@@ -290,10 +290,10 @@ def cost_of(folder: Path) -> Cost:
 
 
 def steps_per_epoch(metrics: Sequence[Mapping[str, Any]], epochs: float) -> float:
-    """Computes the steps an epoch from the metrics of a run of so many epochs.
+    """Computes the steps of an epoch from the metrics of a run of so many epochs.
 
-    The last step of a run that has ended tells, unless `max_steps` has ended it earlier. An epoch, counted from 1, in a
-    line says that there are at least so many.
+    The last step of a complete run gives it, unless `max_steps` ended it earlier. An epoch, counted from 1, in a line
+    is a lower bound.
     """
     at_least: list[float] = [line["step"] / line["epoch"] for line in metrics if line.get("epoch")]
     planned: int = round(metrics[-1]["step"] / epochs) if metrics else 1

@@ -1,4 +1,4 @@
-"""A fair comparison: which runs there are, with which batch, for how long, and in what else they differ.
+"""Plans a fair comparison: its runs, their batch sizes and length, and the other settings in which they differ.
 
 Where methods get equal time instead of equal epochs, their speeds are measured before, method after method, twice.
 """
@@ -17,7 +17,7 @@ from manyview.config.recipes import to_yaml
 from manyview.config.sections import flat
 from manyview.core.errors import UserError, hint
 from manyview.methods import METHODS
-from manyview.training import build
+from manyview.training import build, run_data
 from manyview.training.batches import epoch_of
 from manyview.training.launch import configured
 
@@ -51,7 +51,7 @@ class PlannedRun:
 
 @dataclass
 class MeasuredEpochs:
-    """How many epochs of a method fill the time, and a check sum of the settings that this was measured with."""
+    """How many epochs of a method fill the time, with a check sum of the settings that this was measured with."""
 
     epochs: float
     of: str
@@ -59,7 +59,7 @@ class MeasuredEpochs:
 
 @dataclass
 class Plan:
-    """What must stay the same when a comparison goes on: the training images, and in how many minutes which epochs."""
+    """What stays the same when a comparison is resumed: the training images, and the epochs measured for equal time."""
 
     images: list[Any]
     minutes: float | None = None
@@ -98,18 +98,18 @@ def plan_runs(
 
 
 def _with_one_view(config: Config) -> Config:
-    """Leaves the picture itself to a method that sees one view, where several are named for the others."""
+    """Chooses the picture itself for a method of one view, where several views are named for the others."""
     several = config.views is not None and len(config.views) > 1
     return replace(config, views=None) if several and not build.takes_many(config) else config
 
 
 def folder_name(method: str, seed: int) -> str:
-    """Names the folder of a run within the folder of the comparison."""
+    """Returns the name of a run's folder within the folder of the comparison."""
     return f"{method}-{seed}"
 
 
 def differing_settings(runs: Sequence[PlannedRun], *, but: Collection[str] = ()) -> SettingsByMethod:
-    """Finds the settings, but those named, in which methods differ beyond their own parts and batch.
+    """Finds the settings, except the named ones, in which methods differ beyond their own parts and batch.
 
     A published recipe may have its own optimiser and schedule. Other images, views or encoders are refused: they would
     be compared, and not the methods. Only a method that sees one view may see the picture of which others see parts.
@@ -146,7 +146,7 @@ def describe(settings: SettingsByMethod) -> str:
 
 
 def images_an_epoch(runs: Sequence[PlannedRun], images: int) -> dict[str, int]:
-    """Counts, by method, how many of the images an epoch has: a last batch that is not full may be left out."""
+    """Counts by method how many images an epoch has: an incomplete last batch may be left out."""
     return {run.method: epoch_of(run.config, images).seen for run in runs}
 
 
@@ -182,7 +182,7 @@ def epochs_for(
     measure: Callable[[Config], float],
     say: Callable[[str], None],
 ) -> dict[str, float]:
-    """Gives the epochs by method that take so many minutes; those measured before are in the plan, others are added."""
+    """Returns the epochs by method that take so many minutes, and measures those that the plan lacks."""
     if plan.minutes not in (None, minutes):
         raise UserError("minutes", f"this comparison was begun with {plan.minutes:g}; give that, or another --out")
     plan.minutes = minutes
@@ -199,13 +199,13 @@ def epochs_for(
 
 
 def equal_time(runs: Sequence[PlannedRun], minutes: float, measure: Callable[[Config], float]) -> dict[str, float]:
-    """Measures how many epochs of each method fill the time, by its fastest round; `measure` gives seconds a step."""
+    """Measures how many epochs of each method fill the time, by its fastest round; `measure` returns seconds a step."""
     fastest: dict[str, float] = {}
     for _ in range(ROUNDS):
         for run in runs:
             seconds = measure(run.config)
             fastest[run.method] = min(seconds, fastest.get(run.method, seconds))
-    images = build.data(runs[0].config).fingerprint[0]
+    images = run_data.open_data(runs[0].config).fingerprint[0]
     steps = {run.method: epoch_of(run.config, images).batches for run in runs}
     return {method: round(60 * minutes / seconds / steps[method], 3) for method, seconds in fastest.items()}
 

@@ -1,4 +1,4 @@
-"""Runs the runs of a comparison: one process each, some at a time; what is done is kept, what fails stops no other.
+"""Trains the runs of a comparison in one process each; finished runs are kept, and failed ones stop no other.
 
 The process of a run is `python -m manyview.comparison.workers SETTINGS`, which calls `main`.
 """
@@ -44,11 +44,11 @@ Process = subprocess.Popen[bytes]
 
 
 class Stopped(KeyboardInterrupt):
-    """Somebody has stopped the comparison; its runs are saved."""
+    """The comparison was stopped by the user; its runs are saved."""
 
 
 def run_all(runs: Sequence[PlannedRun], jobs: int, say: Callable[[str], None]) -> list[PlannedRun]:
-    """Trains what is not trained yet, at most `jobs` runs at a time, and gives those that have failed."""
+    """Trains the runs that are not complete, at most `jobs` at a time, and returns those that failed."""
     waiting = [run for run in runs if not has_ended(run.folder)]
     done, failed = len(runs) - len(waiting), []
     if done:
@@ -83,7 +83,7 @@ def run_all(runs: Sequence[PlannedRun], jobs: int, say: Callable[[str], None]) -
 
 @contextmanager
 def _stoppable(workers: Collection[Process]) -> Iterator[None]:
-    """Lets the workers save their runs before this process ends by Ctrl-C, by a cluster's SIGTERM or by an error."""
+    """Lets the workers save their runs before this process ends by Ctrl-C, SIGTERM or an error."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -106,7 +106,7 @@ def _stoppable(workers: Collection[Process]) -> Iterator[None]:
 
 
 def _start_worker(config: Config, jobs: int, *, quiet: bool) -> Process:
-    """Starts a process for a run: its peak of memory is its own, and it shares no state with other runs."""
+    """Starts a process for one run, so that its peak of memory is its own and runs share no state."""
     folder = Path(str(config.out))
     settings = folder.parent / SETTINGS / f"{folder.name}.yaml"
     settings.parent.mkdir(parents=True, exist_ok=True)
@@ -118,7 +118,7 @@ def _start_worker(config: Config, jobs: int, *, quiet: bool) -> Process:
 
 
 def _exit_code(worker: Process) -> int:
-    """Waits for a worker and gives its exit code; a run that somebody has stopped stops the comparison."""
+    """Waits for a worker and returns its exit code; a run that the user stopped stops the comparison."""
     code = worker.wait()
     if code in SIGNALLED:
         raise KeyboardInterrupt
@@ -126,7 +126,7 @@ def _exit_code(worker: Process) -> int:
 
 
 def main(settings: str) -> int:
-    """Trains as a file of settings says, notes what it took, and gives the exit code of the run."""
+    """Trains as a file of settings says, records the cost, and returns the exit code of the run."""
     config = configured(settings, {})
     try:
         start(config)
@@ -141,9 +141,9 @@ def main(settings: str) -> int:
 
 
 def note_cost(folder: Path) -> None:
-    """Notes the largest peak of memory of all sittings, of the GPU or else of the process, and the processors' time.
+    """Records the largest peak of memory of all sessions, of the GPU or else of the process, and the processors' time.
 
-    The time is that of this process and of those that have read images for it, added to earlier sittings'.
+    The time is that of this process and of the workers that read its images, added to earlier sessions'.
     """
     before = cost_of(folder)
     gpu = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0

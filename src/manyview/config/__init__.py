@@ -1,1 +1,1 @@
-"""Settings: read from signatures, recipes and flags, both strict."""
+"""The settings of a run, read from signatures, recipes and flags, both strict."""

@@ -1,4 +1,4 @@
-"""The settings of any function, read off its signature: keys with types and bounds, and the values that fit them."""
+"""Settings read off the signature of any function: their keys, types and bounds, and values that fit them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ELSEWHERE = {
 
 
 class Key(NamedTuple):
-    """One setting."""
+    """A setting: its type, default, bounds and meaning."""
 
     type: Any
     default: Any
@@ -48,7 +48,7 @@ def keys_of(
     defaults: Flat | None = None,
     part: str = "",
 ) -> dict[str, Key]:
-    """What a function can be given by keyword and a recipe can hold; but not what is hidden, which the run gives."""
+    """Lists the keyword arguments that a recipe can hold, without the hidden ones, which the run gives."""
     hints = typing.get_type_hints(function, include_extras=True)
     keys: dict[str, Key] = {}
     for name, parameter in inspect.signature(function).parameters.items():
@@ -60,7 +60,7 @@ def keys_of(
 
 
 def key_of(hint: Any, default: Any = REQUIRED, part: str = "") -> Key:
-    """A setting of a type, which may have bounds and a meaning: `Annotated[int, AtLeast(1), "images a step"]`."""
+    """Makes a setting of a type with bounds and a meaning: `Annotated[int, AtLeast(1), "images a step"]`."""
     extras = typing.get_args(hint)[1:] if typing.get_origin(hint) is Annotated else ()
     bounds = tuple(each for each in extras if isinstance(each, Bound))
     about = next((each for each in extras if isinstance(each, str)), "")
@@ -68,7 +68,7 @@ def key_of(hint: Any, default: Any = REQUIRED, part: str = "") -> Key:
 
 
 def _settable(hint: Any) -> Any:
-    """A type without what a recipe cannot hold, such as a learnt temperature's tensor; None if nothing is left."""
+    """Removes from a type what a recipe cannot hold, such as a learnt temperature's tensor; None if nothing is left."""
     origin, within = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         kept = [each for each in within if _settable(each) is not None]
@@ -79,7 +79,7 @@ def _settable(hint: Any) -> Any:
 
 
 def unknown(key: str, keys: Mapping[str, Key]) -> str:
-    """What to say of a key that there is not, with the nearest that there is."""
+    """Explains that there is no such key, with the nearest that there is."""
     section, _, name = key.rpartition(".")
     there = {each.rpartition(".")[2]: keys[each].part for each in keys if section and each.startswith(f"{section}.")}
     part = next((each for each in there.values() if each), "")
@@ -97,12 +97,12 @@ def unknown(key: str, keys: Mapping[str, Key]) -> str:
 
 
 def flag_name(key: str) -> str:
-    """A key as one types it after `--`: a part goes by its section's name."""
+    """Returns the name of a key as a flag, without `--`; a part goes by its section's name."""
     return key.removesuffix(".name").replace("_", "-")
 
 
 def typed(keys: Mapping[str, Key], recipe: Flat, given: Flat) -> Flat:
-    """The values of all keys, checked; texts of flags are read as YAML reads them. Others than the keys are refused."""
+    """Checks and converts the values of all keys; flags are parsed as YAML. Other keys are refused."""
     for key in (*recipe, *given):
         if key not in keys:
             raise UserError(key, unknown(key, keys))
@@ -119,7 +119,7 @@ def typed(keys: Mapping[str, Key], recipe: Flat, given: Flat) -> Flat:
 
 
 def _one(key: str, value: Any, hint: Any, *, text: bool) -> Any:
-    """A value as its type has it."""
+    """Converts a value to its type, or refuses it."""
     parser = _parser(hint)
     try:
         if text and typing.get_origin(hint) is dict and any(isinstance(each, AliasToken) for each in scan(value)):
@@ -145,7 +145,7 @@ def _parser(hint: Any) -> ArgumentParser:
 
 
 def _as_list(text: str, hint: Any) -> str:
-    """`1,20,200` and a single 7 are lists where a list is wanted; names in it stay texts, whatever they look like."""
+    """Writes `1,20,200` and a single 7 as YAML lists where a list is expected; in a list of names, items stay texts."""
     lists = [each for each in (hint, *typing.get_args(hint)) if typing.get_origin(each) in (tuple, list, Sequence)]
     if not lists or text.startswith(("[", "null")):
         return text
@@ -154,7 +154,7 @@ def _as_list(text: str, hint: Any) -> str:
 
 
 def type_name(hint: Any) -> str:
-    """A type in words."""
+    """Describes a type in words."""
     words = {int: "a whole number", float: "a number", str: "a text", bool: "true or false", type(None): "null"}
     if hint in words:
         return words[hint]
@@ -173,7 +173,7 @@ def type_name(hint: Any) -> str:
 
 
 def choices(hint: Any) -> list[str]:
-    """All texts that a type allows, where they are few."""
+    """Lists all texts that a type allows, where they are few."""
     if hint in (bool, type(None)):
         return ["true", "false"] if hint is bool else ["null"]
     if typing.get_origin(hint) is Literal:
@@ -183,7 +183,7 @@ def choices(hint: Any) -> list[str]:
 
 
 def shown(value: Any) -> str:
-    """A value as one would type it."""
+    """Writes a value as a user would type it."""
     if value is REQUIRED or value is None:
         return "needed" if value is REQUIRED else "-"
     if isinstance(value, list | tuple):

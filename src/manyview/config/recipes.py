@@ -1,4 +1,4 @@
-"""Settings in YAML files: recipes, one per published setting and found by name, and the config.yaml of a run."""
+"""Settings in YAML files: the recipes of published settings, found by name, and the config.yaml of a run."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from manyview.config.config import Config, plain, resolve, schema
+from manyview.config.config import Config, plain
 from manyview.config.keys import Flat
+from manyview.config.resolve import resolve, schema
 from manyview.config.sections import flat
 from manyview.core.errors import UserError, nearest
 from manyview.core.text import reason
@@ -29,7 +30,7 @@ SMOKE: Flat = {  # all that `--smoke` changes: data, image size, steps, batch an
 
 
 class Recipe(NamedTuple):
-    """A published setting."""
+    """A published setting, with what is known about it."""
 
     name: str
     about: dict[
@@ -39,13 +40,13 @@ class Recipe(NamedTuple):
 
 
 def recipes() -> dict[str, Path]:
-    """All that come with manyview, by name."""
+    """Finds the files of all recipes that come with manyview, by name."""
     home = next((home for home in HOMES if home.is_dir()), None)
     return {} if home is None else {path.stem: path for path in sorted(home.rglob("*.yaml"))}
 
 
 def read(name: str | Path) -> Recipe:
-    """A recipe by name, or a YAML file by path, such as a run's config.yaml."""
+    """Reads a recipe by name, or a YAML file by path, such as a run's config.yaml."""
     known = recipes()
     path = known.get(str(name), Path(name))
     if not path.is_file():
@@ -58,9 +59,9 @@ def read(name: str | Path) -> Recipe:
 
 
 def smoke(recipe: Recipe, given: Flat) -> Flat:
-    """What to put on top of a recipe to try it in seconds: `SMOKE`, and what the recipe itself says under about.smoke.
+    """Returns the settings that let a recipe run in seconds: `SMOKE` and the recipe's own about.smoke.
 
-    given: what a person has set on top of it, which counts more.
+    given: settings of the user, which override these.
     """
     changed = {**SMOKE, "memory.size": 64, "memory.m": 64, **flat(recipe.about.get("smoke", {})), **given}
     there = schema({**recipe.settings, "data.name": SMOKE["data.name"], **given})
@@ -68,7 +69,7 @@ def smoke(recipe: Recipe, given: Flat) -> Flat:
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """Refuses two values for a key, of which YAML takes the last without a word."""
+    """A YAML loader that refuses a key with two values, of which YAML would silently take the last."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):  # of which a few hundred bytes can make more than any memory holds
@@ -85,7 +86,7 @@ class _StrictLoader(yaml.SafeLoader):
 
 
 def _number(loader: _StrictLoader, node: yaml.ScalarNode) -> Any:
-    """A number as everybody writes it: YAML would read 1:30 as 90."""
+    """Reads a number as it is usually written: YAML would read 1:30 as 90."""
     return node.value if ":" in node.value else yaml.SafeLoader.yaml_constructors[node.tag](loader, node)
 
 
@@ -94,7 +95,7 @@ for _kind in ("int", "float"):
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
-    """What a YAML file holds, by its outermost keys."""
+    """Reads a YAML file as a table by its outermost keys."""
     try:
         found = yaml.load(Path(path).read_text(encoding="utf-8"), _StrictLoader)
     except UserError as error:
@@ -111,12 +112,12 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
 
 
 def to_yaml(config: Config) -> str:
-    """All settings, so that the file alone runs the job again."""
+    """Writes all settings, so that the file alone can run the job again."""
     return str(yaml.safe_dump(plain(config.nested()), sort_keys=False, allow_unicode=True))
 
 
 def from_yaml(path: str | Path) -> Config:
-    """The settings that `to_yaml` has written."""
+    """Reads the settings that `to_yaml` has written."""
     found = flat(read_yaml(path))
     try:
         return resolve(found, {})

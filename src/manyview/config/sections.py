@@ -1,4 +1,4 @@
-"""Sections of settings: each names a part, whose function's signature says what else can be set.
+"""Sections of settings: each names a part of a run, and the part's signature declares its other settings.
 
 The parts of a method are read off its signature: every parameter whose default is a `functools.partial` is one, and its
 section has the parameter's name. A method without a memory has no setting `memory`.
@@ -38,7 +38,7 @@ LAYER_DECAY = Annotated[
 
 @dataclass(frozen=True)
 class Section:
-    """A table of parts, one of which a run has."""
+    """A table of parts, of which a run chooses one."""
 
     table: Mapping[str, Callable[..., Any]]
     default: str | None = None  # its name; None: the method's own choice
@@ -48,7 +48,7 @@ class Section:
     refused: dict[str, str] = field(default_factory=dict)  # parts that are in the table and no run can have, and why
 
     def more_for(self, method: Callable[..., Any]) -> dict[str, Key]:
-        """The keys that every part of the section has in a run of this method."""
+        """Returns the keys that every part of the section has in a run of this method."""
         takes = inspect.signature(method).parameters
         return {key: each for key, each in self.more.items() if key not in self.needs or self.needs[key] in takes}
 
@@ -105,18 +105,18 @@ ENCODER = "patchnet"  # where nobody names one
 
 
 def usual_lr(optimizer: str) -> float:
-    """The learning rate that an optimiser has where nobody gives one."""
+    """Returns the default learning rate of an optimiser."""
     return float(inspect.signature(OPTIMIZERS[optimizer]).parameters["lr"].default)
 
 
 def parts_of(method: Callable[..., Any]) -> dict[str, partial[Any]]:
-    """The parts of a method with its own choice of each: parameters whose default is a partial of a function."""
+    """Returns a method's parts with its own choice of each: the parameters whose default is a partial."""
     found = {name: each.default for name, each in inspect.signature(method).parameters.items()}
     return {name: default for name, default in found.items() if isinstance(default, partial)}
 
 
 def section_of(name: str, method: Callable[..., Any]) -> Section:
-    """The section of a name; for a part that no table knows, its table holds the method's own choice alone."""
+    """Returns the section of a name; a part without a table has a section with the method's own choice alone."""
     if name in SECTIONS:
         return SECTIONS[name]
     own = parts_of(method)[name].func
@@ -124,9 +124,9 @@ def section_of(name: str, method: Callable[..., Any]) -> Section:
 
 
 def flat(settings: Mapping[str, Any], parts: Iterable[str] | None = None) -> Flat:
-    """{"loss": {"name": "dcl"}} to {"loss.name": "dcl"}; a section given as a text is its part's name.
+    """Flattens {"loss": {"name": "dcl"}} to {"loss.name": "dcl"}; a section given as a text is its part's name.
 
-    parts: of the method; by default those of the one that the settings name.
+    parts: of the method; by default those of the method that the settings name.
     """
     found: Flat = {}
     for key, value in settings.items():
@@ -146,7 +146,7 @@ def chosen_method(chosen: Flat) -> Callable[..., Any]:
 
 
 def usual_part(section: str, method: Callable[..., Any]) -> str | None:
-    """The name of the part that a section has where nobody chooses one."""
+    """Returns the name of the part that a section has by default."""
     own = parts_of(method).get(section)
     if own is None:
         return SECTIONS[section].default if section in SECTIONS else {"encoder": ENCODER}.get(section)
@@ -154,7 +154,7 @@ def usual_part(section: str, method: Callable[..., Any]) -> str | None:
 
 
 def section_keys(section: str, chosen: Flat, method: Callable[..., Any]) -> dict[str, Key]:
-    """All keys of a section with the part that is chosen; only the name of a part that is to be left out."""
+    """Lists all keys of a section with the chosen part; if the part is left out, only the name."""
     about, parts, usual = section_of(section, method), parts_of(method), usual_part(section, method)
     named = chosen.get(f"{section}.name", usual)
     more = {f"{section}.{key}": each for key, each in about.more_for(method).items()}
@@ -182,7 +182,7 @@ def _checked_name(section: str, about: Section, name: Any) -> str:
 
 
 def data_keys(name: str | None) -> dict[str, Key]:
-    """The arguments of `open_data` that mean something for this data; all while nobody has named any."""
+    """Lists the arguments of `open_data` that apply to this data; all of them while no data is named."""
     kinds = {
         "scenes": ("count", "size", "seed"),
         "named": ("root", "download"),
@@ -195,7 +195,7 @@ def data_keys(name: str | None) -> dict[str, Key]:
 
 
 def encoder_keys() -> dict[str, Key]:
-    """The settings of an encoder: how it is made, and which part of it learns."""
+    """Lists the settings of an encoder: how it is made, and which part of it is trained."""
     found = keys_of("encoder", encoders.create, hidden=("name", "channels", "size"))
     found |= keys_of("encoder", encoders.choose_trained_part, hidden=("encoder",))
     return {"encoder.name": Key(str, ENCODER), **found, "encoder.options": Key(dict[str, Any], {})}

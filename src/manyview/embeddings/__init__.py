@@ -1,4 +1,4 @@
-"""Embeddings of whole data sets, in files."""
+"""Embeds whole data sets into files, and opens the models that do."""
 
 from manyview.embeddings.about import About
 from manyview.embeddings.embed import embed

@@ -1,4 +1,4 @@
-"""What a file of embeddings says of itself: which encoder made them, of what, and how."""
+"""What a file of embeddings records about itself: which encoder made them, of which images, and how."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class About:
-    """What embeddings are of, and how they were made.
+    """Describes what embeddings are of, and how they were made.
 
-    encoder      as a person called it: a run's folder, a name
-    network      what kind of network it is
-    weights      a check sum of it: what `checksums.weights_checksum` gives
-    size         of the pictures that it saw, in pixels
-    mean, std    they were normalised by
-    view         the view of the data that it saw
+    encoder      as the user named it: a run's folder, a name
+    network      the name of its architecture
+    weights      a check sum of them, by `checksums.weights_checksum`
+    size         of the input pictures, in pixels
+    mean, std    that normalise the pictures
+    view         the view of the data that the encoder takes
     data         a folder or the name of a data set, and the options that opened it
     root         the folder that paths are relative to; None where images are not files
-    classes      the labels' names
-    fingerprint  of which images there were
+    classes      the names of the classes
+    fingerprint  identifies the set of images
     broken       the images that could not be read, and why
-    grid         rows, columns and length of the vectors of places, where an image has one a place; else empty
+    grid         rows, columns and length of the vectors, where an image has one per map position; else empty
     """
 
     encoder: str
@@ -60,7 +60,7 @@ class About:
 
     @classmethod
     def from_json(cls, text: bytes) -> About:
-        """ValueError where it is of another kind."""
+        """Reads what `to_json` wrote; raises ValueError for anything else."""
         found = json.loads(text)
         if not isinstance(found, dict) or found.pop("manyview_embeddings", None) != FORMAT:
             raise UserError(None, f"it does not say that it is of format {FORMAT}")

@@ -1,4 +1,4 @@
-"""Check sums of networks, by which embeddings and scores are known to be of the same weights."""
+"""Check sums of networks, by which embeddings and scores are matched to the weights that they come from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from manyview.encoders import Encoder
 
 
 def weights_checksum(encoder: Encoder) -> str:
-    """A check sum of the network's name and options, and of every weight."""
+    """Computes a check sum of the network's name and options, and of every weight."""
     recipe = json.dumps([encoder.name, encoder.options], sort_keys=True, default=repr)  # as a file would have it
     total = hashlib.blake2b(recipe.encode(), digest_size=16)
     for name, value in sorted(encoder.network.state_dict().items()):
@@ -24,7 +24,7 @@ def weights_checksum(encoder: Encoder) -> str:
 
 
 def heads_checksum(heads: Mapping[str, nn.Module]) -> str:
-    """A check sum of every weight of the heads."""
+    """Computes a check sum of every weight of the heads."""
     total = hashlib.blake2b(digest_size=16)
     for view, head in heads.items():
         for name, value in sorted(head.state_dict().items()):

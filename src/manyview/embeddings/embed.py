@@ -1,4 +1,4 @@
-"""Every image of a data set as a vector, in a file. What was stopped goes on where it was."""
+"""Embeds every image of a data set into a file, and resumes where it was stopped."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ def embed(
 
     model     a run's folder, an encoder, a file or the name of one, as `open_model` takes it
     data      None: the run's own
-    view      whose encoder of a run that has one a view; the data is that view's modality, or has it among others. The
-              file then also holds projections, which those of other views can be compared with
+    view      the view whose encoder is used, of a run with one encoder per view; the data is that view's modality, or
+              has it among others. The file then also holds projections, which are comparable with those of other views
     split     of the data; None: all splits of a folder, the training split of a named set
     dtype     of a vector, float32 or float16
-    patches   write a vector for every place of the encoder's last feature map, and none of the whole image:
+    patches   write a vector for every position of the encoder's last feature map, and none of the whole image:
               `Embeddings.patches` is (n, rows, columns, d)
-    progress  is shown on stderr
+    progress  show a progress bar on stderr
     encoder   size, weights, pretrained, stem: which one is meant, where `model` is a name
 
     Pieces gather in a folder beside the file, `embeddings.npz.part`. The same call after an interruption goes on from
@@ -95,10 +95,33 @@ def embed(
         "download": download,
         "max_pixels": max_pixels,
     }
+    source, images = _open(model, data, view, opened, encoder)
+    layer, grid = last_map(source.encoder) if patches else ("", ())
+    about = replace(_about(source, images, dtype, batch_size), grid=grid)
+    partial = PartialEmbeddings(path, about, images)
+    with partial.alone():
+        if not partial.complete():
+            _fill(partial, source, place, workers, progress, _read_places(layer, grid) if patches else _read(source))
+            partial.join(source.encoder.dim if source.heads and not patches else None)
+    return read(path)
+
+
+def _open(
+    model: OneModel,
+    data: str | Path | Dataset | None,
+    view: str | None,
+    opened: dict[str, Any],
+    encoder: dict[str, Any],
+) -> tuple[ModelSource, ImageSource]:
+    """Opens the one encoder that is meant, and the images in the modality that it takes.
+
+    opened   options of the data
+    encoder  options of an encoder by name
+    """
     run = run_of(model)
     known = None if run is None else open_model(model, **encoder)  # which says what its data is like
     if data is None:
-        data, opened = _own_data(run, split)
+        data, opened = _own_data(run, opened["split"])
     views: tuple[str, ...] = () if view is None else (view,)
     special = None
     if run is not None and known is not None:
@@ -117,18 +140,11 @@ def embed(
         check_form(images, each, f"{name or 'the encoder'} of {source.name}")
     if alone:
         _check_folder_name(images, source, known or source)
-    layer, grid = last_map(source.encoder) if patches else ("", ())
-    about = replace(_about(source, images, dtype, batch_size), grid=grid)
-    partial = PartialEmbeddings(path, about, images)
-    with partial.alone():
-        if not partial.complete():
-            _fill(partial, source, place, workers, progress, _read_places(layer, grid) if patches else _read(source))
-            partial.join(source.encoder.dim if source.heads and not patches else None)
-    return read(path)
+    return source, images
 
 
 def _own_data(run: Run | None, split: str | None) -> tuple[str, dict[str, Any]]:
-    """The data that a run was trained on, and the options that open it."""
+    """Returns the data that a run was trained on, and the options that open it."""
     if run is None or run.config.own_data:
         why = "" if run is None else f": {run.folder} was trained on a data set of your own"
         raise UserError("data", f"give a folder, or a name of `manyview list data`{why}")
@@ -139,19 +155,19 @@ def _own_data(run: Run | None, split: str | None) -> tuple[str, dict[str, Any]]:
 
 
 def _check_folder_name(images: ImageSource, source: ModelSource, run: ModelSource) -> None:
-    """Warns where a plain folder is named like another view of the run than the one that it is read as."""
+    """Warns where a plain folder has the name of another view of the run than the one it is read as."""
     named, view = Path(images.root or "").name, next(iter(source.encoders))
     if named in run.encoders and named != view:
         warnings.warn(f"the folder {printable(images.data)} is named {named} and is read as {view}", stacklevel=3)
 
 
 def _own_form(source: ModelSource) -> str | None:
-    """The modality of an encoder whose files are no pictures, and have to be read in their own unit."""
+    """Returns the modality of an encoder whose input files are no pictures and are read in their own unit."""
     return next((each.view.modality for each in source.inputs.values() if not each.is_picture), None)
 
 
 def target(to: str | Path) -> Path:
-    """A file that can be written."""
+    """Returns the path of a file that can be written, or refuses it."""
     path = checked(to)
     if not path.parent.is_dir():
         raise UserError("to", f"there is no folder {printable(str(path.parent))}; make it first")
@@ -181,7 +197,7 @@ def _fill(
     shown: bool,
     reading: tuple[Read, int],
 ) -> None:
-    """Makes the pieces that are missing, in order; `reading` says what is taken of the encoder, and how long it is."""
+    """Computes the pieces that are missing, in order; `reading` is what to read off the encoder, and its length."""
     encoder, dataset, about = source.encoder, partial.images.dataset, partial.about
     missing = partial.missing()
     pieces = [partial.store.rows(number) for number in missing]
@@ -200,8 +216,7 @@ def _fill(
 
 
 def _read(source: ModelSource) -> tuple[Read, int]:
-    """What is taken of the encoder, and how long it is: embeddings, and with a head what it makes of them beside those,
-    at unit length."""
+    """Returns what to read off the encoder and its length: embeddings, and projections where it has heads."""
     head, dim = next(iter(source.heads.values()), None), source.encoder.dim
     if head is None:
         return embedding, dim
@@ -215,7 +230,7 @@ def _read(source: ModelSource) -> tuple[Read, int]:
 
 
 def last_map(encoder: Encoder) -> tuple[str, tuple[int, int, int]]:
-    """The last layer that has places, and its rows, columns and channels."""
+    """Finds the encoder's last layer with a feature map, and its rows, columns and channels."""
     found = {name: shape for name, shape in encoder.layer_shapes().items() if len(shape) == 3}
     if not found:
         raise UserError("patches", f"{encoder.name} has no feature maps; leave it out")
@@ -224,7 +239,7 @@ def last_map(encoder: Encoder) -> tuple[str, tuple[int, int, int]]:
 
 
 def fine_map(encoder: Encoder) -> str:
-    """The last layer whose map has some rows and columns, for pictures of it; where none has, the one with the most."""
+    """Finds the last layer whose feature map is fine enough to be shown, else the finest map."""
     found = {name: min(shape[1:]) for name, shape in encoder.layer_shapes().items() if len(shape) == 3}
     if not found:
         raise UserError("encoder", f"{encoder.name} has no feature maps")
@@ -233,7 +248,7 @@ def fine_map(encoder: Encoder) -> str:
 
 
 def _read_places(layer: str, grid: tuple[int, ...]) -> tuple[Read, int]:
-    """The vectors of all places of a layer, one after the other, and how many numbers they are together."""
+    """Reads the vectors at all positions of a layer, one after the other, and their total length."""
 
     def places(encoder: Encoder, x: Tensor) -> Tensor:
         return encoder.embed_with_maps(x, [layer])[1][layer].permute(0, 2, 3, 1).flatten(1).float()
@@ -242,7 +257,7 @@ def _read_places(layer: str, grid: tuple[int, ...]) -> tuple[Read, int]:
 
 
 def _rounded(vectors: Tensor, dtype: str, encoder: str) -> Tensor:
-    """Vectors in the dtype of the file, which must be able to hold them."""
+    """Converts vectors to the dtype of the file, or refuses numbers that it cannot hold."""
     if not torch.isfinite(vectors).all():
         raise UserError("encoder", f"the embeddings of {encoder} hold NaN or infinite numbers; it has diverged")
     to = getattr(torch, dtype)

@@ -1,4 +1,4 @@
-"""The images that are embedded, with their labels and files, and as an encoder sees them, read by several processes."""
+"""The images that are embedded, with their labels and files, preprocessed for an encoder by several processes."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from manyview.views import ViewPipeline
 
 @dataclass(frozen=True, eq=False)
 class ImageSource:
-    """The images that are embedded. Made by `open_images`.
+    """The images that are embedded, as `open_images` makes them.
 
     dataset  the images; of one modality, after `narrowed`
     labels   (n,) int64, -1 where there is none
-    root     the folder that its files are in; None where they are no files
-    options  that open it again; `splits` are those that there are, where all are taken
+    root     the folder of its files; None where they are no files
+    options  that open it again; `splits` lists them where all are taken
     """
 
     dataset: Dataset
@@ -61,7 +61,7 @@ class ImageSource:
         return "-".join([str(count), *(f"{each:08x}" for each in sums)])
 
     def path(self, row: int) -> bytes:
-        """The path relative to the root, as the file system has it; of what is no file, its name."""
+        """Returns the path relative to the root, as the file system has it; for what is no file, its name."""
         dataset, number = _origin(self.dataset, row)
         if isinstance(dataset, Folder):
             return os.fsencode(os.path.relpath(dataset.path(number), self.root))
@@ -83,10 +83,10 @@ def open_images(
     views: Sequence[str] = (),
     **more: Any,
 ) -> ImageSource:
-    """A data set, with the options of `open_data`. Without a split, all of a folder; of a named set, `train`.
+    """Opens a data set with the options of `open_data`: by default all splits of a folder, and `train` of a named set.
 
-    modality  what the files of a plain folder are, where that is no picture: they are read in their own unit
-    views     of whose modalities those are opened as well that the data has on request alone, or makes of depth
+    modality  the modality of a plain folder whose files are no pictures and are read in their own unit
+    views     whose modalities are opened too where the data has them only on request, or computes them from depth
     more      further options of `open_data`, such as a number of scenes
     """
     if isinstance(data, Dataset):
@@ -121,24 +121,24 @@ def open_images(
 
 
 def is_named(data: str) -> bool:
-    """Whether data is a name, of a set or of generated scenes, and no path."""
+    """Tells whether data is the name of a set or of generated scenes, and no path."""
     return data in (SCENES, *NAMED)
 
 
 def _is_paired(folder: str, split: str | None) -> bool:
-    """Whether a folder, its split, or where none is named one of its splits, holds a folder per modality."""
+    """Tells whether a folder, or one of its splits, holds a folder per modality."""
     if open_if_paired(folder, split) is not None:
         return True
     return split is None and open_paired_splits(folder) is not None
 
 
 def _taken(split: str | None, splits: Sequence[str]) -> dict[str, Any]:
-    """The options that say what was taken of divided data: one split, or all there are."""
+    """Records which part of divided data was taken: one split, or all of them."""
     return {"split": split, "splits": list(splits)} if splits else {"split": split}
 
 
 def narrowed(found: ImageSource, modality: str) -> ImageSource:
-    """The images of one modality, without the samples that lack it.
+    """Returns the images of one modality, without the samples that lack it.
 
     Data of one modality alone, such as a folder of thermal pictures, is taken for it whatever it is called.
     """
@@ -151,7 +151,7 @@ def narrowed(found: ImageSource, modality: str) -> ImageSource:
 
 
 def check_form(images: ImageSource, input: EncoderInput, what: str) -> None:
-    """Refuses images that an encoder cannot be given: of other channels, or another type, than it was trained on."""
+    """Refuses images whose channels or type differ from those that the encoder was trained on."""
     name = images.dataset.modalities[0]
     for sample in few_samples(images.dataset)[:1]:
         raw, place = sample.modalities[name], sample.index
@@ -165,7 +165,7 @@ def check_form(images: ImageSource, input: EncoderInput, what: str) -> None:
 
 
 def _only(modality: str, folder: str, split: str | None, labels: Labels, max_pixels: int) -> ImageSource:
-    """All files of a folder as one modality, read as `Paired` reads them."""
+    """Reads all files of a folder as one modality, as `Paired` reads them."""
     home = os.path.abspath(os.path.join(folder, pick_split(folder, split)))
     splits = list(find_splits(home))
     found = Paired({modality: home}, labels=False if splits else labels, max_pixels=max_pixels)
@@ -173,12 +173,12 @@ def _only(modality: str, folder: str, split: str | None, labels: Labels, max_pix
 
 
 def _labelled(dataset: Dataset) -> tuple[Tensor, tuple[str, ...]]:
-    """Labels and the names of classes."""
+    """Returns labels and the names of classes."""
     return torch.full((len(dataset),), -1) if dataset.labels is None else dataset.labels, dataset.classes
 
 
 def _labels_by_split(dataset: Dataset, folder: str, labels: Labels) -> tuple[Tensor, tuple[str, ...]]:
-    """The labels that the images of a divided folder have in their splits: its folders are splits, not classes."""
+    """Returns the labels of a divided folder's images within their splits, whose folders are no classes."""
     numbers, classes = _labelled(dataset)
     ids, order = dataset.ids.sort()
     for split in find_splits(folder):
@@ -192,7 +192,7 @@ def _labels_by_split(dataset: Dataset, folder: str, labels: Labels) -> tuple[Ten
 
 
 def _origin(dataset: Dataset, row: int) -> tuple[Dataset, int]:
-    """The data set that a part of it was taken of, or that was joined with others, and the row there."""
+    """Finds the data set that a part of it was taken from, or that was joined with others, and the row there."""
     while isinstance(dataset, Subset | WithNormals | Joined):
         if isinstance(dataset, Joined):
             dataset, row = dataset.part(row)
@@ -203,7 +203,7 @@ def _origin(dataset: Dataset, row: int) -> tuple[Dataset, int]:
 
 
 class ImageReader(torch.utils.data.Dataset[ImageBatch]):
-    """What a worker does with the rows of a batch: reads them, and leaves out what cannot be read."""
+    """Reads the rows of a batch in a worker, and leaves out what cannot be read."""
 
     def __init__(self, dataset: Dataset, pipeline: ViewPipeline) -> None:
         self.dataset, self.pipeline, self.modality = dataset, pipeline, dataset.modalities[0]
@@ -229,7 +229,7 @@ class ImageReader(torch.utils.data.Dataset[ImageBatch]):
 def read_images(
     reader: ImageReader, batches: Sequence[Tensor], workers: int | None
 ) -> Generator[ImageBatch, None, None]:
-    """What a reader gives for each batch of rows, in order."""
+    """Yields what a reader returns for each batch of rows, in order."""
     bytes_each = 3 * 4 * reader.pipeline.augmentations[0].size ** 2
     workers = fitting_workers(workers, bytes_each * max(map(len, batches), default=0))
     workers = min(workers, max(0, len(batches) - 1))

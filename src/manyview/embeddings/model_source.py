@@ -1,4 +1,4 @@
-"""Encoders by view and how they want to see pictures: what evaluation, embedding and transfer call a model."""
+"""Encoders by view with their preprocessing: what evaluation, embedding and transfer call a model."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ ALL = "all"  # the encoders of several views together
 
 @dataclass(frozen=True, eq=False)
 class ModelSource:
-    """Encoders by view, and how they want to see pictures. Made by `open_model`.
+    """Encoders by view with their preprocessing, as `open_model` makes them.
 
-    name        what a person called it
-    encoders    by the view that each is for; `REFERENCE` for the data's first
+    name        as the user named it
+    encoders    by the view that each is for; `REFERENCE` stands for the data's first
     picture     the normalisation of a picture
-    seed        of the weights that `untrained` draws
-    run         whose encoder it is, if it is a run's
-    trained     whether its weights come from anywhere but the seed
-    modalities  the normalisation of views whose encoder wants another than `picture`
+    seed        of the random weights that `untrained` has
+    run         the run that the encoders are from, if any
+    trained     whether the weights are anything but random
+    modalities  the normalisation of those views that need another than `picture`
     by_view     with an encoder per view, the sources that it was joined from
     inputs      what each encoder was given in training, where that is known
-    heads       of a run with an encoder a view, behind which their embeddings can be compared
+    heads       of a run with one encoder per view, behind which their embeddings can be compared
     """
 
     name: str
@@ -56,21 +56,21 @@ class ModelSource:
 
     @property
     def encoder(self) -> Encoder:
-        """The only one, or the first."""
+        """The only encoder, or the first."""
         return next(iter(self.encoders.values()))
 
     @property
     def size(self) -> int:
-        """The size of the pictures that it sees, in pixels."""
+        """The size of the input pictures, in pixels."""
         return int(self.encoder.options["size"])
 
     @cached_property
     def checksums(self) -> dict[str, str]:
-        """A check sum of each encoder, by view: which network it is, and every weight of it."""
+        """A check sum of each encoder by view, of its architecture and all weights."""
         return {view: weights_checksum(each) for view, each in self.encoders.items()}
 
     def only(self, view: str | None) -> ModelSource:
-        """The one encoder that there is, or that of the view that is named, with its head."""
+        """Returns a model of the one encoder that there is, or of the named view, with its head."""
         if view is None and len(self.encoders) == 1:
             return self
         if view is not None and list(self.encoders) == [REFERENCE]:  # of data that has several modalities
@@ -93,7 +93,7 @@ class ModelSource:
         return digest([self.checksums, repr(self.picture), repr(sorted(self.modalities.items())), *more])
 
     def modality(self, view: str, data: Dataset) -> str:
-        """The modality of the data that an encoder's view is made of.
+        """Returns the modality of the data that an encoder's view is derived from.
 
         That of a derived view, such as L, is the one of training where the data has it, or else that of its colours.
         """
@@ -111,12 +111,12 @@ class ModelSource:
         of: Mapping[str, str] | None = None,
         **options: Any,
     ) -> ViewPipeline:
-        """What it sees of data whose first modality is `reference`, one copy of each view.
+        """Makes the pipeline for data whose first modality is `reference`, with one copy of each view.
 
         "probe-test" is the middle of a picture, "probe-train" a crop and a flip.
 
-        view     that of one encoder alone
-        of       by view, the modality that it is made of, where the data has another name for it (see `modality`)
+        view     of one encoder alone
+        of       by view, the modality that it is derived from, where the data has another name for it (see `modality`)
         options  of the augmentation
         """
         views: dict[str, View] = {}
@@ -133,9 +133,9 @@ class ModelSource:
         return made.of(dict.fromkeys(views, 1), views=views)
 
     def untrained(self) -> ModelSource:
-        """The same networks as they are before any training: those of a run as it began, those of a seed again.
+        """Returns the same networks as they were before training: a run's initial ones, or random ones by seed.
 
-        What a run began with need not be drawn: it may have been given weights. It is itself if it is untrained.
+        The initial weights of a run need not be random: it may have been given some. An untrained model returns itself.
         """
         if not self.trained:
             return self
@@ -147,7 +147,7 @@ class ModelSource:
         return replace(self, name=name, encoders=fresh, run=None, trained=False, by_view=by_view, heads=heads)
 
     def _first(self) -> tuple[dict[str, Encoder], dict[str, nn.Module]]:
-        """Encoders and heads as they were before any training."""
+        """Returns encoders and heads as they were before any training."""
         if self.run is not None:
             towers = untrained(self.run).towers
             first = {view: towers.encoder(view if view in towers.query else None) for view in self.encoders}
@@ -159,5 +159,5 @@ class ModelSource:
 
 
 def modality_of(view: str, data: Dataset) -> str:
-    """The modality of the data that a view is made of by its name: colours are taken of its pictures."""
+    """Returns the modality of the data that a view is derived from by its name: colours come from its pictures."""
     return reference(data) if view in VIEWS else view or data.modalities[0]

@@ -1,4 +1,4 @@
-"""How the augmented copies of any number of images agree, embedded batch by batch: JCL's Fig. 3 as the paper has it."""
+"""The agreement of augmented copies over any number of images, embedded batch by batch: JCL's Fig. 3 in full."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def model_spread(
     workers: int | None = None,
     shown: bool = False,
 ) -> Spread:
-    """`spread` of what `embed_model` embeds, without holding all of it: JCL's Fig. 3 has 32,768 images x 32 copies.
+    """Computes `spread` of what `embed_model` embeds without holding all of it: JCL's Fig. 3 has 32,768 x 32 copies.
 
-    A picture that cannot be read is left out, and so is its stand-in. `shown`: how far it is is told on stderr.
+    A picture that cannot be read is left out, and so is its stand-in. `shown`: a progress bar is shown on stderr.
     """
     loader, read = model_copies(model, data, images, copies, seed, device, workers)
     encoder, met = model.encoder.to(device), set[int]()
@@ -46,7 +46,7 @@ def model_spread(
 
 
 def _unmet(images: list[int], met: set[int]) -> list[int]:
-    """The places of images that were not met before, which are added: who stands in for another comes twice."""
+    """Returns the rows that were not met before and records them: an image that stands in for another comes twice."""
     places = []
     for place, image in enumerate(images):
         if image not in met:

@@ -1,4 +1,4 @@
-"""Opens the model that a person means: a run by its folder, an encoder by name or from a file, or one per view."""
+"""Opens the model that a user names: a run by its folder, an encoder by name or from a file, or one per view."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from manyview.encoders import Encoder
 from manyview.encoders.encoder import FAMILIES, Stem, nearest_names
 from manyview.encoders.weights import UnknownNetwork, read_metadata
 from manyview.features.preprocess import EncoderInput, Preprocess
-from manyview.training import build
+from manyview.training import pipelines
 from manyview.training.load import INPUT, load, load_projector, run_views
 from manyview.training.run import CONFIG, ENCODER, Run
 from manyview.views import PICTURE
@@ -30,14 +30,14 @@ AnyModel = OneModel | Mapping[str, OneModel]
 
 
 class Options(NamedTuple):
-    """The options of `open_model`, for an encoder by name.
+    """The options of `open_model` for an encoder by name.
 
-    size        of the pictures; without, that of its published weights, or of the data `like`
-    weights     a file for it (safetensors, .pt, .pth): a state dict of its library, or one of ours
+    size        of the input pictures; by default that of its published weights, or of the data `like`
+    weights     a file of weights (safetensors, .pt, .pth): a state dict of its library, or one of ours
     pretrained  take the library's published weights
     stem        "cifar" for ResNets that were trained so
-    seed        of the weights, where neither is given
-    like        the data that it will see
+    seed        of random weights, where neither is given
+    like        the data that it will embed
     """
 
     size: int | None = None
@@ -49,8 +49,9 @@ class Options(NamedTuple):
 
 
 def open_model(model: AnyModel, **given: Any) -> ModelSource:
-    """A run's folder, a file that `encoders.save` wrote, an encoder or the name of one, with `Options`; for an encoder
-    per view a table of those by view, or "rgb=A,depth=B".
+    """Opens a run's folder, a file that `encoders.save` wrote, or an encoder or its name, with `Options`.
+
+    An encoder per view is given as a table of those by view, or as "rgb=A,depth=B".
 
     >>> open_model("runs/demo"), open_model("timm/resnet18", pretrained=True)
     >>> open_model({"rgb": "runs/a", "depth": "runs/b"})
@@ -62,7 +63,7 @@ def open_model(model: AnyModel, **given: Any) -> ModelSource:
 
 
 def check_named(model: AnyModel) -> None:
-    """Refuses what is neither a run nor a file nor the name of an encoder; nothing is opened."""
+    """Refuses what is neither a run nor a file nor the name of an encoder, without opening anything."""
     model = _parsed(model)
     for each in model.values() if isinstance(model, Mapping) else [model]:
         if isinstance(each, str | os.PathLike) and run_of(each) is None and not Path(each).is_file():
@@ -70,7 +71,7 @@ def check_named(model: AnyModel) -> None:
 
 
 def run_of(model: object) -> Run | None:
-    """The run that is meant, by its folder or by the encoder that it has written there; None for anything else."""
+    """Returns the run that is meant, by its folder or by the encoder file in it; None for anything else."""
     if isinstance(model, ModelSource | Run):
         return model if isinstance(model, Run) else model.run
     if not isinstance(model, str | os.PathLike):
@@ -103,12 +104,12 @@ def _from_run(run: Run, view: str, options: Options) -> ModelSource:
         made, heads = {view or next(iter(config.views or ()), REFERENCE): load(run)}, {}
     for encoder in made.values():
         _refuse(options, encoder, f"{run.folder} is a run")
-    picture = build.picture(config)
+    picture = pipelines.picture(config)
     return ModelSource(str(run.folder), made, picture, config.seed, run, inputs=_inputs(made), heads=heads)
 
 
 def _inputs(encoders: Mapping[str, Encoder]) -> dict[str, EncoderInput]:
-    """What encoders by view were given in training, where that is known; not of one alone that has plain pictures."""
+    """Returns what encoders by view were given in training, where known; nothing for one encoder of plain pictures."""
     known = {view: each.preprocess.input for view, each in encoders.items() if isinstance(each.preprocess, Preprocess)}
     return {} if len(encoders) == 1 and all(each.is_plain for each in known.values()) else known
 
@@ -145,7 +146,7 @@ def _from_name(name: str, view: str, options: Options) -> ModelSource:
 
 
 def _joined(by_view: Mapping[str, ModelSource], options: Options) -> ModelSource:
-    """An encoder per view as one model."""
+    """Joins an encoder per view into one model."""
     if not by_view or any(not view or view == ALL for view in by_view):
         raise UserError("encoders", f"expected names of views, other than {ALL!r}, got {', '.join(by_view) or 'none'}")
     if options.weights is not None:
@@ -168,7 +169,7 @@ def _joined(by_view: Mapping[str, ModelSource], options: Options) -> ModelSource
 
 
 def _parsed(model: AnyModel) -> AnyModel:
-    """Reads rgb=A,depth=B as a table; anything else stays as it is."""
+    """Parses rgb=A,depth=B as a table; anything else stays as it is."""
     if not isinstance(model, str) or "=" not in model or os.path.exists(model):
         return model
     parts = [part.partition("=") for part in model.split(",")]
@@ -200,7 +201,7 @@ def _check_name(name: str) -> None:
 
 
 def _shape(data: Dataset | None, view: str) -> tuple[int, int | None]:
-    """Channels and usual shorter side of the pictures of a view."""
+    """Returns the channels and the usual shorter side of the pictures of a view."""
     if data is None:
         return 3, None
     modality = modality_of(view, data)

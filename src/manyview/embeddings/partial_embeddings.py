@@ -1,4 +1,4 @@
-"""The folder where pieces of embeddings gather until the file is whole, by one process at a time."""
+"""The folder of finished pieces of embeddings until the file is complete, used by one process at a time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from manyview.core.lock import NAME as LOCK
 from manyview.core.lock import locked
 from manyview.core.text import printable
 from manyview.embeddings.about import About
-from manyview.embeddings.file_format import Array, read, write
+from manyview.embeddings.columns import Array
+from manyview.embeddings.file_format import read, write
 from manyview.embeddings.image_source import ImageSource
 from manyview.features.feature_cache import Piece, PieceStore, join_pieces
 
@@ -29,9 +30,9 @@ SAME = ("weights", "size", "mean", "std", "view", "grid", "fingerprint", "dtype"
 
 
 class PartialEmbeddings:
-    """The folder `embeddings.npz.part`, where pieces gather.
+    """The folder `embeddings.npz.part` of finished pieces.
 
-    Pieces hold always the same images in the same batches, so that it makes no difference who stopped when.
+    A piece always holds the same images in the same batches, so that interruptions change no number.
     """
 
     def __init__(self, path: Path, about: About, images: ImageSource) -> None:
@@ -42,9 +43,9 @@ class PartialEmbeddings:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keeps others from writing the same file. The folder stays only where there is something to go on with.
+        """Locks out other writers of the same file. The folder stays only if there is something to resume.
 
-        A folder of somebody else's by that name is refused; what is not ours in ours stays, and the folder with it.
+        A folder of another program by that name is refused; its files in our folder stay, and the folder with them.
         """
         with naming_setting("to", self.path):
             _check_ours(self.folder)
@@ -60,7 +61,7 @@ class PartialEmbeddings:
                         self.folder.rmdir()
 
     def complete(self) -> bool:
-        """Whether the file is there. If it, or what there is of it, is of something else, that is one line."""
+        """Tells whether the file exists, and refuses a file or pieces of anything else."""
         if self.path.exists():
             _check(read(self.path).about, self.about, self.path, "delete it, or give another --to")
             return True
@@ -79,7 +80,7 @@ class PartialEmbeddings:
         return False
 
     def missing(self) -> list[int]:
-        """The numbers of the pieces that are still to be made, because they are not there or damaged."""
+        """The numbers of the pieces that are still to be computed, because they are absent or damaged."""
         for number in range(len(self.store)):
             piece = self.store.read(number)
             if piece is not None:
@@ -92,7 +93,7 @@ class PartialEmbeddings:
         self._note(number, piece)
 
     def join(self, dim: int | None = None) -> None:
-        """Writes the file from its pieces, all of which are there.
+        """Writes the file from its pieces, all of which exist.
 
         dim: of the embeddings, where projections follow them
         """
@@ -125,7 +126,7 @@ class PartialEmbeddings:
 
 
 def _check_ours(folder: Path) -> None:
-    """Refuses what is there by the name of our folder and is not ours: a link, or a folder without our plan."""
+    """Refuses something that has the name of our folder but is not ours: a link, or a folder without our plan."""
     if folder.is_symlink() or (os.path.lexists(folder) and not folder.is_dir()):
         raise UserError("to", f"{printable(str(folder))} is no folder of ours; move it away, or give another --to")
     plan, there = folder / PLAN, sorted(os.listdir(folder)) if folder.is_dir() else []

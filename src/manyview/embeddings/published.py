@@ -1,4 +1,4 @@
-"""What timm and torchvision say of their published weights: the normalisation of pictures, and their size."""
+"""The normalisation and size of pictures for the published weights of timm and torchvision."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from manyview.views.augmentation_recipes import usual_size
 
 
 class Published(NamedTuple):
-    """What a library says of a network's published weights: normalisation, size, and whether no other size will do."""
+    """What a library documents of a network's published weights: normalisation, size, and whether that is fixed."""
 
     picture: Modality = PICTURE
     size: int = 224
@@ -19,13 +19,13 @@ class Published(NamedTuple):
 
 
 def usual_picture(encoder: Encoder) -> Modality:
-    """The normalisation that it was trained with, where that is known, or else its library's."""
+    """Returns the normalisation that a network was trained with, where known, or else its library's."""
     known = normalisation(encoder)
     return published(encoder.name).picture if known is None else Modality(*known, colour=True)
 
 
 def published(name: str) -> Published:
-    """What the library of a network says; of our own networks nothing is published."""
+    """Returns what the library of a network documents; nothing is published of our own networks."""
     family, _, model = name.partition("/")
     if family == "timm":
         import timm
@@ -45,8 +45,7 @@ def published(name: str) -> Published:
 
 
 def usual_side(published: Published, side: int | None, *, pretrained: bool, from_file: bool) -> int:
-    """The published size for weights that were trained at it, and for want of data; else the data's, as a run would
-    have it, though weights of a file may have been trained at more than runs take by default."""
+    """Returns the published size of such weights, and without data; else the size that a run on the data has."""
     if side is None or pretrained or (from_file and published.fixed_size):
         return published.size
     return usual_size(side, published.size) if from_file else usual_size(side)

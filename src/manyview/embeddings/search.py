@@ -1,4 +1,4 @@
-"""The images whose embeddings are nearest to a picture's, and a contact sheet of them."""
+"""Finds the images whose embeddings are nearest to a picture's, and draws a contact sheet of them."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ INK, SOFT, PAPER, FRAME = "#1a1a1a", "#5f5f5f", "#ffffff", "#e4e4e4"
 
 @dataclass(frozen=True)
 class Neighbour:
-    """An image that was found.
+    """One image that a search found.
 
     row         in the embeddings
     similarity  the cosine, 1 for the same picture
-    label       its class's name; empty where there is none
-    file        where it is, if it is a file
+    label       the name of its class; empty where there is none
+    file        its path, if it is a file
     """
 
     row: int
@@ -58,12 +58,12 @@ class Neighbour:
 
     @property
     def duplicate(self) -> bool:
-        """Whether the encoder cannot tell it from the query."""
+        """Whether its embedding is nearly the same as the query's."""
         return self.similarity >= ALIKE
 
     @property
     def mark(self) -> str:
-        """What follows it in a list."""
+        """A remark that follows it in a list."""
         return "   duplicate?" if self.duplicate else ""
 
 
@@ -76,13 +76,13 @@ def search(
     view: str | None = None,
     **encoder: Any,
 ) -> list[Neighbour]:
-    """The images nearest to a picture by cosine, the nearest first; exact, in pieces.
+    """Finds the images nearest to a picture by cosine, the nearest first; exact, in pieces.
 
-    model    the encoder that made the embeddings, or the run with an encoder a view that did; others are refused
-    image    a file, a Pillow image or a tensor (C, H, W). If the file itself was embedded, as the same view, it is left
-             out; across views the sample's own picture is what is looked for, and stays
-    view     of the picture, where the run has an encoder a view; without, as `query_view` has it. If it is not the one
-             that was embedded, projections are compared: the thermal picture's with those of RGB pictures
+    model    the encoder that made the embeddings, or the run with one encoder per view that did; others are refused
+    image    a file, a Pillow image or a tensor (C, H, W). A file that was itself embedded as the same view is left out;
+             across views the sample's own picture is what is searched for, and stays
+    view     of the picture, where the run has one encoder per view; by default as `query_view` chooses it. If it is not
+             the view that was embedded, projections are compared: the thermal picture's with those of RGB pictures
     encoder  size, weights, pretrained, stem: which one is meant, where `model` is a name
 
     >>> for found in search("runs/dcl-photos-1a2b3c", "cat.jpg", "embeddings.npz"):
@@ -112,8 +112,10 @@ def search(
 
 
 def query_view(source: ModelSource, image: Picture, found: Embeddings, view: str | None = None) -> str | None:
-    """The view that a picture is of: as a person says, or as the folder it is in is called, or, of two views, the one
-    that was not embedded. None where one encoder is all there is."""
+    """Returns the view of a query picture: the given one, its folder's name, or of two views the one not embedded.
+
+    None where there is one encoder only.
+    """
     views = list(source.encoders)
     if len(views) == 1:
         return None
@@ -130,7 +132,7 @@ def query_view(source: ModelSource, image: Picture, found: Embeddings, view: str
 
 
 def _preprocess(source: ModelSource, found: Embeddings) -> Preprocess:
-    """How the encoder of the query sees a picture."""
+    """Returns the preprocessing of the query's encoder."""
     known = next(iter(source.inputs.values()), None)
     if known is not None:
         return Preprocess(source.size, input=known)
@@ -142,7 +144,7 @@ def _preprocess(source: ModelSource, found: Embeddings) -> Preprocess:
 def picture(
     image: Picture, found: Sequence[Neighbour], embeddings: Embeddings, *, view: str | None = None
 ) -> Image.Image:
-    """A contact sheet: the query, as which view it was read, and its neighbours with names, similarities and labels."""
+    """Draws a contact sheet: the query with the view it was read as, and its neighbours with names and similarities."""
     rgb = _shown(image) if isinstance(image, str | Path) else to_rgb(image) if isinstance(image, Tensor) else image
     name = printable(str(image)) if isinstance(image, str | Path) else "a picture"
     seen_by = printable(embeddings.about.encoder)
@@ -155,7 +157,7 @@ def picture(
 
 
 def save_picture(sheet: Image.Image, path: Path) -> None:
-    """Writes a contact sheet as a PNG file that says who made it, in place of an older one."""
+    """Writes a contact sheet as a PNG file that names its maker, in place of an older one."""
     check_picture(path)
     made_by = PngInfo()
     made_by.add_text("Software", MADE_BY)
@@ -164,7 +166,7 @@ def save_picture(sheet: Image.Image, path: Path) -> None:
 
 
 def check_picture(path: Path) -> None:
-    """Refuses a file that is there and is no contact sheet of ours: it is not overwritten."""
+    """Refuses to overwrite a file that is no contact sheet of ours."""
     if os.path.lexists(path) and not _is_ours(path):
         raise UserError("picture", f"{printable(str(path))} is there and not from here; give another name, --picture")
 
@@ -180,12 +182,12 @@ def _is_ours(path: Path) -> bool:
 
 
 def read_as(view: str | None) -> str:
-    """What follows the name of a picture: as which view it was read, where there are several."""
+    """Names the view that a picture was read as, where there are several."""
     return "" if view is None else f", read as {view},"
 
 
 def maker(model: OneModel, found: Embeddings, **options: Any) -> ModelSource:
-    """The encoder that made the embeddings, with those of the other views where it has some."""
+    """Opens the encoder that made the embeddings, with those of the other views where it has some."""
     about = found.about
     if about.grid:
         raise UserError("embeddings", "hold a vector a place, of --patches; embed the images again without it")
@@ -205,14 +207,14 @@ def maker(model: OneModel, found: Embeddings, **options: Any) -> ModelSource:
 
 
 def same_file(image: Picture, file: str | None) -> bool:
-    """Whether a picture is that file, by whatever name."""
+    """Tells whether a picture is that file, under any name."""
     if file is None or not isinstance(image, str | Path):
         return False
     return os.path.exists(image) and os.path.exists(file) and os.path.samefile(image, file)
 
 
 def _pictures(found: Sequence[Neighbour], embeddings: Embeddings) -> list[Image.Image | None]:
-    """The pictures, from their files or from the data set that they are of; None where neither is there."""
+    """Reads the pictures from their files, or from the data set that they are of; None where neither can be read."""
     about = embeddings.about
     if about.root is not None:
         return [None if each.file is None else _shown(each.file) for each in found]
@@ -243,14 +245,14 @@ def _shown(file: str | Path) -> Image.Image | None:
 
 
 class Tile(NamedTuple):
-    """One picture of a contact sheet with a few short lines of text; None where the picture is missing."""
+    """One picture of a contact sheet with a few short lines of text; the picture is None where it is missing."""
 
     picture: Image.Image | None
     lines: tuple[str, ...]
 
 
 def contact_sheet(first: Tile, others: Sequence[Tile]) -> Image.Image:
-    """Draws the first tile with its text beside it and a rule under it, then the others in rows, text under them."""
+    """Draws the first tile with its text beside it and a rule under it, then the others in rows with text below."""
     rows, step = -(-len(others) // COLUMNS), SIDE + GAP
     lines = max((len(tile.lines) for tile in others), default=0)
     height, head = SIDE + GAP // 2 + lines * LINE + GAP, SIDE + 2 * GAP
@@ -288,7 +290,7 @@ def _put_text(draw: ImageDraw.ImageDraw, lines: tuple[str, ...], left: int, top:
 
 
 def shortened(text: str, room: int) -> str:
-    """Cuts off the beginning of a text that is too wide: names of files differ at their end."""
+    """Cuts off the beginning of a text that is too wide, since names of files differ at their end."""
     if _font().getlength(text) <= room:
         return text
     ends = ("..." + text[start:] for start in range(1, len(text)))

@@ -1,4 +1,4 @@
-"""Embeddings of several augmented copies of each image, of a run or of any encoder: what the figures are made of.
+"""Embeddings of several augmented copies of each image, by a run or any encoder, which figures are drawn from.
 
 >>> found = embed_run(run, images=512, copies=32)
 >>> spread(found.vectors)                                                     # JCL's Fig. 3
@@ -9,26 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyview.config.config import Config, component
+from manyview.config.component import component
+from manyview.config.config import Config
 from manyview.core.errors import UserError
 from manyview.core.rng import key, order
 from manyview.core.sample import Views
 from manyview.data import Dataset, Loader
 from manyview.data.selection import only_modalities, subset
 from manyview.diagnose.measures import batch_measures
+from manyview.embeddings.run_epochs import epochs, method_of
 from manyview.encoders import Encoder
 from manyview.features.embedding_pass import embedding, forward
 from manyview.methods import BatchOutputs, Method
-from manyview.training import build
-from manyview.training.checkpoint import EPOCH, State, read
-from manyview.training.run import CHECKPOINTS, Run, checkpoints
+from manyview.training import pipelines, run_data
+from manyview.training.run import Run
 from manyview.views import AUGMENTATIONS, ViewPipeline
 from manyview.views.augmentation_recipes import usual_augmentation
 
@@ -44,7 +44,7 @@ Read = Callable[..., list[Tensor]]
 
 @dataclass(frozen=True, eq=False)
 class ViewEmbeddings:
-    """Several augmented copies of each of n images, embedded, in a drawn order.
+    """The embeddings of several augmented copies of each of n images, in a random order.
 
     vectors   (n, a, d) of unit length, float32 on the CPU
     ids       (n,) of the images
@@ -65,14 +65,14 @@ class ViewEmbeddings:
     held_out: bool
 
     def picture(self, image: int, copy: int) -> Tensor:
-        """What was embedded as vectors[image, copy], (C, size, size) in the data's dtype, not normalised."""
+        """Returns the input of vectors[image, copy], (C, size, size) in the data's dtype, not normalised."""
         sample = self.data[int(self.index[image])]
         return next(iter(self.pipeline.prepare(sample.modalities, sample.id, seed=self.seed).values()))[copy]
 
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """A run as it was after an epoch; 0 is before training.
+    """The measures and embeddings of a run after an epoch; 0 is before training.
 
     measures    means over batches of held-out images, of the training's batch size, as `batch_measures` names them
     embeddings  of the same copies of the same images in every snapshot
@@ -98,12 +98,12 @@ def embed_run(
 
     Of a run with several views the first is embedded.
 
-    epoch   one of `epochs(run)`; without, the last checkpoint
-    images  at most so many; training images where none are held out, because there are no labels
-    own     the data set of a run on one's own
+    epoch   one of `epochs(run)`; by default the last checkpoint
+    images  at most this many; training images where none are held out, because there are no labels
+    own     the data set of a run on data that the caller passed
     """
     _check(images, copies)
-    method, data = method_of(run, epoch).to(device), build.data(run.config, own)
+    method, data = method_of(run, epoch).to(device), run_data.open_data(run.config, own)
     view = next(iter(method.views))
     loader = _run_loader(run.config, data, method, {view: copies}, images, seed, device, workers)
     queries = method.towers.queries
@@ -122,10 +122,10 @@ def embed_model(
     device: str | torch.device = "cpu",
     workers: int | None = None,
 ) -> ViewEmbeddings:
-    """Embeds copies of a data set's images with an encoder without a head, made unit length.
+    """Embeds copies of a data set's images with an encoder without a head, and normalises them to unit length.
 
     They are augmented as the model's run did it, or else as a run of that size usually does. Of a model with several
-    encoders the first is taken, with the view that it is for.
+    encoders the first is taken, with its own view.
     """
     loader, read = model_copies(model, data, images, copies, seed, device, workers)
     vectors, index, _ = _embed(loader, model.encoder.to(device), read)
@@ -141,7 +141,7 @@ def model_copies(
     device: str | torch.device,
     workers: int | None,
 ) -> tuple[Loader, Read]:
-    """A loader of the copies that `embed_model` embeds, and what is read of the encoder for them."""
+    """Makes the loader of the copies that `embed_model` embeds, and the function that reads their embeddings."""
     _check(images, copies)
     first, encoder = data.modalities[0], next(iter(model.encoders))
     view = encoder or first
@@ -171,12 +171,12 @@ def snapshots(
     device: str | torch.device = "cpu",
     workers: int | None = None,
 ) -> Iterator[Snapshot]:
-    """The run at each of `epochs(run)`: entropy, alignment, uniformity and coupling by epoch, and embeddings.
+    """Yields the run at each of `epochs(run)`: entropy, alignment, uniformity and coupling, and the embeddings.
 
-    The measures' loss is that of a run at its end, where a loss has a part that grows.
+    The loss among the measures is computed with the final value of arguments that grow during training.
     """
     _check(images, copies)
-    config, data, loader = run.config, build.data(run.config, own), None
+    config, data, loader = run.config, run_data.open_data(run.config, own), None
     for epoch in epochs(run):
         method = method_of(run, epoch).to(device)
         if loader is None:  # which decodes the images, once for all epochs
@@ -186,53 +186,9 @@ def snapshots(
         yield _snapshot(epoch, method, loader, copies, config.batch_size, data.test is not None)
 
 
-def epochs(run: Run) -> list[int]:
-    """The epochs after which a run can be embedded: 0 before training, the snapshots, and the last checkpoint's."""
-    return sorted({0, *_snapshot_files(run), _epoch(_last(run), run.config)})
-
-
-def method_of(run: Run, epoch: int | None = None) -> Method:
-    """The method after an epoch (see `epochs`), or of the last checkpoint, in eval mode on the CPU."""
-    config, state = run.config, _state(run, epoch)
-    with torch.random.fork_rng():  # a method is drawn from its seed, which is no business of who loads one
-        method = build.method(config, state["channels"], state["data"][0], begun=epoch != 0)
-    if epoch != 0:
-        method.load_state_dict(state["method"])
-    return method.eval().requires_grad_(False)
-
-
-def _state(run: Run, epoch: int | None) -> State:
-    files = _snapshot_files(run)
-    if epoch is not None and epoch in files:
-        return read(files[epoch])
-    last = _last(run)
-    if epoch not in (None, 0, _epoch(last, run.config)):
-        there = ", ".join(map(str, epochs(run)))
-        raise UserError("epoch", f"{run.folder} has {there}, not {epoch}; a run keeps those of --snapshots")
-    return last
-
-
-def _last(run: Run) -> State:
-    found = checkpoints(run.folder).latest()
-    if found is None:
-        raise UserError("run", f"{run.folder} has no checkpoint; its encoder alone can still embed (embed_model)")
-    return found[0]
-
-
-def _snapshot_files(run: Run) -> dict[int, Path]:
-    files = (run.folder / CHECKPOINTS).glob("*")
-    return {int(match[1]): file for file in files if (match := EPOCH.fullmatch(file.name))}
-
-
-def _epoch(state: State, config: Config) -> int:
-    """The epoch of a checkpoint, counting one that is not over."""
-    images, step = int(state["data"][0]), int(state["state"]["step"])
-    return -(-step // max(1, images // config.batch_size))
-
-
 def _run_loader(
     config: Config,
-    data: build.RunData,
+    data: run_data.RunData,
     method: Method,
     copies: Mapping[str, int],
     images: int,
@@ -240,8 +196,8 @@ def _run_loader(
     device: str | torch.device,
     workers: int | None,
 ) -> Loader:
-    """Held-out images of a run, with so many copies of some views, training's over and over; then their jigsaw."""
-    training = build.pipeline(config, data.views, method)
+    """Makes a loader of a run's held-out images with several copies of some views, augmented in turn as in training."""
+    training = pipelines.training(config, data.views, method)
     whole = [each for each in training.augmentations if each.patch is None]
     repeated = [whole[number % len(whole)] for number in range(max(copies.values()))]
     pipeline = replace(training, augmentations=repeated, copies={}, holes=False)
@@ -252,7 +208,7 @@ def _run_loader(
 def _loader(
     data: Dataset, pipeline: ViewPipeline, images: int, seed: int, device: str | torch.device, workers: int | None
 ) -> Loader:
-    """A loader of at most so many images in a drawn order, since data sets are often sorted by class."""
+    """Makes a loader of at most so many images in a random order, since data sets are often sorted by class."""
     chosen = order(key(CHOSEN, seed, data.ids))[:images]
     data = data if len(chosen) == len(data) else subset(data, chosen.sort().values)
     size = _batch_size(len(data), pipeline)
@@ -260,13 +216,13 @@ def _loader(
 
 
 def _batch_size(images: int, pipeline: ViewPipeline) -> int:
-    """How many images are embedded at a time, so that all their copies fit into memory."""
+    """Computes how many images fit into memory at a time with all their copies."""
     numbers = sum(3 * each.size**2 for each in pipeline.augmentations)
     return max(1, min(images, PICTURES, NUMBERS // numbers))
 
 
 def _embed(loader: Loader, network: nn.Module, read: Read) -> tuple[list[Tensor], Tensor, dict[str, Tensor]]:
-    """What is read of a network for all images, (n, d) each, their rows in the data, and which have which view."""
+    """Reads (n, d) each off a network for all images, with their rows in the data and which of them have which view."""
     batches = [(forward(network, batch.views(), read=read), batch) for batch in loader.epoch(0)]
     rows = torch.cat([batch.index for _, batch in batches])
     places = {row: place for place, row in reversed(list(enumerate(rows.tolist())))}

@@ -197,6 +197,11 @@ class BankMemory(Memory):
         return self.bank.read(index)[:, None] if self.stored else None
 
     def partition(self, estimate: Callable[[int], Tensor], term: str = "") -> dict[str, Any]:
+        """Returns what NCE needs to know of the noise: `population` and `partition`, its Z.
+
+        estimate  computes Z from this batch, given the population
+        term      the term that asks: each term that the bank was started for has a Z of its own
+        """
         population, number = self._population, self._terms.get(term, 0)
         if self.bank.has_partition(number) and (self.decay is None or not self.training):
             return {"population": population, "partition": self.bank.partition_of(number)}

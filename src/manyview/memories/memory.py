@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from torch import Tensor, nn
 
@@ -25,7 +24,7 @@ class Memory(nn.Module):
             raise UserError("within_batch", f"expected a weight of at least 0, got {within_batch}")
         self.within_batch = within_batch
 
-    per_image = False  # whether it holds something for each training image, and so knows no others
+    per_image = False  # whether it holds something for each training image, and so knows no other images
 
     @property
     def size(self) -> int | None:
@@ -49,14 +48,6 @@ class Memory(nn.Module):
     def positives(self, index: Tensor) -> Tensor | None:
         """Returns kept positives (N, 1, d) of these images, where the memory has them instead of the step's keys."""
         return None
-
-    def partition(self, estimate: Callable[[int], Tensor], term: str = "") -> dict[str, Any]:
-        """Returns what NCE wants to know of the noise: `population` and `partition`; a bank keeps both.
-
-        estimate  NCE's Z by this batch, given the population
-        term      who asks: each term that the memory was started for has a Z of its own
-        """
-        raise NotImplementedError("only a memory bank keeps NCE's partition")
 
     def update(self, keys: Sequence[Tensor], ids: Tensor, index: Tensor) -> None:
         """Takes in the step's keys, K copies of (N, d), of all processes."""

@@ -17,7 +17,7 @@ from manyview.losses import Loss, nce_partition
 from manyview.losses.prediction import takes_classes
 from manyview.losses.siamese import squared_distance
 from manyview.losses.traits import bounds_information, is_coupled, is_pooled, needs_partition, option
-from manyview.memories import Memory
+from manyview.memories import BankMemory, Memory
 from manyview.methods.batch_outputs import BatchOutputs
 from manyview.methods.term import Term, TermOutput, mean_of_present, nothing, watched
 from manyview.methods.topologies import Topology
@@ -52,8 +52,11 @@ class Contrast(Term):
         self.memory = Memory() if memory is None else memory
         self.takes_labels = takes_labels
         self.coupled, self.bounds_information = is_coupled(loss), bounds_information(loss)
-        if needs_partition(loss) and not self.memory.per_image:
-            raise UserError("memory", "nce contrasts with images drawn from a memory bank; give --memory bank")
+        self._noise_bank: BankMemory | None = None  # holds NCE's partition, where the loss needs it
+        if needs_partition(loss):
+            if not isinstance(self.memory, BankMemory):
+                raise UserError("memory", "nce contrasts with images drawn from a memory bank; give --memory bank")
+            self._noise_bank = self.memory
 
     def __call__(self, batch: BatchOutputs) -> TermOutput:
         triples = self.topology(batch.embeddings(self.queries, self.keys), self.memory)
@@ -106,15 +109,15 @@ class Contrast(Term):
         return values.sum() * (batch.processes / triple.total)
 
     def _kept_options(self, batch: BatchOutputs, triple: Triple) -> dict[str, Any]:
-        """Arguments that the loss needs and the memory keeps: NCE's partition."""
-        if not needs_partition(self.loss):
+        """Returns the arguments of the loss that a memory bank keeps: NCE's population and partition."""
+        if self._noise_bank is None:
             return {}
 
         def estimate(population: int) -> Tensor:
             known = {"population": population, "temperature": self.option("temperature"), "gather": batch.gather}
             return triple.loss(nce_partition, **known)
 
-        return self.memory.partition(estimate, self.name)
+        return self._noise_bank.partition(estimate, self.name)
 
 
 def try_loss(loss: Loss) -> None:

@@ -1,4 +1,4 @@
-"""Chooses the images that a page shows, and makes their thumbnails: one JPEG of all, however many there are."""
+"""Chooses the images that a page shows, and makes one JPEG of all their thumbnails."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from manyview.data.dataset import Batched, label_target
 from manyview.data.selection import Subset, only_modalities, subset
 from manyview.data.visible import to_rgb
 from manyview.report.html import Html, tag
-from manyview.training import build
+from manyview.training import run_data
 
 DRAWN = 0x5E1EC7  # keeps this choice apart from others by the same ids
 CHUNK = 128  # images at a time
@@ -47,7 +47,7 @@ class ThumbnailSheet:
     side: int
 
     def thumbnail(self, number: int, sheet: int, caption: str, kind: str = "") -> Html:
-        """Shows one picture of this sheet, the page's so manieth, with a caption for who cannot see it."""
+        """Shows one thumbnail by its number, with a caption for screen readers."""
         place = f"--x:{number % self.columns};--y:{number // self.columns}"
         classes = f"thumb sheet{sheet} {kind}".strip()
         return tag("span", class_=classes, style=place, role="img", aria_label=caption, title=caption)
@@ -64,7 +64,7 @@ class PageImages:
 
     dataset      these alone, in the order of the thumbnails
     labels       (n,), -1 where there is none; None where no image has any
-    description  which they are: "400 of the 10,000 test images, 1,000 of which are scored"
+    description  of the selection: "400 of the 10,000 test images, 1,000 of which are scored"
     """
 
     dataset: Dataset
@@ -96,14 +96,14 @@ def commonest(labels: Tensor, most: int) -> list[int]:
     return sorted(label for label in counts.argsort(descending=True, stable=True)[:most].tolist() if counts[label])
 
 
-def open_images(config: Config, own: Dataset | None = None) -> build.RunData:
-    """Opens the data of a run, which is never downloaded for the sake of a page."""
+def open_images(config: Config, own: Dataset | None = None) -> run_data.RunData:
+    """Opens the data of a run for a page, without ever downloading it."""
     data = {name: False if name == "download" else value for name, value in config.data.items()}
-    return build.data(replace(config, data=data), own)
+    return run_data.open_data(replace(config, data=data), own)
 
 
 def choose_images(
-    images: build.RunData,
+    images: run_data.RunData,
     count: int,
     *,
     scored: int | None = None,
@@ -114,8 +114,8 @@ def choose_images(
     """Chooses at most `count` images, held-out ones where there are any, by their ids alone.
 
     scored     how many of the held-out images the run's scores are of, at most, where it has any
-    modality   that is shown; without, that of the first view
-    seconds    that reading them may take; fewer are then chosen
+    modality   the one shown; by default that of the first view
+    seconds    that reading them may take; fewer images are then chosen
     max_bytes  of the thumbnails
     """
     source, kind = source_of(images)
@@ -135,10 +135,10 @@ def choose_images(
     )
 
 
-def source_of(data: build.RunData) -> tuple[Dataset, str]:
-    """Gives what a page is made of, held-out samples where there are any, and what they are called.
+def source_of(data: run_data.RunData) -> tuple[Dataset, str]:
+    """Chooses the samples that a page shows, held-out ones where there are any, and describes them.
 
-    Of one view without labels, a tenth is held out for a score alone: the map is for looking, and is of the others.
+    For one view without labels a tenth is held out for a score alone, so the map shows the others.
     """
     only_scored = data.held_out and not data.labelled and len(data.views) == 1
     if data.test is None or only_scored:
@@ -147,7 +147,7 @@ def source_of(data: build.RunData) -> tuple[Dataset, str]:
 
 
 class CachedImages(Subset):
-    """A data set whose pictures, all of one size, were read once and stay in memory for several passes."""
+    """A data set whose pictures, all of one size, are read once and kept in memory for several passes."""
 
     def __init__(self, dataset: Dataset, modality: str, raw: Tensor) -> None:
         super().__init__(dataset, torch.arange(len(dataset)), [modality])
@@ -164,7 +164,7 @@ class CachedImages(Subset):
 def thumbnail_sheet(
     pictures: Sequence[Image.Image], *, max_bytes: int = MAX_BYTES, sides: Sequence[int] = SIDES
 ) -> ThumbnailSheet:
-    """Makes thumbnails of pictures, as large and as good as `max_bytes` allow; sides: that are tried, in pixels."""
+    """Makes thumbnails of pictures, as large and as good as `max_bytes` allow; `sides` in pixels are tried."""
     usual = sorted(min(picture.size) for picture in pictures)[len(pictures) // 2]
     columns = math.ceil(math.sqrt(len(pictures)))
     rows = math.ceil(len(pictures) / columns)
@@ -185,9 +185,9 @@ def thumbnail_sheet(
 def _read(
     source: Dataset, rows: Tensor, modality: str, seconds: float
 ) -> tuple[list[int], list[Image.Image], Tensor | None]:
-    """Reads as many rows as the time allows: which they are, their pictures made small, and the pictures themselves.
+    """Reads as many rows as the time allows: their numbers, their thumbnails, and the pictures themselves.
 
-    The last are None where they would take much memory or differ in size.
+    The pictures are None where they would take much memory or differ in size.
     """
     end, found, small, raw, size = time.monotonic() + seconds, [], [], [], 0
     for part in rows.split(CHUNK if isinstance(source, Batched) else 1):
@@ -214,7 +214,7 @@ def _raw(source: Dataset, rows: Tensor, modality: str) -> list[Tensor | None]:
 
 
 def centre(picture: Image.Image, most: int = SIDES[0]) -> Image.Image:
-    """Crops the middle, not much larger than a thumbnail, so that a thousand of them fit in memory."""
+    """Crops the middle to little more than a thumbnail, so that a thousand of them fit in memory."""
     side = min(picture.size)
     left, top = ((length - side) // 2 for length in picture.size)
     middle = picture.crop((left, top, left + side, top + side))
@@ -227,5 +227,5 @@ def _resize(picture: Image.Image, side: int) -> Image.Image:
 
 
 def shorten(name: str) -> str:
-    """Keeps the end of a path, which tells more than its beginning."""
+    """Cuts off the beginning of a long path, whose end says more."""
     return name if len(name) <= NAME_LETTERS else f"\N{HORIZONTAL ELLIPSIS}{name[-NAME_LETTERS + 1 :]}"

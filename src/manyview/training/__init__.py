@@ -1,1 +1,1 @@
-"""Training: the loop, its step, optimisers, checkpoints, the run folder, its log and its launch."""
+"""Trains: the loop, its step, optimisers, checkpoints, the run folder, its log and its launch."""

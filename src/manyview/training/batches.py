@@ -14,15 +14,15 @@ LEAST_IMAGES = 8  # the smallest batch that is chosen where nobody gives one
 
 
 def epoch_of(config: Config, images: int) -> Epoch:
-    """An epoch of so many training images.
+    """Computes the epoch of so many training images.
 
-    A last batch of a single image is always left out: it contrasts with nothing.
+    A last batch of a single image is always left out, because it has nothing to be contrasted with.
     """
     return Epoch(images, config.batch_size, config.drop_last or images % config.batch_size == 1)
 
 
 def check_images(images: int) -> None:
-    """Refuses so few training images that one has hardly any others in a batch to differ from."""
+    """Refuses so few training images that a batch has hardly any negatives."""
     if images < LEAST_IMAGES:
         have = "1 training image is" if images == 1 else f"{images} training images are"
         why = "an image learns by differing from the others of its batch"
@@ -30,9 +30,7 @@ def check_images(images: int) -> None:
 
 
 def check_groups(method: Method, config: Config, world: int = 1, images: int = 0) -> None:
-    """Refuses batches of so many training images that do not fall into the groups of a split batch norm, and groups
-    that processes cannot share.
-    """
+    """Refuses batches that split batch norm cannot divide evenly, and groups that processes cannot share."""
     splits, part = method.towers.bn_splits, config.micro_batch or 0
     try:
         here = groups_here(splits, world)
@@ -50,7 +48,7 @@ def check_groups(method: Method, config: Config, world: int = 1, images: int = 0
 
 
 def check_labels(method: Method, train: Dataset) -> None:
-    """Refuses data without classes for a method that goes by them."""
+    """Refuses data without classes for a method that needs them."""
     if any(term.takes_labels for term in method.terms) and not has_classes(train):
         needed = "the method learns from labels, and the data has none, or one class only"
         raise UserError("data", f"{needed}; give images in a folder a class, or a method without labels such as simclr")

@@ -1,4 +1,4 @@
-"""The checkpoints of a run: written whole, and found again after any accident."""
+"""The checkpoints of a run: written atomically, and found again after a crash."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ class Checkpoints:
         self.damaged: list[str] = []
 
     def save(self, state: State, step: int, *, epoch_snapshot: int | None = None) -> Path:
-        """Writes a checkpoint, under the epoch's number too if one is given, and then deletes old ones.
+        """Writes a checkpoint, also under the epoch's number if one is given, and then deletes old ones.
 
-        Files of later steps go as well: the run was taken up before them, because they are damaged or were not wanted.
+        Files of later steps are deleted too: the run was resumed before them, because they are damaged or were not
+        wanted.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"step-{step:09d}.pt"
@@ -58,9 +59,10 @@ class Checkpoints:
         return path
 
     def latest(self) -> tuple[State, Path] | None:
-        """The newest that is whole, on the CPU, and its file; None where nothing was saved yet.
+        """Returns the newest intact checkpoint, on the CPU, and its file; None where nothing was saved yet.
 
-        Without a whole step file it is the newest epoch's. Damaged ones are passed over: `damaged` says which and why.
+        Without an intact step file it is the newest epoch's. Damaged ones are passed over, and `damaged` says which and
+        why.
         """
         self.damaged = []
         files = self._files()
@@ -82,11 +84,11 @@ class Checkpoints:
         return None
 
     def _files(self) -> list[Path]:
-        """The newest first; an epoch's file is never newer than the step files."""
+        """Lists the files, the newest first; an epoch's file is never newer than the step files."""
         return [file for pattern in (STEP, EPOCH) for _, file in self._numbered(pattern)]
 
     def _numbered(self, pattern: re.Pattern[str]) -> list[tuple[int, Path]]:
-        """The largest number first."""
+        """Lists the files of a pattern, the largest number first."""
         files = self.folder.iterdir() if self.folder.is_dir() else ()
         found = [(int(match[1]), file) for file in files if (match := pattern.fullmatch(file.name))]
         return sorted(found, reverse=True)
@@ -98,7 +100,7 @@ class Checkpoints:
 
 
 def write(state: State, path: Path) -> None:
-    """Writes one file, whole or not at all, and seals it."""
+    """Writes one file atomically, with a check sum."""
     with atomic_write(path) as draft:
         with draft.open("wb") as file:  # an open file, since torch's own writer loses the reason of a failure
             torch.save(state, file)
@@ -111,9 +113,10 @@ def write(state: State, path: Path) -> None:
 
 
 def _seal(path: Path) -> None:
-    """Ends a file of torch.save with a check sum of all before it, as the comment that a zip archive may have.
+    """Appends a check sum of a file of torch.save, as the comment that a zip archive may have.
 
-    The archive's own check sums leave out its directory, where one bit can make torch read memory that nobody filled.
+    The archive's own check sums leave out its directory, where one flipped bit can make torch read uninitialised
+    memory.
     """
     with path.open("r+b") as file:
         file.seek(-2, os.SEEK_END)
@@ -123,7 +126,7 @@ def _seal(path: Path) -> None:
 
 
 def _sum(file: BinaryIO, length: int) -> bytes:
-    """CRC-32 of a file's first bytes; it is at their end afterwards."""
+    """Computes the CRC-32 of a file's first bytes, and leaves it open at their end."""
     file.seek(0)
     total = 0
     while length > 0 and (piece := file.read(min(length, PIECE))):
@@ -132,7 +135,7 @@ def _sum(file: BinaryIO, length: int) -> bytes:
 
 
 def _also(path: Path, name: Path) -> None:
-    """The same file under a second name, which the first one's deletion does not touch."""
+    """Gives a file a second name, which outlives the first one's deletion."""
     with atomic_write(name) as draft:
         draft.unlink()  # a link is made under a name that nothing has
         try:
@@ -157,7 +160,7 @@ def read(path: Path) -> State:
 
 
 def _flaw(path: Path) -> str | None:
-    """Says what is wrong with a file, by its check sum; None where nothing is."""
+    """Describes what is wrong with a file, by its check sum; None where nothing is."""
     try:
         with path.open("rb") as file:
             fits = _sum(file, file.seek(0, os.SEEK_END) - SEAL) == file.read()

@@ -1,10 +1,11 @@
-"""The crops that a method's copies are: large ones, small ones (multi-crop), patches; and which networks take them."""
+"""The crops that a method's copies are, large, small (multi-crop) or patches, and which networks take them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from manyview.config.config import Config, component
+from manyview.config.component import component
+from manyview.config.config import Config
 from manyview.core.errors import UserError
 from manyview.encoders import Encoder
 from manyview.methods import Method
@@ -18,7 +19,7 @@ VIT = (
 
 
 def augmentations(config: Config, method: Method, size: int) -> ViewPipeline:
-    """An augmentation for each copy that a method takes: the large ones, then the small ones."""
+    """Makes an augmentation for each copy that a method takes: the large ones, then the small ones."""
     made: ViewPipeline = component(config, "augmentation")(size, max(method.views.values()) - method.small)
     if not method.small:
         return made
@@ -30,12 +31,12 @@ def augmentations(config: Config, method: Method, size: int) -> ViewPipeline:
 
 
 def settled(config: Config, size: int) -> dict[str, int]:
-    """The setting that depends on the large crops' size: that of small ones, of a method that takes some."""
+    """Settles the size of small crops, which depends on that of large ones, for a method that takes some."""
     return {"small_size": small_size(config, size)} if config.method.get("small") else {}
 
 
 def check_sizes(config: Config, method: Method, encoders: Iterable[Encoder]) -> None:
-    """Refuses networks that take images of one size alone: small crops and a jigsaw's patches are smaller."""
+    """Refuses networks of a fixed input size for small crops and for a jigsaw's patches."""
     size = config.augmentation["size"]
     for each in encoders:
         if method.jigsaw:
@@ -56,5 +57,5 @@ def _check(encoder: Encoder, size: int, setting: str, why: str) -> None:
 
 
 def small_size(config: Config, size: int) -> int:
-    """The size of small crops beside large ones of `size` pixels; they are a setting where their number is one."""
+    """Computes the size of small crops beside large ones of `size` pixels, for a method that takes some."""
     return int(config.augmentation.get("small_size") or usual_small_size(size))

@@ -1,4 +1,4 @@
-"""How a run runs on this machine: one process or those that torchrun has started. The only user of Lightning Fabric."""
+"""How a run uses this machine: one process, or those that torchrun has started. The only user of Lightning Fabric."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from manyview import encoders
-from manyview.config.config import Config, component
+from manyview.config.component import component
+from manyview.config.config import Config
 from manyview.core.distributed import wait_at_most
 from manyview.core.errors import UserError
 from manyview.encoders import Towers
@@ -34,14 +35,14 @@ PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}  # an
 
 
 class Double(DoublePrecision):
-    """Fabric's double precision, but what comes out of a network stays double, and so the loss is."""
+    """Fabric's double precision, except that a network's outputs stay double, and so does the loss."""
 
     def convert_output(self, data: Any) -> Any:
         return data
 
 
 class Ddp(DDPStrategy):
-    """DistributedDataParallel, which looks for parameters without a gradient only where a method leaves some out."""
+    """DistributedDataParallel that searches for parameters without a gradient only where a method leaves some out."""
 
     def setup_module(self, module: nn.Module) -> DistributedDataParallel:
         if isinstance(module, Method):
@@ -50,7 +51,7 @@ class Ddp(DDPStrategy):
 
 
 def start_fabric(config: Config) -> Fabric:
-    """One process, or those that torchrun has started."""
+    """Starts Fabric for one process, or for those that torchrun has started."""
     world, here = (int(os.environ.get(name, "1")) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
     if world > 1 and not TorchElasticEnvironment.detect():
         raise UserError("WORLD_SIZE", f"is {world}, and torchrun has not started this process; use it, or unset this")
@@ -74,13 +75,12 @@ def start_fabric(config: Config) -> Fabric:
 
 
 def has_groups(towers: Towers) -> bool:
-    """Says whether batch norm is of groups of the batch, between which keys are shuffled, and never of all
-    processes."""
+    """Tells whether batch norm is over groups of the batch, between which keys are shuffled, not over all processes."""
     return towers.bn_splits > 1 or towers.shuffles
 
 
 def groups_are_processes(towers: Towers, device: torch.device) -> bool:
-    """Says whether batch norm sees the images of each process alone, so that their number makes a difference."""
+    """Tells whether batch norm is over the images of each process, so that the number of processes matters."""
     over_all = device.type == "cuda" and not has_groups(towers)
     return towers.bn_splits == 1 and not over_all and bool(batch_norms(towers))
 
@@ -105,17 +105,17 @@ class Trainer:
         self._engine = Engine(method, self._module, fabric.backward, unsynced)
 
     def gradient(self, views: MakeViews, batch: BatchOutputs) -> StepOutput:
-        """Leaves the step's gradient in the parameters."""
+        """Computes the step's gradient in the parameters."""
         size = self.config.micro_batch
         if size and size < max([len(batch.ids), *batch.counts]):  # all processes do the same
             return micro_batches(self._engine, views, batch, size=size)
         return whole_batch(self._engine, views, batch)
 
     def step(self, lr: float, number: int, *, measure: bool, done: float = 0.0) -> Tensor | None:
-        """Clips the gradient and moves the parameters; returns the gradient's length where somebody wants to know.
+        """Clips the gradient and updates the parameters; returns the gradient's norm if `measure` asks for it.
 
-        number  of the step, in which some of them may be frozen
-        done    the share of the run that is done, which the weight decay may depend on
+        number  of the step, in which some parameters may be frozen
+        done    the share of the run that is done, on which the weight decay may depend
         """
         self.method.towers.hold(number)
         set_lr(self.optimizer, lr)

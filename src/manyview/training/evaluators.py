@@ -1,4 +1,4 @@
-"""Evaluators: what scores the encoders during training, by name. `EVALUATORS` is a plain table."""
+"""Evaluators, which score the encoders during training, by name. `EVALUATORS` is a plain table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from manyview.features.gain import Share
 from manyview.features.knn import knn
 from manyview.features.logistic import Scaling, fit_chosen, logits
 from manyview.methods import Method
-from manyview.training import build
+from manyview.training import pipelines, run_data
 from manyview.training.instance import INSTANCE, make_instance
 from manyview.training.retrieval import Scores, make_retrieval
 
@@ -30,18 +30,18 @@ Evaluator = Callable[[Towers], Scores]
 
 
 class KnnEvaluator:
-    """kNN accuracy: which class do `knn_bank` training images say that `knn_queries` held-out images have?
+    """kNN accuracy of `knn_queries` held-out images among `knn_bank` training images.
 
-    The training images are all of them, also where an imbalance leaves some out of pre-training.
-    Images are decoded once for all scores. With an encoder a view, each view has a score, "knn/VIEW", of the images
-    that have it, and "knn" is that of all views' embeddings side by side, of the images that have them all.
+    The training images include those that an imbalance leaves out of pre-training. Images are decoded once for all
+    scores. With one encoder per view, each view has a score, "knn/VIEW", of the images that have it, and "knn" is that
+    of all views' embeddings side by side, of the images that have them all.
     """
 
     name = "knn"
 
-    def __init__(self, data: build.RunData, config: Config, device: torch.device) -> None:
+    def __init__(self, data: run_data.RunData, config: Config, device: torch.device) -> None:
         assert data.test is not None
-        self.views, pipeline = tuple(data.views), build.test_pipeline(config, data.views)
+        self.views, pipeline = tuple(data.views), pipelines.evaluation(config, data.views)
         self.loaders = [
             Loader(
                 some(images, most), pipeline, min(256, len(images), most), shuffle=False, drop_last=False,
@@ -64,7 +64,7 @@ class KnnEvaluator:
         }
 
     def share(self, vectors: Tensor, labels: Tensor, asked: Tensor, right: Tensor) -> Share:
-        """The share of the images asked about, (n, d), whose class the bank's vectors (m, d) and labels tell."""
+        """Computes the accuracy on queries (n, d) by the bank's vectors (m, d) and labels."""
         return knn(vectors, labels, asked, right, k=min(NEIGHBOURS, len(vectors)))
 
 
@@ -84,14 +84,14 @@ class LinearEvaluator(KnnEvaluator):
 
 
 class _Embedded(NamedTuple):
-    """What encoders say of n images: (n, dim) by view, which images have it, and their labels (n,)."""
+    """The embeddings of n images, (n, dim) by view, which images have each view, and their labels (n,)."""
 
     vectors: dict[str, Tensor]
     present: dict[str, Tensor]
     labels: Tensor
 
     def beside(self, views: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """The embeddings of some views side by side, and labels, of the images that have them all."""
+        """Returns the embeddings of some views side by side, and labels, of the images that have them all."""
         rows = torch.stack([self.present[view] for view in views]).all(0)
         return torch.cat([self.vectors[view][rows] for view in views], 1), self.labels[rows]
 
@@ -110,13 +110,13 @@ def _embedded(encoders: Mapping[str, Encoder], loader: Loader) -> _Embedded:
     return _Embedded(joined, masks, torch.cat(labels))
 
 
-def make_knn(method: Method, data: build.RunData, config: Config, device: torch.device) -> KnnEvaluator | None:
-    """The evaluator of data with classes; None for other data."""
+def make_knn(method: Method, data: run_data.RunData, config: Config, device: torch.device) -> KnnEvaluator | None:
+    """Makes the evaluator for data with classes; None for other data."""
     return KnnEvaluator(data, config, device) if data.labelled else None
 
 
-def make_probe(data: build.RunData, config: Config, device: torch.device) -> LinearEvaluator | None:
-    """The linear probe of a run that asks for one, every `probe_every` epochs."""
+def make_probe(data: run_data.RunData, config: Config, device: torch.device) -> LinearEvaluator | None:
+    """Makes the linear probe for a run that asks for one, every `probe_every` epochs."""
     if not config.probe_every:
         return None
     if not config.evaluate_every or config.probe_every % config.evaluate_every:
@@ -132,15 +132,15 @@ def make_probe(data: build.RunData, config: Config, device: torch.device) -> Lin
     return LinearEvaluator(data, config, device)
 
 
-EVALUATORS: dict[str, Callable[[Method, build.RunData, Config, torch.device], Evaluator | None]] = {
+EVALUATORS: dict[str, Callable[[Method, run_data.RunData, Config, torch.device], Evaluator | None]] = {
     "knn": make_knn,
     "retrieval": make_retrieval,
     INSTANCE: make_instance,
 }
 
 
-def evaluators(method: Method, data: build.RunData, config: Config, device: torch.device) -> list[Evaluator]:
-    """Makes those that the settings name and that apply; none where nothing is held out, or nobody wants to know."""
+def evaluators(method: Method, data: run_data.RunData, config: Config, device: torch.device) -> list[Evaluator]:
+    """Makes the evaluators that the settings name and that apply; none without held-out images or scoring."""
     unknown = [name for name in config.evaluators if name not in EVALUATORS]
     if unknown:
         raise UserError("evaluators", f"there is none named {unknown[0]!r}; {hint(unknown[0], EVALUATORS)}")

@@ -1,4 +1,4 @@
-"""What ends a run against its will, each in one line that says what to do."""
+"""The failures that end a run, each reported in one line that says what to do."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOW = 0.02  # a temperature that makes logits of 50 and more
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal came, whose number this holds: the run is saved and can go on."""
+    """A signal came, whose number this holds; the run is saved and can be resumed."""
 
     @property
     def exit_code(self) -> int:
@@ -40,19 +40,19 @@ class Diverged(UserError):
 
 
 class OutOfMemory(UserError):
-    """The machine's memory is full, or has cost a worker its life."""
+    """The machine's memory is full, or a worker was killed for it."""
 
     exit_code = 1
 
 
 class LostProcess(UserError):
-    """Another process of the run is gone."""
+    """Another process of the run has ended."""
 
     exit_code = 1
 
 
 def diverged(why: str, config: Config, step: int, batch: Batch, method: Method, folder: Path) -> Diverged:
-    """The end of a run whose loss or weights are no numbers, with the evidence in a file: the batch, and the state."""
+    """Makes the error of a run whose loss or weights are not finite, and writes batch and state to a file."""
     path = folder / f"failed-after-step-{step:09d}-{distributed.rank()}.pt"
     evidence = {"step": step, "ids": batch.ids.cpu(), "index": batch.index.cpu(), "method": method.state_dict()}
     likely = _likely(config, step, method)
@@ -62,7 +62,7 @@ def diverged(why: str, config: Config, step: int, batch: Batch, method: Method, 
 
 
 def _likely(config: Config, step: int, method: Method) -> str:
-    """Gives what most often makes a loss no number, the likeliest first."""
+    """Lists the usual causes of a loss that is not finite, the likeliest first."""
     asked = [term.option("temperature") for term in method.terms]
     temperature = min((float(each) for each in asked if each is not None), default=None)
     if config.precision == "fp16":
@@ -77,7 +77,7 @@ def _likely(config: Config, step: int, method: Method) -> str:
 
 @contextmanager
 def naming_misfit(folder: Path) -> Iterator[None]:
-    """Says in one line that a checkpoint, whole as it is, cannot be gone on with."""
+    """Reports in one line that a checkpoint is intact but does not fit this run."""
     try:
         yield
     except (RuntimeError, ValueError, TypeError, LookupError, AttributeError) as error:
@@ -89,7 +89,7 @@ def naming_misfit(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def naming_failures(config: Config) -> Iterator[None]:
-    """Says in one line that the memory is full, or that a worker or another process is gone; other errors pass."""
+    """Reports in one line that the memory is full or that a worker or process has ended; other errors pass."""
     try:
         yield
     except (RuntimeError, MemoryError, OSError, EOFError) as error:

@@ -1,4 +1,4 @@
-"""What a run gained, in words: over what it started from and, where that was weights, over an untrained encoder."""
+"""Describes what a run gained over its start and, where that was weights, over an untrained encoder."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ FOUND = {"instance": "augmented views find their own image no more often"}
 
 
 def gain_lines(name: str, title: str, state: RunState) -> list[str]:
-    """A score at the end of a run, what it gained, and plain words where that is nothing, or may be chance.
+    """Describes a score at the end of a run and its gain, in plain words where that is nothing or may be chance.
 
     name   of the score
-    title  what it is called
+    title  its name for readers
     """
     after, start, error = state.scores[name], state.untrained_scores[name], state.gain_error(name)
     over = "" if error is None else f" (standard error over the same {len(state.answers[name]):,} held-out images)"
@@ -39,7 +39,7 @@ def gain_lines(name: str, title: str, state: RunState) -> list[str]:
 
 
 def start_line(name: str, title: str, state: RunState) -> str:
-    """A score before the first step."""
+    """Describes a score before the first step."""
     start, before = state.untrained_scores[name], state.random_scores.get(name)
     if not state.random_scores:
         return f"{title} of the untrained encoder {start:.1%}"
@@ -48,7 +48,7 @@ def start_line(name: str, title: str, state: RunState) -> str:
 
 
 def live_gain(name: str, title: str, state: RunState) -> str:
-    """A score in the line of progress, with what it has gained so far."""
+    """Describes a score in the line of progress, with its gain so far."""
     now, start, before = state.scores[name], state.untrained_scores.get(name), state.random_scores.get(name)
     if start is None or state.scores == state.untrained_scores:  # nothing has been scored since
         return f"{title} {now:.1%}"
@@ -59,7 +59,7 @@ def live_gain(name: str, title: str, state: RunState) -> str:
 
 
 def _doubts(title: str, after: float, start: float, error: float | None, no_gain: str) -> list[str]:
-    """Says what has to be said of a gain that is none, or too small to be sure of."""
+    """Qualifies a gain that is none, or too small to be sure of."""
     if after <= start:
         return [no_gain]
     if error is not None and after - start < SURE * error:

@@ -19,25 +19,25 @@ from manyview.encoders.towers import SHARED
 from manyview.features.embedding_pass import embedding, forward
 from manyview.features.retrieval import found_first
 from manyview.methods import Method
-from manyview.training import build
+from manyview.training import pipelines, run_data
 from manyview.training.retrieval import Scores
 
 INSTANCE = "instance"
 
 
 class InstanceEvaluator:
-    """Instance discrimination on held-out images, RankMe and LiDAR of their embeddings, with the encoders' features.
+    """Instance discrimination on held-out images, and RankMe and LiDAR of their encoders' features.
 
-    Each of at most `knn_queries` held-out images is seen whole, as evaluation shows it, and in augmented copies, the
-    same at every scoring: they depend on (seed, id). The first copy is the query of the score; LiDAR takes them all.
-    With an encoder a view, their features stand side by side, of the images that have all views.
+    Each of at most `knn_queries` held-out images is embedded whole, as in evaluation, and in augmented copies that
+    depend on (seed, id) alone and so are the same at every scoring. The first copy is the query of the score; LiDAR
+    takes them all. With one encoder per view, features stand side by side, of the images that have all views.
     """
 
-    def __init__(self, data: build.RunData, config: Config, device: torch.device, dim: int) -> None:
+    def __init__(self, data: run_data.RunData, config: Config, device: torch.device, dim: int) -> None:
         assert data.test is not None
         images = some(data.test, config.knn_queries, labelled=False)
         self.views, self.copies = tuple(data.views), copies_for(len(images), dim)
-        pipeline = build.whole_and_augmented(config, data.views, self.copies or 1)
+        pipeline = pipelines.whole_and_augmented(config, data.views, self.copies or 1)
         self.loader = Loader(
             images, pipeline, min(64, len(images)), shuffle=False, drop_last=False, seed=config.seed, device=device,
             workers=config.workers, max_unreadable=1.0, examples=data.met,
@@ -58,7 +58,7 @@ class InstanceEvaluator:
         return scores
 
     def _embedded(self, towers: Towers) -> Tensor:
-        """Gives what the encoders say of the images that can be read and have all views: whole, and of each copy."""
+        """Embeds the images that can be read and have all views, whole and as copies."""
         encoders, found, start = towers.encoders, [], 0
         for batch in self.loader.epoch(0):
             there = batch.index.cpu() == torch.arange(start, start + len(batch))  # else another stands in for it
@@ -74,16 +74,16 @@ class InstanceEvaluator:
 
 
 def make_instance(
-    method: Method, data: build.RunData, config: Config, device: torch.device
+    method: Method, data: run_data.RunData, config: Config, device: torch.device
 ) -> InstanceEvaluator | None:
-    """The evaluator of methods that find no view by another; where they do, retrieval is the score without labels."""
+    """Makes the evaluator for methods without retrieval across views, which else is the score without labels."""
     if method.contrasted:
         return None
     return InstanceEvaluator(data, config, device, sum(each.dim for each in method.towers.encoders.values()))
 
 
 def chance(scores: Scores) -> list[str]:
-    """Says what the score means, and what chance gives, where it was measured."""
+    """Explains the score, with its chance level, where it was measured."""
     if INSTANCE not in scores:
         return []
     count = scores["instance_images"]
@@ -92,7 +92,7 @@ def chance(scores: Scores) -> list[str]:
 
 
 def ranks_in_words(scores: Scores, start: Scores, whose: str = "untrained") -> list[str]:
-    """RankMe and LiDAR of the held-out images, the most that they could be, and before training.
+    """Reports RankMe and LiDAR of the held-out images with their upper limits, and before training.
 
     whose  what the encoder was before the first step: untrained, or weights that it started from
     """

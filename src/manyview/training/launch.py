@@ -1,4 +1,4 @@
-"""Starting a run: from a recipe and what a person gives on top of it to `train`."""
+"""Starts a run: from a recipe and the user's settings on top of it to `train`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from manyview.config import recipes
-from manyview.config.config import MAY_CHANGE, OWN, Config, differences, resolve
+from manyview.config.config import MAY_CHANGE, OWN, Config, differences
 from manyview.config.keys import Flat
 from manyview.config.recipes import from_yaml
+from manyview.config.resolve import resolve
 from manyview.config.sections import flat
 from manyview.core.errors import UserError
 from manyview.data import Dataset
@@ -34,12 +35,12 @@ def pretrain(
     resume: str | os.PathLike[str] | None = None,
     **settings: Any,
 ) -> Run:
-    """Learns an encoder from unlabelled images. Called again with the same settings, it goes on where it was.
+    """Trains an encoder on unlabelled images. Called again with the same settings, it resumes.
 
     data      a folder; a name such as "cifar10" or "scenes"; either with options, {"name": "scenes", "count": 5000}; or
               a data set of your own, torch's or manyview's
     recipe    a name of `manyview list recipes`, or a YAML file
-    resume    the folder of a run to go on with
+    resume    the folder of a run to resume
     settings  any key of `manyview show`; sections as dicts
 
     >>> run = manyview.pretrain("photos", method="jcl", epochs=50, loss={"temperature": 0.1})
@@ -62,7 +63,7 @@ def pretrain(
 
 
 def configured(recipe: str | os.PathLike[str] | None, given: Flat, *, smoke: bool = False) -> Config:
-    """The settings of a run; with `smoke`, of one that takes seconds."""
+    """Resolves the settings of a run; with `smoke`, those of one that takes seconds."""
     found = recipes.Recipe("", {}, {}) if recipe is None else recipes.read(os.fspath(recipe))
     if not smoke:
         return resolve(found.settings, given)
@@ -71,7 +72,7 @@ def configured(recipe: str | os.PathLike[str] | None, given: Flat, *, smoke: boo
 
 
 def resumed(folder: Path, given: Flat) -> Config:
-    """The settings of a run that was begun. What it computes cannot be changed any more, only where and how."""
+    """Reads the settings of a run that was begun, of which only where and how it runs may be changed."""
     path = folder / CONFIG
     if not path.is_file():
         raise UserError("resume", f"{folder} is no run's folder, it has no {CONFIG}")
@@ -88,7 +89,7 @@ def resumed(folder: Path, given: Flat) -> Config:
 
 
 def start(config: Config, own: Dataset | None = None, began: float | None = None) -> Run:
-    """Trains as the settings say; `began` as for `train`."""
+    """Trains with these settings; `began` as for `train`."""
     with naming_failures(config):
         build.check(config)
         from manyview.training.train import train  # the engine takes a second to import
@@ -97,8 +98,7 @@ def start(config: Config, own: Dataset | None = None, began: float | None = None
 
 
 def encoder_parameters(config: Config) -> int:
-    """Says how many parameters the encoder, of several views the first one's, has at its real size, without making
-    it."""
+    """Counts the parameters of the (first) encoder at its real size without allocating it."""
     first = next(iter(config.views or ()), "")
     channels = VIEWS[first].width(3) if first in VIEWS else 3
     with torch.device("meta"):
@@ -106,7 +106,7 @@ def encoder_parameters(config: Config) -> int:
 
 
 def _check_parameters(recipe: recipes.Recipe) -> None:
-    """Refuses a recipe whose encoder is not as large as it says."""
+    """Refuses a recipe whose encoder does not have the number of parameters that it states."""
     expected = recipe.about.get("parameters")
     if expected is None:
         return

@@ -1,4 +1,4 @@
-"""Learning rates that fall from layer to layer, towards the input: for fine-tuning, and pre-training from weights."""
+"""Learning rates that fall from layer to layer towards the input, for fine-tuning and for pre-training from weights."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ LAYERS = 12  # of a network that does not say which weights are a layer
 
 
 def decay_by_layer(optimizer: Optimizer, network: nn.Module, decay: float) -> None:
-    """Splits the groups of an optimiser that has made no step yet: a layer's rate is `decay` times that of the next.
+    """Splits the groups of an optimiser before its first step: a layer's rate is `decay` times that of the next.
 
-    The layer after the last is the classifier, or the head, with the full rate. What a network exempts from weight
-    decay, such as positions and the class token of a ViT, has none.
+    The layer after the last is the classifier, or the head, with the full rate. Weights that a network exempts from
+    weight decay, such as positions and the class token of a ViT, have none.
     """
     layers = layer_numbers(network)
     count = max(layers.values()) + 1
@@ -38,11 +38,11 @@ def decay_by_layer(optimizer: Optimizer, network: nn.Module, decay: float) -> No
 
 
 def layer_numbers(network: nn.Module) -> dict[str, int]:
-    """The number of the layer that each weight belongs to, from 0 at the input.
+    """Numbers the layer that each weight belongs to, from 0 at the input.
 
-    timm's networks say it themselves: a ViT has one for patches and positions and one a block, the last norm belonging
-    to the last block (in MAE's code that norm has the classifier's rate). Of others, about a twelfth of the weights in
-    a row are one.
+    timm's networks define it themselves: a ViT has one layer for patches and positions and one per block, the last norm
+    belonging to the last block (in MAE's code that norm has the classifier's rate). In other networks a layer is about
+    a twelfth of the weights, in order.
     """
     matcher = getattr(network, "group_matcher", None)
     if matcher is not None:

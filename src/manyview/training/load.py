@@ -1,4 +1,4 @@
-"""Loads what a run has learnt, from its files or its last checkpoint: encoders with their preprocessing, and heads."""
+"""Loads what a run has learnt, encoders with their preprocessing and heads, from its files or its last checkpoint."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from manyview.encoders.towers import SHARED
 from manyview.encoders.weights import fill_head, load_head, read_metadata
 from manyview.features.preprocess import EncoderInput, Preprocess
 from manyview.methods.method import VIEW, Method
-from manyview.training import build, normalisation
+from manyview.training import build, normalisation, pipelines
 from manyview.training.run import CONFIG, ENCODER, Run, checkpoints, encoder_file
 from manyview.views.view import view_named
 
@@ -27,9 +27,9 @@ INPUT = "input"  # of the metadata beside an encoder's weights: what it was give
 
 
 def save(method: Method, view: str, path: Path, input: EncoderInput) -> None:
-    """Writes the encoder of a view, and what it is given.
+    """Writes the encoder of a view with the description of its input.
 
-    Where views are contrasted with each other its head goes with it: they can be compared behind that alone.
+    Where views are contrasted with each other its head is written too, since embeddings are comparable behind it alone.
     """
     tower = method.towers.query[view]
     assert isinstance(tower, encoders.Tower)
@@ -39,14 +39,14 @@ def save(method: Method, view: str, path: Path, input: EncoderInput) -> None:
 
 
 def load(run: Run | str | Path, view: str | None = None) -> encoders.Encoder:
-    """The encoder of a run, in eval mode, with the preprocessing it was trained with.
+    """Loads the encoder of a run, in eval mode, with the preprocessing it was trained with.
 
-    view  whose encoder, where the run has one a view; without, the first
+    view  whose encoder, where the run has one per view; by default the first
 
     >>> encoder = manyview.load("runs/dcl-photos-1a2b3c")
     >>> encoder(encoder.preprocess("cat.jpg"))                # (1, dim)
 
-    Of a run that has not ended, the encoder of its last checkpoint.
+    Of a run that has not ended, it is the encoder of the last checkpoint.
     """
     folder, config = _opened(run)
     views = run_views(run)
@@ -68,14 +68,14 @@ def load(run: Run | str | Path, view: str | None = None) -> encoders.Encoder:
     else:
         seen = view_named(view or next(iter(config.views or ()), VIEW), VIEW)
         channels = 3 if seen.space is not None else encoder.options["channels"]
-        encoder.preprocess = Preprocess(encoder.options["size"], channels, build.picture(config), seen)
+        encoder.preprocess = Preprocess(encoder.options["size"], channels, pipelines.picture(config), seen)
     return encoder.eval()
 
 
 def load_projector(run: Run | str | Path, view: str) -> nn.Module | None:
-    """The head of a view, in eval mode, behind which its embeddings meet those of the other views.
+    """Loads the head of a view, in eval mode, behind which its embeddings are comparable with other views'.
 
-    None of a method that does not contrast projections of this view with those of others.
+    None for a method that does not contrast projections of this view with those of others.
     """
     folder, config = _opened(run)
     if view not in _contrasted(config, config.views or run_views(run)):
@@ -96,7 +96,7 @@ def load_projector(run: Run | str | Path, view: str) -> nn.Module | None:
 
 
 def untrained(run: Run | str | Path) -> Method:
-    """The method of a run as it began, without memories: drawn from its seed, or with the weights that it was given."""
+    """Builds the method of a run as it began, without memories: random from its seed, or with its initial weights."""
     folder, config = _opened(run)
     saved = checkpoints(folder).latest()
     with torch.random.fork_rng():
@@ -104,7 +104,7 @@ def untrained(run: Run | str | Path) -> Method:
 
 
 def _channels(run: Run | str | Path, config: Config) -> dict[str, int]:
-    """The channels of each view of a run of which there are only files: one that is only predicted has no encoder."""
+    """Reads the channels of each view from the files of a run; a view that is only predicted has no encoder."""
     views, measured, found = run_views(run), normalisation.known(config), {}
     if not views:
         return {VIEW: load(run).options["channels"]}
@@ -116,9 +116,9 @@ def _channels(run: Run | str | Path, config: Config) -> dict[str, int]:
 
 
 def run_views(run: Run | str | Path) -> tuple[str, ...]:
-    """The views of a run with an encoder a view, in their order; none where one encoder is all there is.
+    """Lists the views of a run with an encoder per view, in their order; none where all views share one.
 
-    A view that is only predicted has no encoder, and is left out.
+    A view that is only predicted has no encoder and is left out.
     """
     folder, config = _opened(run)
     if not build.takes_many(config):
@@ -133,7 +133,7 @@ def run_views(run: Run | str | Path) -> tuple[str, ...]:
 
 
 def _contrasted(config: Config, views: Sequence[str]) -> list[str]:
-    """The views that a run's method contrasts with each other; none where it reads a layer by its name."""
+    """Lists the views that a run's method contrasts with each other; none where it takes a layer by its name."""
     try:
         return build.small_method(config, views).contrasted
     except UnknownLayer:
@@ -141,19 +141,18 @@ def _contrasted(config: Config, views: Sequence[str]) -> list[str]:
 
 
 def _view(file: str) -> str:
-    """The view that the file of an encoder is for."""
+    """Reads the view that the file of an encoder is for."""
     return file.removeprefix("encoder-").removesuffix(".safetensors")
 
 
 def normals_options(run: Run, views: Collection[str]) -> dict[str, Any]:
-    """Says how a run makes normals of depth, its camera and its value for no data: to open other data for these
-    views."""
+    """Returns how a run computes normals from depth, to open other data for its views."""
     options = run.config.data_options if NORMALS in views else {}
     return {key: options[key] for key in ("camera", "nodata") if options.get(key) is not None}
 
 
 def has_ended(folder: Path) -> bool:
-    """Says whether a run has written its encoders, which it does last of all."""
+    """Tells whether a run has written its encoders, which it does last."""
     if not (folder / CONFIG).is_file():
         return False
     return all((folder / encoder_file(view)).is_file() for view in run_views(folder) or (SHARED,))

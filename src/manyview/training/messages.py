@@ -1,4 +1,4 @@
-"""What a run says of itself, in plain words: nothing here changes anything."""
+"""The messages of a run about itself in plain words; nothing here has an effect on it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from manyview.data.statistics import NoData, Statistics, no_data_of, suspect_zer
 from manyview.diagnose.health import SCORES
 from manyview.memories import Memory
 from manyview.methods import Contrast, Method, Prediction
-from manyview.training.build import RunData, facts
 from manyview.training.crops import small_size
 from manyview.training.gains import gain_lines, live_gain, start_line
 from manyview.training.instance import INSTANCE, chance, ranks_in_words
 from manyview.training.retrieval import live_recall, recall_table, untrained_recall
 from manyview.training.run import encoder_files
+from manyview.training.run_data import RunData
+from manyview.training.settle import facts
 from manyview.training.start import weights_lines
 from manyview.training.state import RunState
 from manyview.training.usual import explained
@@ -36,7 +37,7 @@ MANY_LEFT_OUT = 0.1  # of the samples of an epoch; reasoned
 
 
 def introduction(config: Config, data: RunData, method: Method, state: RunState) -> list[str]:
-    """Says what is about to happen, in a few lines."""
+    """Describes in a few lines what is about to be trained."""
     source = "your own data" if config.own_data else config.data["name"]
     views = "" if len(data.views) == 1 else f", views {', '.join(data.views)}"
     return [
@@ -54,7 +55,7 @@ def introduction(config: Config, data: RunData, method: Method, state: RunState)
 
 
 def _small(config: Config, method: Method) -> str:
-    """The small crops of a method that takes some."""
+    """Describes the small crops of a method that takes some."""
     return f" and {method.small} small of {small_size(config, config.augmentation['size'])} px" if method.small else ""
 
 
@@ -66,7 +67,7 @@ def _imbalance(config: Config, data: RunData) -> list[str]:
 
 
 def _epoch(samples: int, steps: int, batch: int) -> list[str]:
-    """Says how many samples an epoch leaves out, where these are many."""
+    """Reports how many samples an epoch leaves out, where these are many."""
     left = samples - steps * batch
     if left <= MANY_LEFT_OUT * samples:
         return []
@@ -76,7 +77,7 @@ def _epoch(samples: int, steps: int, batch: int) -> list[str]:
 
 
 def roles(method: Method) -> list[str]:
-    """Says which views predict which, and of more than two which are contrasted; as the terms say."""
+    """Describes which views predict which, and which of more than two are contrasted."""
     edges: dict[frozenset[str], None] = {}
     seeing: dict[str, list[str]] = {}  # by what is predicted
     for term in method.terms:
@@ -90,7 +91,7 @@ def roles(method: Method) -> list[str]:
 
 
 def _contrasted(views: Sequence[str], edges: Collection[frozenset[str]]) -> list[str]:
-    """Says what is contrasted with what: each two views, all with one, or only some; nothing of two views or fewer."""
+    """Describes which views are contrasted: each two, all with one, or only some; nothing for two views or fewer."""
     met = [view for view in views if any(view in edge for edge in edges)]
     if len(met) < 3:
         return []
@@ -103,12 +104,12 @@ def _contrasted(views: Sequence[str], edges: Collection[frozenset[str]]) -> list
 
 
 def _listed(names: Sequence[str]) -> str:
-    """`rgb`, `rgb and depth`, `rgb, depth and thermal`."""
+    """Joins names as `rgb`, `rgb and depth` or `rgb, depth and thermal`."""
     return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
 
 
 def _modalities(config: Config, data: RunData) -> list[str]:
-    """Says which views are missing where, how modalities that are no pictures are normalised, and what is left out."""
+    """Reports missing views, the normalisation of modalities that are no pictures, and what is left out."""
     views = {name: view.modality for name, view in data.views.items()}
     lacking = missing(data.train)
     found = [
@@ -134,12 +135,12 @@ def _modalities(config: Config, data: RunData) -> list[str]:
 
 
 def _few(numbers: Sequence[float]) -> str:
-    """Up to four numbers, of each channel."""
+    """Writes the mean and std of at most four channels."""
     return ", ".join([*(f"{each:.5g}" for each in numbers[:4]), *(["..."] if len(numbers) > 4 else [])])
 
 
 def cautions(config: Config, data: RunData, loader: Loader, method: Method, world: int) -> list[str]:
-    """Says what somebody may not have meant."""
+    """Warns of settings that may not be what the user meant."""
     found = []
     if data.why is not None and config.evaluators and config.evaluate_every:
         found.append(f"the test split is not scored on: {data.why}")
@@ -163,8 +164,8 @@ def cautions(config: Config, data: RunData, loader: Loader, method: Method, worl
         found.append(f"snapshots: the run ends after epoch {config.epochs:g}, before {', '.join(late)}")
     if _leaks(config, method, loader.device.type, world):
         found.append(
-            "batch norm sees a key among the same images as its query, by which they can be told without looking "
-            "(MoCo, section 3.3); --method.bn-splits 4 shuffles them"
+            "a key is in the same batch of batch norm as its query, and the statistics that they share give the match "
+            "away (MoCo, section 3.3); --method.bn-splits 4 shuffles the keys"
         )
     if world > 1 and method.towers.shuffles and method.towers.bn_splits == 1:
         found.append(
@@ -175,7 +176,7 @@ def cautions(config: Config, data: RunData, loader: Loader, method: Method, worl
 
 
 def _unmatched(nodata: NoData, statistics: Mapping[str, Statistics]) -> list[str]:
-    """Says that no pixel has the value of no data: one for all modalities in none of them, or that of one in it."""
+    """Warns that a value of no data occurs in no pixel: one for all modalities, or that of one of them."""
     values = {name: no_data_of(nodata, name) for name, each in statistics.items() if each.samples}
     given = {name: value for name, value in values.items() if value is not None}
     unmatched = [name for name in given if not statistics[name].no_data]
@@ -189,7 +190,7 @@ def _nowhere(names: Sequence[str], value: float) -> str:
 
 
 def conclusion(state: RunState, folder: Path) -> list[str]:
-    """Says what has come of it."""
+    """Reports the outcome of a run."""
     gained = [name for name in state.untrained_scores if _is_share(name) and name in state.scores]
     found = [line for name in gained for line in gain_lines(name, _title(name), state)]
     whose = "at its start" if state.random_scores else "untrained"
@@ -201,36 +202,36 @@ def conclusion(state: RunState, folder: Path) -> list[str]:
 
 
 def untrained(state: RunState) -> list[str]:
-    """Says what the evaluators say before the first step."""
+    """Reports the scores before the first step."""
     told = [start_line(name, _title(name), state) for name in state.scores if _is_share(name)]
     return [*told, *chance(state.scores), *untrained_recall(state.scores)]
 
 
 def scores(state: RunState) -> list[str]:
-    """The scores in the line of progress."""
+    """Writes the scores in the line of progress."""
     said = [live_gain(name, _title(name), state) for name in (KNN, LINEAR, INSTANCE) if name in state.scores]
     return [*said, *filter(None, [live_recall(state.scores, state.untrained_scores)])]
 
 
 def _is_share(name: str) -> bool:
-    """Says whether a score is one of which a gain is told."""
+    """Tells whether a score is one whose gain is reported."""
     return name.partition("/")[0] in (KNN, LINEAR, INSTANCE)
 
 
 def _title(name: str) -> str:
-    """Says what a score is called."""
+    """Returns the name of a score for readers."""
     return SCORES.get(name, name.replace("knn", "kNN", 1))
 
 
 def ahead(config: Config, seconds: float) -> list[str]:
-    """Says how long a run will take, before anyone waits; nothing of a short one, or of one that has its minutes."""
+    """Estimates how long a run will take; nothing for a short one, or for one whose minutes were given."""
     if seconds < LONG or config.minutes is not None:
         return []
     return [f"about {duration(seconds)} on this machine; for {SHORTER} minutes: --minutes {SHORTER}"]
 
 
 def held(loader: Loader) -> list[str]:
-    """How many images need not be decoded again, once an epoch has put them into memory."""
+    """Reports how many decoded images the first epoch has left in memory."""
     count, taken = loader.held
     if not count or loader.at_once:
         return []
@@ -253,7 +254,7 @@ def encoders(folder: Path) -> str:
 
 
 def _leaks(config: Config, method: Method, device: str, world: int) -> bool:
-    """Says whether keys share batch norm statistics with their queries that other images do not (MoCo, section 3.3)."""
+    """Tells whether a key shares batch norm statistics with its query that other images do not (MoCo, section 3.3)."""
     parts = (world > 1 and device == "cpu") or (config.micro_batch or config.batch_size) < config.batch_size // world
     kept = any(isinstance(memory, Memory) and memory.size for memory in method.memories.values())
     normed = any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in method.modules())

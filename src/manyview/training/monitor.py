@@ -1,4 +1,4 @@
-"""What the first process does beside training: measure, score, judge the run's health, log and save."""
+"""Watches a run in the first process: measures, scores, judges its health, logs and saves."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from manyview.diagnose.measures import flat_share, validation
 from manyview.encoders import Towers
 from manyview.features.preprocess import EncoderInput
 from manyview.methods import Method
-from manyview.training import build, messages
+from manyview.training import build, messages, pipelines, run_data
 from manyview.training.evaluators import evaluators, make_probe
 from manyview.training.run import FORMAT, RunFolder, encoder_file
 from manyview.training.run_log import UNTIMED, RunLog
@@ -39,7 +39,7 @@ class Monitor:
     """Measures and logs a run, and saves its checkpoints."""
 
     def __init__(
-        self, folder: RunFolder, data: build.RunData, method: Method, loader: Loader, state: RunState, log: RunLog
+        self, folder: RunFolder, data: run_data.RunData, method: Method, loader: Loader, state: RunState, log: RunLog
     ) -> None:
         self.folder, self.config, self.data, self.log = folder, folder.config, data, log
         self.method, self.loader, self.state = method, loader, state
@@ -53,7 +53,7 @@ class Monitor:
         self._told_held = False
 
     def begin(self, cautions: list[str]) -> None:
-        """Says what is about to happen, and scores the untrained encoders."""
+        """Prints the introduction, and scores the untrained encoders."""
         for line in messages.introduction(self.config, self.data, self.method, self.state):
             self.log.say(line)
         for line in cautions:
@@ -74,9 +74,9 @@ class Monitor:
         self._saved = time.monotonic()
 
     def report(self, losses: list[float], step: dict[str, float], batch: Batch, norm: Tensor | None, lr: float) -> None:
-        """Asks whether the run is well, and writes a line of metrics.
+        """Judges the run's health, and writes a line of metrics.
 
-        losses  `RunState.mean_losses`; none where no step had a pair to compare, of which nothing can be said
+        losses  `RunState.mean_losses`; none where no step had a pair to compare
         """
         state, health = self.state, self.state.health
         gradient = 0.0 if norm is None else float(norm)
@@ -105,7 +105,7 @@ class Monitor:
             speak(f"step {state.step}: {verdict.text}")
 
     def score(self) -> None:
-        """Scores the encoders as they stand, and asks the loss about held-out images. For who has evaluators."""
+        """Scores the encoders as they are, and computes the loss on held-out images. Needs evaluators."""
         assert self._validate is not None
         scores = self._scores(self.method.towers)
         state = self.state
@@ -116,7 +116,7 @@ class Monitor:
         self._write({**scores, **(errors if state.step else {}), **self._validate(progress=state.progress)})
 
     def foresee(self) -> None:
-        """Says how long the run will take, once a few steps are timed; the first ones allocate memory and plan."""
+        """Estimates how long the run will take, once some steps are timed after the slow first ones."""
         state = self.state
         if self._foreseen or state.step < UNTIMED:
             return
@@ -131,7 +131,7 @@ class Monitor:
             self.log.say(line)
 
     def tell_held(self) -> None:
-        """Says after the first epoch how many images are in memory."""
+        """Reports after the first epoch how many decoded images are in memory."""
         if self._told_held or not self.state.epoch_over or self.state.done:
             return
         self._told_held = True
@@ -139,7 +139,7 @@ class Monitor:
             self.log.say(line)
 
     def _score_random(self) -> None:
-        """Scores an untrained encoder of the same kind, which the run's gain over drawn weights is told by."""
+        """Scores an untrained encoder of the same kind, from which the gain over random weights is computed."""
         with torch.random.fork_rng():
             drawn = build.unstarted(self.config, self.data.channels, begun=True).to(self.loader.device)
         scores = self._scores(drawn.towers)
@@ -153,7 +153,7 @@ class Monitor:
         return scores
 
     def show(self) -> None:
-        """Shows where the run is, now and then, for who watches it."""
+        """Shows the progress of the run every now and then."""
         state, over = self.state, self.state.epoch_over or self.state.done
         if not over and time.monotonic() - self._shown < BETWEEN:
             return
@@ -167,11 +167,11 @@ class Monitor:
 
     @cached_property
     def inputs(self) -> dict[str, EncoderInput]:
-        """Gives what the encoder of each view is given, which whoever loads it has to know."""
-        return build.inputs(self.config, self.data)
+        """The description of each encoder's input, which is needed to load it."""
+        return pipelines.inputs(self.config, self.data)
 
     def save(self, state: dict[str, Any]) -> None:
-        """Writes a checkpoint, which is kept for ever after an epoch that the settings name."""
+        """Writes a checkpoint; after an epoch that `snapshots` names it is kept for ever."""
         self.log.sync()
         epoch = round(self.state.epochs)
         snapshot = epoch if self.state.epoch_over and epoch in self.config.snapshots else None
@@ -192,11 +192,11 @@ class Monitor:
 
     @property
     def save_due(self) -> bool:
-        """Says whether the last checkpoint is too old."""
+        """Whether the last checkpoint is too old."""
         return time.monotonic() - self._saved > 60 * self.config.checkpoint_minutes
 
     def lap(self) -> float:
-        """Seconds since it was asked last."""
+        """Returns the seconds since the last call."""
         before, self._lap = self._lap, time.monotonic()
         return self._lap - before
 
@@ -205,18 +205,18 @@ class Monitor:
 
 
 def validation_of(
-    data: build.RunData, config: Config, method: Method, loader: Loader
+    data: run_data.RunData, config: Config, method: Method, loader: Loader
 ) -> Callable[..., dict[str, float]]:
-    """Gives what the loss would say of held-out images, the mean over their batches, which are the same every time.
+    """Computes the mean loss and measures over batches of held-out images, the same batches every time.
 
-    So CACR (section 5.1) has its entropies: on every batch of the validation data. Batches are as large as training's,
-    or of `VALIDATED` images; what fills none is left out.
+    CACR (section 5.1) reports its entropies so, on every batch of the validation data. Batches are as large as
+    training's, or have `VALIDATED` images; an incomplete one is left out.
     """
     assert data.test is not None
     images = (
         data.test if config.validation_images is None else some(data.test, config.validation_images, labelled=False)
     )
-    size, pipeline = min(config.batch_size, len(images), VALIDATED), build.pipeline(config, data.views, method)
+    size, pipeline = min(config.batch_size, len(images), VALIDATED), pipelines.training(config, data.views, method)
     held_out = Loader(
         images, pipeline, size, seed=config.seed, device=loader.device, workers=config.workers, max_unreadable=1.0,
         examples=data.met,
@@ -234,6 +234,6 @@ def validation_of(
 
 
 def _means(found: Sequence[dict[str, float]]) -> dict[str, float]:
-    """The mean of each measure over the batches that have it."""
+    """Averages each measure over the batches that have it."""
     names = dict.fromkeys(name for each in found for name in each)
     return {name: fmean(each[name] for each in found if name in each) for name in names}

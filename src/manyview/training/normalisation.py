@@ -1,4 +1,4 @@
-"""Normalisation of modalities that are no pictures: measured once, and kept in the run's settings."""
+"""The normalisation of modalities that are no pictures, which is measured once and kept in the run's settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from manyview.views.view import View, usual
 
 
 def measured(config: Config, train: Dataset, met: Mapping[str, Tensor]) -> dict[str, Statistics]:
-    """Gives the statistics of each modality that is no picture and no mask: the settings' or else measured ones.
+    """Returns the statistics of each modality that is no picture and no mask, from the settings or else measured.
 
     met  one tensor (C, H, W) of each modality
     """
@@ -39,7 +39,7 @@ def measured(config: Config, train: Dataset, met: Mapping[str, Tensor]) -> dict[
 
 
 def as_settings(found: Mapping[str, Statistics], nodata: NoData) -> dict[str, Any]:
-    """Gives what a run's settings keep. NaN is no data in any case, and as a setting would never equal itself."""
+    """Writes statistics as settings. NaN is always missing data, and as a setting it would not equal itself."""
     by_name = {name: no_data_of(nodata, name) for name in nodata} if isinstance(nodata, Mapping) else None
     nodata = no_data_of(nodata, "") if by_name is None else {name: x for name, x in by_name.items() if x is not None}
     kept = {name: {"mean": list(each.mean), "std": list(each.std)} for name, each in found.items()}
@@ -56,7 +56,7 @@ def check(config: Config, modalities: Sequence[str]) -> None:
 
 
 def check_classes(channels: Mapping[str, int], method: Method) -> None:
-    """Refuses to predict the classes of a view whose values are no classes: it is mixed, or normalised."""
+    """Refuses to predict the classes of a view whose values are interpolated or normalised and so are no classes."""
     for view in (term.target.view for term in method.terms if isinstance(term, Prediction) and term.takes_classes):
         if not is_label_map(view) or channels[view] == 3:
             why = "in RGB" if channels[view] == 3 else "none by its name"
@@ -65,7 +65,7 @@ def check_classes(channels: Mapping[str, int], method: Method) -> None:
 
 
 def known(config: Config) -> dict[str, Statistics]:
-    """The statistics that the settings hold: those of a run that has begun, or what somebody gave."""
+    """Reads the statistics in the settings, of a run that has begun or of the user."""
     found = {}
     for name, each in config.data.get("statistics", {}).items():
         try:
@@ -79,8 +79,7 @@ def known(config: Config) -> dict[str, Statistics]:
 
 
 def modalities(config: Config, views: Mapping[str, View]) -> dict[str, Modality]:
-    """Gives what the views' modalities are normalised with where they are no pictures, by the statistics in the
-    settings."""
+    """Returns the views' modalities that are no pictures, normalised by the statistics in the settings."""
     found = {}
     for name in dict.fromkeys(view.modality for view in views.values()):
         if (each := known(config).get(name)) is not None:

@@ -25,7 +25,7 @@ Schedule = Callable[[float, float], float]
 
 
 class LARS(torch.optim.Optimizer):
-    """Layer-wise adaptive rate scaling (You et al., 2017), as facebookresearch/moco-v3 has it.
+    """Layer-wise adaptive rate scaling (You et al., 2017), as in facebookresearch/moco-v3.
 
     A tensor w of two or more axes moves by momentum on u = (g + decay w) trust |w| / |g + decay w|; biases and norms,
     of one axis, have neither decay nor the scaling. Where either length is 0 the scaling is left out.
@@ -68,7 +68,7 @@ def _scaled(parameter: Tensor, decay: float, trust: float) -> Tensor:
 
 
 def _groups(module: nn.Module, *, decay_norms: bool = True) -> list[dict[str, Any]]:
-    """The trained parameters; without `decay_norms`, what has one axis or less (biases, norms) apart, without decay."""
+    """Groups the trained parameters; without `decay_norms`, those of one axis (biases, norms) have no weight decay."""
     trained = [each for each in module.parameters() if each.requires_grad]
     decayed = [each for each in trained if decay_norms or each.ndim > 1]
     apart = [] if decay_norms else [each for each in trained if each.ndim < 2]

@@ -1,4 +1,4 @@
-"""Rehearsing a run: steps, a score and a checkpoint are timed on this machine, and nothing of them is kept."""
+"""Rehearses a run: times steps, a score and a checkpoint on this machine, and keeps nothing of them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from manyview.config.config import Config
 from manyview.core import distributed
 from manyview.core.distributed import fail_together
 from manyview.data import Loader
-from manyview.training import build
+from manyview.training import run_data, settle
 from manyview.training.checkpoint import Checkpoints
 from manyview.training.evaluators import evaluators
 from manyview.training.monitor import validation_of
 from manyview.training.time_budget import SIZES, Costs, fitted, page_seconds, size_for
 
 if TYPE_CHECKING:
-    from manyview.training.train import Session
+    from manyview.training.session import Session
 
 FIRST, FEW, MOST = 2, 3, 400  # steps: before any is timed; timed to know how many to time; timed at most
 QUICK = 1.0  # seconds of steps to choose a size by
@@ -34,20 +34,20 @@ Rehearse = Callable[[Config], "Session"]
 
 
 def chosen(
-    config: Config, data: build.RunData, folder: Path, began: float, rehearse: Rehearse
+    config: Config, data: run_data.RunData, folder: Path, began: float, rehearse: Rehearse
 ) -> tuple[Config, Loader]:
-    """The settings with those that follow from `minutes`, counted from `began` on, the same in all processes.
+    """Chooses the settings that follow from `minutes`, counted from `began` on, the same in all processes.
 
-    And a loader of the training images: as long as it lives, others share what it has decoded.
+    Returns them with a loader of the training images: as long as it lives, other loaders share what it has decoded.
     """
     minutes = config.minutes
     assert minutes is not None
     open_size = "augmentation.size" in config.auto and data.side > SIZES[0]
-    session = rehearse(build.with_size(config, len(data.views), SIZES[0]) if open_size else config)
+    session = rehearse(settle.with_size(config, len(data.views), SIZES[0]) if open_size else config)
     if open_size:
         quick = Costs(seconds_a_step(session.steps, QUICK), besides=slowest(time.monotonic() - began))
         size = size_for(data.side, minutes, quick, SIZES[0], len(session.loader))
-        config = build.with_size(config, len(data.views), size)
+        config = settle.with_size(config, len(data.views), size)
         session = session if size == SIZES[0] else rehearse(config)
     step = seconds_a_step(session.steps, min(LONGEST, SHARE * 60 * minutes))
     with fail_together():
@@ -57,11 +57,11 @@ def chosen(
     untrained = score if config.encoder["pretrained"] else 0.0  # whose score a run from weights is told besides
     besides = slowest(time.monotonic() - began + again) + page_seconds(config) + untrained
     costs = Costs(step, score, slowest(save), besides)
-    return build.with_chosen(config, fitted(config, costs, len(session.loader))), session.loader
+    return settle.with_chosen(config, fitted(config, costs, len(session.loader))), session.loader
 
 
-def _seconds_a_score(session: Session, data: build.RunData, config: Config) -> tuple[float, float]:
-    """The time of a score, and the time to open its images, which comes once more; of the first process."""
+def _seconds_a_score(session: Session, data: run_data.RunData, config: Config) -> tuple[float, float]:
+    """Times a score and the opening of its images, which comes once more, in the first process."""
     made: list[Callable[[], object]] = []
 
     def open_images() -> None:
@@ -77,7 +77,7 @@ def _seconds_a_score(session: Session, data: build.RunData, config: Config) -> t
 
 
 def seconds_a_step(train: Train, seconds: float) -> float:
-    """The time of a step, the mean over about so many seconds of them; that of the slowest process."""
+    """Times a step, the mean over about so many seconds of them, in the slowest process."""
     train(FIRST)  # which allocate memory and plan
     few = slowest(timed(lambda: train(FEW))) / FEW
     count = min(max(FEW, int(seconds / few)), MOST)
@@ -85,7 +85,7 @@ def seconds_a_step(train: Train, seconds: float) -> float:
 
 
 def seconds_a_save(state: dict[str, Any], folder: Path) -> float:
-    """The time of a checkpoint in this folder."""
+    """Times a checkpoint in this folder."""
     with TemporaryDirectory(dir=folder, prefix=".") as place:
         return timed(lambda: Checkpoints(Path(place)).save(state, 1))
 
@@ -97,5 +97,5 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def slowest(seconds: float) -> float:
-    """The most of what all processes give, so that all of them choose the same."""
+    """Returns the largest value of all processes, so that all of them choose the same."""
     return max(found for (found,) in distributed.exchange([seconds]))

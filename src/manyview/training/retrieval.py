@@ -21,7 +21,7 @@ from manyview.encoders import Slot, Towers
 from manyview.features.embedding_pass import forward
 from manyview.features.retrieval import KS, recalls
 from manyview.methods import Method
-from manyview.training import build
+from manyview.training import pipelines, run_data
 
 Scores = dict[str, float]
 MEAN = "recall@1"  # over all ordered pairs
@@ -30,16 +30,16 @@ MEAN = "recall@1"  # over all ordered pairs
 class RetrievalEvaluator:
     """Recall of every ordered pair of views, on at most `knn_queries` held-out samples.
 
-    Embeddings are what the towers' heads say of a view, as the loss compares them, and not the encoders' features. A
-    sample that lacks one of two views takes no part in their pairs; one that cannot be read takes part in none.
+    Embeddings are the outputs of the towers' heads, which the loss compares, and not the encoders' features. A sample
+    that lacks one of two views is left out of their pairs; one that cannot be read is left out of all.
     """
 
-    def __init__(self, views: Sequence[str], data: build.RunData, config: Config, device: torch.device) -> None:
+    def __init__(self, views: Sequence[str], data: run_data.RunData, config: Config, device: torch.device) -> None:
         assert data.test is not None
         samples = some(data.test, config.knn_queries, labelled=False)
         self.views = tuple(views)
         self.loader = Loader(
-            samples, build.test_pipeline(config, data.views), min(256, len(samples)), shuffle=False, drop_last=False,
+            samples, pipelines.evaluation(config, data.views), min(256, len(samples)), shuffle=False, drop_last=False,
             device=device, workers=config.workers, max_unreadable=1.0, examples=data.met,
         )  # fmt: skip
 
@@ -48,9 +48,7 @@ class RetrievalEvaluator:
 
 
 def project(towers: Towers, loader: Loader, views: Sequence[str]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Gives what the heads say of each view of a loader's samples in their order, (n, d) at unit length, and the
-    samples
-    (n,) that have the view and can be read."""
+    """Returns the heads' outputs (n, d) of unit length by view, in the loader's order, and who has which view (n,)."""
     slots = {view: Slot("query", view, 0, "projection") for view in views}
 
     def read(network: Towers, seen: Views) -> dict[str, Tensor]:
@@ -71,14 +69,14 @@ def project(towers: Towers, loader: Loader, views: Sequence[str]) -> tuple[dict[
 
 
 def make_retrieval(
-    method: Method, data: build.RunData, config: Config, device: torch.device
+    method: Method, data: run_data.RunData, config: Config, device: torch.device
 ) -> RetrievalEvaluator | None:
-    """The evaluator of a method that contrasts embeddings of several views; None for others."""
+    """Makes the evaluator for a method that contrasts embeddings of several views; None for others."""
     return RetrievalEvaluator(method.contrasted, data, config, device) if method.contrasted else None
 
 
 def named_recalls(projections: Mapping[str, Tensor], present: Mapping[str, Tensor]) -> Scores:
-    """`recalls` under the names of the metrics, with how many samples each pair was measured on."""
+    """Returns `recalls` under the names of the metrics, with how many samples each pair was measured on."""
     scores: Scores = {}
     for (query, searched), found in recalls(projections, present).items():
         name = f"{query} to {searched}"
@@ -89,7 +87,7 @@ def named_recalls(projections: Mapping[str, Tensor], present: Mapping[str, Tenso
 
 
 def untrained_recall(scores: Scores) -> list[str]:
-    """A line about untrained towers, where they were scored."""
+    """Reports the recall of untrained towers, where they were scored."""
     counts = sorted(_pairs(scores).values())
     if not counts:
         return []
@@ -99,7 +97,7 @@ def untrained_recall(scores: Scores) -> list[str]:
 
 
 def live_recall(scores: Scores, untrained: Scores) -> str:
-    """The mean over all pairs, beside the untrained value and chance; empty where there is none."""
+    """Writes the mean recall over all pairs, beside the untrained value and chance; empty where there is none."""
     if MEAN not in scores:
         return ""
     before = f"untrained {untrained[MEAN]:.1%}, " if MEAN in untrained else ""
@@ -107,7 +105,7 @@ def live_recall(scores: Scores, untrained: Scores) -> str:
 
 
 def recall_table(scores: Scores, untrained: Scores) -> list[str]:
-    """A line for each ordered pair of views: recalls after and, in brackets, before training, and what chance gives."""
+    """Tabulates for each ordered pair of views the recalls after and (in brackets) before training, and chance."""
     pairs = _pairs(scores)
     if not pairs:
         return []
@@ -128,7 +126,7 @@ def _pairs(scores: Scores) -> dict[str, float]:
 
 
 def _chance(counts: Collection[float]) -> float:
-    """The mean recall@1 of a random order."""
+    """Computes the mean recall@1 of a random order."""
     return sum(1 / count for count in counts) / len(counts)
 
 

@@ -1,4 +1,4 @@
-"""A run's folder: what training leaves there, by one process at a time, and the encoders that come of it."""
+"""A run's folder: the files that training writes, by one process at a time, and the encoders among them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from manyview.core.text import printable
 from manyview.data.decoded import local_processes
 from manyview.encoders.towers import SHARED
 from manyview.encoders.weights import openable
-from manyview.training import build
+from manyview.training import run_data, settle
 from manyview.training.checkpoint import Checkpoints
 from manyview.training.state import odd_entries
 
@@ -42,12 +42,12 @@ ANEW = "of the run in this folder nothing had been saved yet: it begins anew"
 
 
 def checkpoints(folder: Path) -> Checkpoints:
-    """The checkpoints of the run in a folder."""
+    """Returns the checkpoints of the run in a folder."""
     return Checkpoints(folder / CHECKPOINTS, flaw=_flaw)
 
 
 def as_begun(config: Config, views: int) -> Config:
-    """The settings, those left open as they were chosen when the run in their folder was begun, if one was."""
+    """Returns the settings, with those left open as they were chosen when the run in their folder was begun."""
     folder = Path(config.out or "")
     if not config.auto or not (folder / CONFIG).is_file():
         return config
@@ -56,29 +56,29 @@ def as_begun(config: Config, views: int) -> Config:
     before = from_yaml(folder / CONFIG).flat()
     chosen = {key: before[key] for key in config.auto if key in before and key != "augmentation.name"}
     if "augmentation.size" in chosen:
-        config = build.with_size(config, views, chosen["augmentation.size"])
-    return replace(build.with_chosen(config, chosen), auto=())
+        config = settle.with_size(config, views, chosen["augmentation.size"])
+    return replace(settle.with_chosen(config, chosen), auto=())
 
 
 def encoder_files(folder: Path) -> list[Path]:
-    """The files of the encoders that a run has written at its end."""
+    """Lists the files of the encoders that a run has written at its end."""
     return sorted(folder.glob("encoder*.safetensors"))
 
 
 def encoder_file(view: str) -> str:
-    """The name of the file of a view's encoder; of one that all views share, plain encoder.safetensors."""
+    """Names the file of a view's encoder; for one that all views share, encoder.safetensors."""
     return ENCODER if view == SHARED else f"encoder-{view}.safetensors"
 
 
 @dataclass(frozen=True)
 class Run:
-    """What `manyview.pretrain` gives back, and what the command line calls RUN: a folder.
+    """A run's folder, which `manyview.pretrain` returns and the command line calls RUN.
 
     config.yaml          all settings; `manyview pretrain --recipe config.yaml --out NEW` runs the job again
     metrics.jsonl        what was measured, every 20 steps
-    train.log            what was said
+    train.log            the messages
     checkpoints/         the last two, and the snapshots
-    encoder.safetensors  what it was all for; `manyview.load(run)`. One a view where the method has that
+    encoder.safetensors  the result; `manyview.load(run)`. One per view where the method has that
     """
 
     folder: Path
@@ -92,19 +92,19 @@ class Run:
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
-        """The lines of metrics.jsonl, as far as they are what training writes."""
+        """The lines of metrics.jsonl that are valid."""
         return read_metrics(self.folder / METRICS)[0]
 
     @property
     def knn(self) -> list[tuple[int, float]]:
-        """(step, kNN accuracy), step 0 untrained; empty where the data has no labels."""
+        """(step, kNN accuracy), with step 0 for the untrained encoder; empty where the data has no labels."""
         return [(line["step"], line["knn"]) for line in self.metrics if line.get("knn") is not None]
 
 
 def read_metrics(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """The lines of metrics.jsonl as far as they are what training writes, and how many hold something else.
+    """Reads the valid lines of metrics.jsonl, and counts the others.
 
-    A line without a step is passed over, such as one that a killed run has half written; of others, a value that is
+    A line without a step is passed over, such as one that a killed run has half written; in others, a value that is
     neither a number nor what its name promises.
     """
     found, odd = [], 0
@@ -131,14 +131,13 @@ def _sound(key: str, value: Any) -> bool:
 class RunFolder:
     """The folder of a run with these settings and this data."""
 
-    def __init__(self, config: Config, data: build.RunData) -> None:
+    def __init__(self, config: Config, data: run_data.RunData) -> None:
         self.path, self.config, self.data = Path(config.out or ""), config, data
         self.checkpoints = checkpoints(self.path)
         self.damaged_encoders: list[str] = []
 
     def complete(self) -> bool:
-        """Says whether the folder holds this very run, with nothing left to do: its encoders are written last of
-        all."""
+        """Tells whether the folder holds this very run with its encoders, which are written last."""
         self._check_ours()
         there = encoder_files(self.path)
         if not there:
@@ -160,7 +159,7 @@ class RunFolder:
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
-        """Keeps others out of the folder. One that was made for a run which then could not begin is removed."""
+        """Locks the folder. One that was made for a run which then could not begin is removed."""
         new = not self.path.exists()
         with ExitStack() as stack:
             try:
@@ -180,7 +179,7 @@ class RunFolder:
                 raise
 
     def saved(self) -> dict[str, Any] | None:
-        """The last checkpoint, if there is one; all processes must find the same."""
+        """Returns the last checkpoint, if there is one; all processes must find the same."""
         with fail_together():
             found = self.checkpoints.latest()
         steps = [int(each) for (each,) in distributed.exchange([-1 if found is None else found[0]["state"]["step"]])]
@@ -201,7 +200,7 @@ class RunFolder:
             draft.write_text(to_yaml(self.config), encoding="utf-8")
 
     def _check_ours(self) -> None:
-        """Refuses a folder with anything in it that no run has left there, before anything is written."""
+        """Refuses a folder with files of anything but a run, before anything is written."""
         if self.path.exists() and not self.path.is_dir():
             raise UserError("out", f"{self.path} is a file; give a folder, which is made if it is not there")
         there = {each.name for each in self.path.iterdir()} if self.path.is_dir() else set()
@@ -224,7 +223,7 @@ class RunFolder:
             raise UserError("out", f"{foreign}{' and more' if odd[1:] else ''}; give another --out, which is made")
 
     def _check_begun(self, state: dict[str, Any] | None) -> None:
-        """Refuses other settings and other data than the run was begun with, by its checkpoint or else its file."""
+        """Refuses other settings or data than the run was begun with, by its checkpoint or else its file."""
         written = from_yaml(self.path / CONFIG).fixed()
         then: Flat = written if state is None else state["settings"]
         now = {key: value for key, value in self.config.fixed().items() if key in then}  # a later version has more keys
@@ -240,7 +239,7 @@ class RunFolder:
             self._check_data(state)
 
     def _check_normalised(self, state: dict[str, Any]) -> None:
-        """Refuses to normalise modalities in a run that an earlier version began with their own values."""
+        """Refuses to normalise modalities in a run that an earlier version began without normalisation."""
         now = self.config.data.get("statistics", {})
         raw = {name: {"mean": [0.0] * len(each["mean"]), "std": [1.0] * len(each["std"])} for name, each in now.items()}
         if "data.statistics" not in state["settings"] and now != raw:
@@ -249,7 +248,7 @@ class RunFolder:
             raise UserError("out", f"{begun}; {go_on}, or give another --out")
 
     def _check_data(self, state: dict[str, Any]) -> None:
-        """Refuses data that is not what the run was begun with; copies, whose times alone differ, go on."""
+        """Refuses data that the run was not begun with; copies, whose times alone differ, are accepted."""
         then = tuple(state["data"])[:3]
         now = self.data.fingerprint[: len(then)]
         if then != now:
@@ -259,8 +258,7 @@ class RunFolder:
 
 
 def _flaw(state: dict[str, Any], file: Path) -> str | None:
-    """Gives what makes a checkpoint none of a run. One of another version is refused: it is whole, and nobody's to
-    delete."""
+    """Describes why a checkpoint is not one of a run. An intact one of another version is refused and kept."""
     if isinstance(state.get("format"), int) and state["format"] != FORMAT:
         other = f"is of format {state['format']}, this version reads {FORMAT}"
         raise UserError(str(file), f"{other}; go on with the version that began the run, or give another --out")
@@ -270,7 +268,7 @@ def _flaw(state: dict[str, Any], file: Path) -> str | None:
 
 
 def _is_whole(path: Path) -> bool:
-    """Says whether a file of weights is as long as its header says."""
+    """Tells whether a file of weights is as long as its header says."""
     try:
         with open(path, "rb") as opened, safe_open(openable(path, opened.fileno()), "pt") as file:
             return bool(file.keys())
@@ -279,7 +277,7 @@ def _is_whole(path: Path) -> bool:
 
 
 def resume_command(config: Config, world: int) -> str:
-    """The command that goes on with a run, in as many processes."""
+    """Returns the command that resumes a run, in as many processes."""
     if config.own_data:
         return f"manyview.pretrain(data=..., resume={config.out!r}), with the same data"
     here = local_processes() if world == distributed.world_size() else world

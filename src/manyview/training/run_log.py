@@ -1,4 +1,4 @@
-"""What a run tells: metrics.jsonl, train.log and curves on disk, a progress bar on screen."""
+"""Logs a run: metrics.jsonl, train.log and curves on disk, a progress bar on screen."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ Value = float | int | str
 
 
 class RunLog:
-    """Tells of a run of `steps` steps that goes on after step `start`.
+    """Logs a run of `steps` steps that is begun or resumed after step `start`.
 
-    metrics.jsonl  a JSON line for each `write`: {"step": 20, "epoch": 1, "loss": 4.2}. What is no finite number is
+    metrics.jsonl  a JSON line for each `write`: {"step": 20, "epoch": 1, "loss": 4.2}. A number that is not finite is
                    null, and named in the line: {"step": 20, "loss": null, "not_finite": {"loss": "nan"}}
     train.log      a line for each `say` and `warn`, with the date
-    loggers        names in LOGGERS, which are told all metrics too
+    loggers        names in LOGGERS, which log all metrics too
 
-    What is already there of steps after `start` is removed, so that nothing is told twice; all of it where start is 0.
+    Lines of steps after `start` that are already there are removed, so that nothing is logged twice; all of them where
+    start is 0.
 
     >>> with RunLog(folder, steps=1000) as log:
     ...     log.say("512 images in shapes")
@@ -57,18 +58,18 @@ class RunLog:
         self._bar = None if quiet else ProgressBar(steps, "step", start=start, file=sys.stdout, transient=False)
 
     def begin(self) -> None:
-        """The steps begin now: what came before does not count for the time that is left."""
+        """Starts the clock of the steps, by which the time left is estimated."""
         if self._bar is not None:
             self._bar.restart_clock(self._start)
 
     def say(self, text: str) -> None:
-        """One line, to train.log and, unless quiet, to the screen."""
+        """Writes one line to train.log and, unless quiet, to the screen."""
         self._note(text)
         if self._bar is not None:
             self._bar.say(text)
 
     def warn(self, text: str) -> None:
-        """One line, to train.log and, always, to the screen."""
+        """Writes one line to train.log and always to the screen."""
         self._note(f"warning: {text}")
         if self._bar is not None and self._bar.is_drawn and self._errors.isatty():
             self._bar.say(f"warning: {text}")
@@ -78,9 +79,9 @@ class RunLog:
     def write(
         self, step: int, values: Mapping[str, Value], *, epoch: int | None = None, seconds: float | None = None
     ) -> None:
-        """The metrics of a step: to metrics.jsonl, at once, and to the loggers.
+        """Writes the metrics of a step to metrics.jsonl, at once, and to the loggers.
 
-        seconds: that the run has taken so far, over all its sittings.
+        seconds: of the run so far, over all its sessions.
         """
         known = {name: value.item() if hasattr(value, "item") else value for name, value in values.items()}
         odd = {name: str(each) for name, each in known.items() if not isinstance(each, str) and not math.isfinite(each)}
@@ -96,19 +97,19 @@ class RunLog:
                 logger.write(step, known)
 
     def show(self, step: int, facts: str, *, now: bool = False) -> None:
-        """The progress bar; without a terminal a line every ten seconds, or `now`."""
+        """Shows the progress bar; without a terminal a line every ten seconds, or `now`."""
         if self._bar is not None:
             if step <= self._start + UNTIMED:
                 self._bar.restart_clock(step)
             self._bar.show(step, facts, now=now)
 
     def sync(self) -> None:
-        """What was written so far stays, even if the power goes: to be called before a checkpoint says it is done."""
+        """Makes what was written so far survive a power failure; to be called before a checkpoint is complete."""
         with naming_full_disk(self.folder / "metrics.jsonl", _remedy):
             self._metrics.sync()
 
     def close(self) -> None:
-        """Ends the bar, and whatever loggers still hold is written. A second call does nothing."""
+        """Ends the progress bar, and writes what loggers still hold. A second call does nothing."""
         if self._bar is not None:
             self._bar.close()
         loggers, self._loggers = self._loggers, []
@@ -136,7 +137,7 @@ class RunLog:
 
 
 class Logger(Protocol):
-    """Is told the metrics of each step as they are, NaN included."""
+    """Receives the metrics of each step as they are, NaN included."""
 
     def write(self, step: int, values: Mapping[str, Value]) -> None: ...
 
@@ -144,7 +145,7 @@ class Logger(Protocol):
 
 
 class TensorBoard:
-    """Event files in tensorboard/. Curves are of numbers: texts are left out."""
+    """Writes event files in tensorboard/, with a curve for each number; texts are left out."""
 
     def __init__(self, folder: Path, last: int) -> None:
         tensorboard = _package("torch.utils.tensorboard", "tensorboard")
@@ -164,7 +165,7 @@ class TensorBoard:
 
 
 class Csv:
-    """metrics.csv with a line "step,name,value" for each value, since names may appear at any time."""
+    """Writes metrics.csv with a line "step,name,value" for each value, since names may appear at any time."""
 
     def __init__(self, folder: Path, last: int) -> None:
         path = folder / "metrics.csv"
@@ -182,7 +183,7 @@ class Csv:
 
 
 class WeightsAndBiases:
-    """A run of wandb, the same one again after a resume; wandb itself ignores steps that it has seen."""
+    """Logs a run of wandb, the same one again after a resume; wandb itself ignores steps that it already has."""
 
     def __init__(self, folder: Path, last: int) -> None:
         wandb = _package("wandb", "wandb")
@@ -205,7 +206,7 @@ LOGGERS: dict[str, Callable[[Path, int], Logger]] = {"tensorboard": TensorBoard,
 
 
 def logger(name: str) -> Callable[[Path, int], Logger]:
-    """Gives what makes the logger of that name."""
+    """Returns the function that makes the logger of that name."""
     if name not in LOGGERS:
         raise UserError("loggers", f"there is none named {name!r}; {hint(name, LOGGERS)}")
     return LOGGERS[name]
@@ -244,7 +245,7 @@ class _Lines:
 
 
 def _cut(path: Path, stays: Callable[[str], bool]) -> None:
-    """Leaves only the lines that stay, and not a half-written one."""
+    """Removes the lines that are not to stay, and one that is half written."""
     if not path.exists():
         return
     before = path.read_bytes()

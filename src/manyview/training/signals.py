@@ -32,7 +32,7 @@ class Signals:
         self._moved, self._longest = time.monotonic(), 0.0
 
     def moved(self) -> None:
-        """Notes that the run goes on; is called after all that it waits for."""
+        """Records that the run makes progress; is called after all that it waits for."""
         now = time.monotonic()
         self._longest, self._moved = max(self._longest, now - self._moved), now
 
@@ -52,13 +52,13 @@ class Signals:
         os.close(pipe)
 
     def _hangs(self, first: float) -> bool:
-        """Says whether nothing has moved for long since the first signal came."""
+        """Tells whether the run has not moved for long since the first signal came."""
         still = time.monotonic() - max(self._moved, first)
         return still > max(STILL, 3 * self._longest) and not self.answered and not self.left.is_set()
 
 
 def _end_now(number: int, *, speaks: bool) -> None:
-    """Ends the process from outside of its main thread, which does not answer."""
+    """Ends the process from a thread other than its main one, which does not answer."""
     for child in multiprocessing.active_children():
         child.kill()
     if speaks:
@@ -74,10 +74,10 @@ def _write_error(line: bytes) -> None:
 
 @contextmanager
 def collected(*, quiet: bool, speaks: bool = True) -> Iterator[Signals]:
-    """Collects SIGTERM, Ctrl-C and a terminal's end instead of dying of them. What is ignored, as by nohup, stays so.
+    """Collects SIGTERM, Ctrl-C and a terminal's hang-up instead of ending. Ignored signals, as by nohup, stay ignored.
 
-    quiet   whether the first Ctrl-C is answered without a word
-    speaks  whether this process says that it was ended
+    quiet   whether the first Ctrl-C is answered without a message
+    speaks  whether this process reports that it was ended
     """
     signals = Signals()
     if threading.current_thread() is not threading.main_thread():  # only there signals can be handled
@@ -114,7 +114,7 @@ _waking: list[int] = []
 
 
 def _forget() -> None:
-    """A forked child, such as a worker, does not tell its parent's thread of its own signals."""
+    """Keeps a forked child, such as a worker, from reporting its own signals to its parent's thread."""
     while _waking:
         signal.set_wakeup_fd(-1)
         os.close(_waking.pop())

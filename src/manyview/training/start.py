@@ -1,4 +1,4 @@
-"""What a run that starts from weights says of them before the first step, and of the part of them that learns."""
+"""The messages before the first step of a run that starts from weights: their origin, and the trained part."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from manyview.methods import Method
 
 
 def weights_lines(config: Config, method: Method) -> list[str]:
-    """Says what the encoders begin with, where that is not drawn, at which rate they learn, and which part of them."""
+    """Describes the encoders' initial weights where they are not random, the learning rate and the trained part."""
     encoder = next(iter(method.towers.encoders.values()))
     begins = [f"it starts from {_source(config, encoder)}; {_rate(config)}"] if config.encoder["pretrained"] else []
     return [*begins, *_trained_part(method)]
@@ -28,7 +28,7 @@ def _source(config: Config, encoder: Encoder) -> str:
 
 
 def _rate(config: Config) -> str:
-    """The learning rate, as a share of the usual one where it is lower, and the warm-up."""
+    """Describes the learning rate, as a share of the usual one where it is lower, and the warm-up."""
     lr, usual, warmup = config.optimizer["lr"], usual_lr(config.optimizer["name"]), config.schedule["warmup"]
     less = f", {lr / usual:.2g} of the usual {usual:g}" if lr < usual else ""
     risen = f", reached after {warmup:g} epochs" if warmup else ""
@@ -36,7 +36,7 @@ def _rate(config: Config) -> str:
 
 
 def _trained_part(method: Method) -> list[str]:
-    """Says how much of the encoders learns, where that is not all."""
+    """Describes how much of the encoders is trained, where that is not all."""
     weights = [each for encoder in method.towers.encoders.values() for each in encoder.parameters()]
     learning = sum(each.numel() for each in weights if each.requires_grad)
     every = sum(each.numel() for each in weights)

@@ -1,4 +1,4 @@
-"""Where a run is: what a checkpoint holds besides networks and optimiser."""
+"""The progress of a run: what a checkpoint holds besides networks and optimiser."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RECENT = 50  # steps, of whose losses the mean is shown
 
 @dataclass
 class RunState:
-    """Says where a run is, and what is due there. What changes goes into the checkpoint."""
+    """The progress of a run, and what is due at its current step. What changes is saved in checkpoints."""
 
     config: Config
     planned: int  # steps of all epochs, which schedules span
@@ -62,12 +62,12 @@ class RunState:
 
     @property
     def epochs(self) -> float:
-        """Epochs done."""
+        """The number of epochs done."""
         return self.step / self.per_epoch
 
     @property
     def epoch(self) -> int:
-        """The epoch that the last step was in, counted from 1; 0 before the first."""
+        """The epoch of the last step, counted from 1; 0 before the first."""
         return -(-self.step // self.per_epoch)
 
     @property
@@ -80,7 +80,7 @@ class RunState:
         return min(1.0, (self.step // self.per_epoch + 1) / self.config.epochs)
 
     def lr(self, schedule: Schedule) -> float:
-        """The learning rate of the step that is being done."""
+        """Returns the learning rate of the current step."""
         warmup, epochs = self.config.schedule["warmup"], self.epochs
         if self.config.schedule["per"] == "epoch" and epochs >= warmup:  # a warm-up rises with every step
             number = self.step // self.per_epoch + self.config.schedule["first_epoch"]
@@ -90,7 +90,7 @@ class RunState:
 
     @property
     def report_due(self) -> bool:
-        """Says whether the step that is being done is reported; the first tells what later ones are compared with."""
+        """Whether the current step is logged; the first one is, for comparison with later ones."""
         return self.step == 0 or (self.step + 1) % self.config.health_every == 0 or self.step + 1 == self.total
 
     @property
@@ -99,7 +99,7 @@ class RunState:
 
     @property
     def probe_due(self) -> bool:
-        """Says whether a score that is due has a linear probe: the first, the last, and one every so many epochs."""
+        """Whether a score that is due includes a linear probe: the first, the last, and one every so many epochs."""
         return self.done or (self.epoch_over and round(self.epochs) % self.config.probe_every == 0)
 
     @property
@@ -108,9 +108,9 @@ class RunState:
         return self.epoch_over or self.done or (every is not None and self.step % every == 0)
 
     def stepped(self, losses: Tensor | None) -> None:
-        """Counts a step with its losses: the total, and what more is told of each term, NaN of one without a pair.
+        """Counts a step with its losses: the total, and those logged of each term, NaN for one without a pair.
 
-        None of a step in which no term had any. A GPU is asked for them only when somebody wants to know.
+        None for a step in which no term had a pair. A GPU is asked for them only when they are reported.
         """
         self.step += 1
         if losses is None:
@@ -121,7 +121,7 @@ class RunState:
             self.recent.append(self.loss)
 
     def settle_losses(self) -> None:
-        """Makes the pending losses the means over all processes. To be called by all of them at the same step."""
+        """Averages the pending losses over all processes. All of them must call it at the same step."""
         if not self.pending:
             return
         words = exchange(torch.cat(self.pending).tolist())
@@ -134,9 +134,9 @@ class RunState:
         self.pending.clear()
 
     def mean_losses(self) -> list[float]:
-        """Means of what was told of steps since the last line of metrics, which begins anew; none where nothing was.
+        """Returns the means over the steps since the last line of metrics, and starts anew; none without steps.
 
-        Of a term those steps count in which it had a pair; NaN where it never had.
+        The mean of a term is over the steps in which it had a pair; NaN where it never had.
         """
         known = [[each for each in column if not math.isnan(each)] for column in zip(*self.losses, strict=True)]
         self.losses.clear()
@@ -144,20 +144,20 @@ class RunState:
 
     @property
     def running_loss(self) -> float | None:
-        """The mean of the last losses that are known: that of a single step tells little."""
+        """The mean of the last known losses, since that of a single step varies."""
         return fmean(self.recent) if self.recent else self.loss
 
     @property
     def diverged(self) -> float | None:
-        """A loss that is no number, if there was any since the last line of metrics.
+        """A loss that is not finite, if there was any since the last line of metrics.
 
-        Where nobody waits for a GPU, this process's own is known at once; of others, when losses are settled.
+        Where no GPU has to be waited for, this process's own is known at once; those of others when losses are settled.
         """
         known = [*(row[0] for row in self.losses), *([] if self.loss is None else [self.loss])]
         return next((loss for loss in known if not math.isfinite(loss)), None)
 
     def scored(self, scores: dict[str, float]) -> None:
-        """Takes new scores; one that is not measured every time stays until it is measured again."""
+        """Records new scores; one that is not measured every time stays until it is measured again."""
         plain = {name: float(score) for name, score in scores.items()}
         self.scores, self.fresh_scores = {**self.scores, **plain}, plain
         self.answers = {**self.answers, **answers(scores)}
@@ -165,21 +165,21 @@ class RunState:
             self.untrained_scores, self.untrained_answers = plain, dict(self.answers)
 
     def gain_error(self, name: str) -> float | None:
-        """The standard error of a score's gain over that of what the run began with, on the same images."""
+        """Returns the standard error of a score's gain over the run's start, on the same images."""
         return gain_error(self.answers.get(name), self.untrained_answers.get(name))
 
     def gain_errors(self) -> dict[str, float]:
-        """`gain_error` of every score that has one."""
+        """Returns `gain_error` of every score that has one."""
         errors = {name: self.gain_error(name) for name in self.answers}
         return {name: error for name, error in errors.items() if error is not None}
 
     def scored_random(self, scores: dict[str, float]) -> None:
-        """Takes the scores of an untrained encoder, for a run that begins with weights."""
+        """Records the scores of an untrained encoder, for a run that begins with weights."""
         self.random_scores = {name: float(score) for name, score in scores.items()}
         self.random_answers = answers(scores)
 
     def gain_error_over_random(self, name: str) -> float | None:
-        """The same of its gain over an untrained encoder, where the run began with weights."""
+        """Returns the standard error of its gain over an untrained encoder, for a run that began with weights."""
         return gain_error(self.answers.get(name), self.random_answers.get(name))
 
     def state_dict(self) -> dict[str, Any]:
@@ -196,6 +196,6 @@ class RunState:
 
 
 def odd_entries(state: dict[str, Any]) -> list[str]:
-    """Names of what a state dict lacks, or has of another kind."""
+    """Lists the names that a state dict lacks or has of another kind."""
     odd = [name for name, kind in SAVED.items() if not isinstance(state.get(name, ...), kind)]
     return odd or ([] if state["step"] >= 0 else ["step"])

@@ -1,4 +1,4 @@
-"""One step's forward and backward: the whole batch at once, or in micro-batches with the same gradient."""
+"""The forward and backward pass of one step: the whole batch at once, or micro-batches with the same gradient."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MakeViews = Callable[[slice], Views]
 
 
 class StepOutput(NamedTuple):
-    """What a step has computed: the objective, and what it was computed of."""
+    """The result of a step: the objective, and the outputs that it was computed from."""
 
     objective: Objective
     batch: BatchOutputs
@@ -35,11 +35,11 @@ class StepOutput(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Engine:
-    """Says how a step runs on this machine: what the training loop has of Fabric, and the plain thing in a test.
+    """The operations by which a step runs on this machine: those of Fabric in training, plain ones in a test.
 
     module    the method, perhaps wrapped for many processes
-    backward  passes a loss's gradient back
-    unsynced  a context in which backward leaves the processes' gradients apart
+    backward  back-propagates a loss's gradient
+    unsynced  a context in which backward does not average gradients over processes
     """
 
     method: Method
@@ -49,7 +49,7 @@ class Engine:
 
 
 class NotFinite(UserError):
-    """The loss is NaN or infinite; no parameter and no gradient has been changed by it."""
+    """The loss is NaN or infinite; no parameter and no gradient was changed by it."""
 
 
 def whole_batch(engine: Engine, views: MakeViews, batch: BatchOutputs) -> StepOutput:
@@ -61,11 +61,11 @@ def whole_batch(engine: Engine, views: MakeViews, batch: BatchOutputs) -> StepOu
 
 
 def micro_batches(engine: Engine, views: MakeViews, batch: BatchOutputs, *, size: int) -> StepOutput:
-    """The same gradient with the graph of only `size` images at a time in memory (Gao et al., 2021, GradCache).
+    """Computes the same gradient with the graph of only `size` images in memory (Gao et al., 2021, GradCache).
 
     The batch is embedded in parts without a graph, the loss gives the gradient on the outputs, and each part is
-    embedded once more, from the same views and the same random numbers, to pass its rows of that gradient on. Batch
-    norm sees the parts, in both passes the same; its running statistics move in the first alone.
+    embedded once more, from the same views and the same random numbers, to back-propagate its rows of that gradient.
+    Batch norm is over the parts, the same in both passes; its running statistics move in the first alone.
     """
     method, parts = engine.method, _parts(batch, size)
     embedded, before = [], []
@@ -91,7 +91,7 @@ def micro_batches(engine: Engine, views: MakeViews, batch: BatchOutputs, *, size
 
 
 def _parts(batch: BatchOutputs, size: int) -> list[slice]:
-    """Cuts a batch into at most `size` rows each; in every process as many parts: keys are shuffled among them."""
+    """Cuts a batch into parts of at most `size` rows, as many in every process, since keys are shuffled among them."""
     rows, count = len(batch.ids), -(-max([len(batch.ids), *batch.counts]) // size)
     fewer = rows <= size * (count - 1)  # than another process has
     ends = [rows * number // count if fewer else min(size * number, rows) for number in range(count + 1)]
@@ -99,25 +99,25 @@ def _parts(batch: BatchOutputs, size: int) -> list[slice]:
 
 
 def _rows(batch: BatchOutputs, part: slice) -> dict[str, Tensor]:
-    """Says which images of a part have which view."""
+    """Returns which images of a part have which view."""
     return {view: mask[part] for view, mask in batch.present.items()}
 
 
 def _finite(objective: Objective) -> Objective:
-    """The objective, if it is a number. Nobody waits for a GPU or another process to know: the loop asks later."""
+    """Returns the objective if it is finite. A GPU or another process is not waited for: the loop asks later."""
     if world_size() == 1 and objective.loss.device.type == "cpu" and not torch.isfinite(objective.loss):
         raise NotFinite(None, f"the loss is {float(objective.loss.detach())}")
     return objective
 
 
 def _passed_on(outputs: Iterable[Tensor], gradients: Sequence[Tensor]) -> Tensor:
-    """A number whose gradient by the outputs is what was given."""
+    """Returns a scalar whose gradient by the outputs is the given one."""
     return torch.stack([(each * by).sum() for each, by in zip(outputs, gradients, strict=True)]).sum()
 
 
 @contextmanager
 def _kept(module: nn.Module) -> Iterator[None]:
-    """Buffers, such as running statistics, are afterwards what they were before."""
+    """Restores buffers, such as running statistics, afterwards."""
     before = _statistics(module)
     try:
         yield
@@ -145,9 +145,9 @@ def _set_random_state(state: list[Tensor]) -> None:
 
 
 def logged_losses(method: Method, objective: Objective) -> torch.Tensor | None:
-    """(1 + 2 terms,): the loss, and where there are several terms theirs and log k - L of each, as far as it has one.
+    """Returns (1 + 2 terms,): the loss, and of several terms their losses and bounds log k - L, as far as defined.
 
-    NaN stands for what there is not; None where no term had anything to compare.
+    NaN stands for what a term lacks; None where no term had anything to compare.
     """
     if all(each.skipped for each in objective.terms.values()):
         return None

@@ -1,4 +1,4 @@
-"""How much training fills the time one has: from seconds that were measured to settings. Nothing is timed here."""
+"""Computes from measured seconds which settings fill the time that the user gave. Nothing is timed here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PASSES = 10  # epochs that a larger size must leave time for
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds that parts of a run take on this machine, and those that are gone or will be needed besides."""
+    """The seconds that parts of a run take on this machine, and those that are spent or needed besides."""
 
     step: float
     score: float = 0.0
@@ -27,30 +27,30 @@ class Costs:
 
 
 def seconds_left(minutes: float, costs: Costs) -> float:
-    """The time for steps, and for scores and checkpoints between them; the first and the last score are taken off."""
+    """Computes the time for steps, and for scores and checkpoints between them, without the first and last score."""
     return AIM * 60 * minutes - costs.besides - 2 * costs.score - costs.save
 
 
 def page_seconds(config: Config) -> float:
-    """The time that is set aside for the page about the run."""
+    """Computes the time that is reserved for the page about the run."""
     assert config.minutes is not None
     least, share, most = PAGE
     return min(max(least, share * 60 * config.minutes), most) if config.report else 0.0
 
 
 def embedding_seconds(config: Config, gone: float) -> float:
-    """The time in which a page may embed images, when so many seconds of the run's are gone."""
+    """Computes how long a page may embed images, when so many seconds of the run's are spent."""
     assert config.minutes is not None
     return min(max(PAGE[0] - DRAWING, 60 * config.minutes - gone - DRAWING), PAGE[2])
 
 
 def steps_in(seconds: float, costs: Costs) -> int:
-    """Says how many steps fill so many seconds, one at least."""
+    """Computes how many steps fill so many seconds, at least one."""
     return max(1, int(seconds / costs.step))
 
 
 def fitted(config: Config, costs: Costs, steps_an_epoch: int) -> Flat:
-    """Epochs that fill `minutes`, how often they are scored, and what the schedule counts in epochs."""
+    """Computes the epochs that fill `minutes`, how often they are scored, and the schedule's settings in epochs."""
     assert config.minutes is not None
     left, epoch = seconds_left(config.minutes, costs), costs.step * steps_an_epoch + costs.save
     every = _scored_every(config, left / epoch, left, costs.score)
@@ -70,7 +70,7 @@ def fitted(config: Config, costs: Costs, steps_an_epoch: int) -> Flat:
 
 
 def _scored_every(config: Config, epochs: float, seconds: float, score: float) -> int:
-    """Epochs between two scores: so many that these take a small share of the time; as they are where somebody said."""
+    """Computes the epochs between two scores, so that these take a small share of the time, unless they were given."""
     if "evaluate_every" not in config.auto or not config.evaluate_every or config.probe_every:
         return config.evaluate_every
     scores = max(0, int(SCORING * seconds / score)) if score else math.inf  # less than no time may be left
@@ -78,7 +78,7 @@ def _scored_every(config: Config, epochs: float, seconds: float, score: float) -
 
 
 def size_for(side: int, minutes: float, costs: Costs, size: int, steps_an_epoch: int) -> int:
-    """The largest size of views that leaves time for a few passes over the images, of pictures of this side.
+    """Computes the largest size of views that leaves time for a few epochs, for pictures of this side.
 
     costs  of a step with views of `size` pixels: the others' follow from their number of pixels
     """

@@ -1,4 +1,4 @@
-"""Settings that follow from the data and the machine where nobody gives them, and the line that says what was chosen.
+"""Settings that follow from the data and the machine where they are left open, and the line that explains them.
 
 Some of it was compared on held-out training images, as docs/training.md tells; what is for GPUs is reasoned.
 """
@@ -28,7 +28,7 @@ RESNET18, RESNET50, VIT = "torchvision/resnet18", "torchvision/resnet50", "timm/
 
 @dataclass(frozen=True)
 class Facts:
-    """What the choice goes by: the training images, the usual length of their shorter side, and the machine."""
+    """The facts that settings are chosen by: the training images, their usual shorter side, and the machine."""
 
     images: int
     side: int
@@ -37,7 +37,7 @@ class Facts:
 
 
 def usual(config: Config, facts: Facts) -> Flat:
-    """Values for the settings that are left open. Nothing is built and nothing is timed."""
+    """Chooses values for the settings that are left open. Nothing is built and nothing is timed."""
     size = config.augmentation["size"] or usual_size(facts.side)
     warmup = WARMUP_FROM_WEIGHTS if config.encoder["pretrained"] else WARMUP
     chosen: Flat = {
@@ -53,7 +53,7 @@ def usual(config: Config, facts: Facts) -> Flat:
 
 
 def _encoder(size: int, facts: Facts) -> str:
-    """A small network on a CPU; on a GPU ResNets, and of very many photos a ViT, which has more to learn from them."""
+    """Chooses a small network on a CPU; on a GPU a ResNet, for very many photos a ViT, which gains more of them."""
     if facts.device == "cpu":
         return ENCODER
     if size < 96:
@@ -62,13 +62,13 @@ def _encoder(size: int, facts: Facts) -> str:
 
 
 def _batch(facts: Facts) -> int:
-    """A power of two, of which few images make three, but not too small to contrast."""
+    """Chooses a power of two such that few images make three batches, but not too small to contrast."""
     most = min(BATCH.get(facts.device, BATCH["cpu"]), max(LEAST_IMAGES, facts.images // BATCHES))
     return 1 << (most.bit_length() - 1)
 
 
 def computes_bf16(device: str) -> bool:
-    """Says whether matrix products in bf16 are the hardware's own: AVX512-BF16 or AMX, or a GPU from Ampere on."""
+    """Tells whether the hardware multiplies matrices in bf16: AVX512-BF16 or AMX, or a GPU from Ampere on."""
     if device == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     checks: list[Any] = [getattr(torch.cpu, f"_is_{name}_supported", None) for name in ("avx512_bf16", "amx_tile")]
@@ -76,12 +76,12 @@ def computes_bf16(device: str) -> bool:
 
 
 def slow_in_bf16(encoder: nn.Module) -> bool:
-    """Says whether a CPU gains nothing by bf16: convolutions in groups (MobileNets) take twice the time in it."""
+    """Tells whether a CPU gains nothing by bf16: grouped convolutions (MobileNets) take twice the time in it."""
     return any(isinstance(each, nn.Conv2d) and each.groups > 1 for each in encoder.modules())
 
 
 def explained(config: Config, facts: Facts) -> list[str]:
-    """Gives what was chosen and why, in one line; none where nothing was left open."""
+    """Explains in one line what was chosen and why; empty where nothing was left open."""
     size, name = config.augmentation["size"], config.augmentation["name"]
     machine = "a CPU" if facts.device == "cpu" else "a GPU"
     blur = f"{name}, {'which does not blur' if name == 'custom' else 'which blurs'}"
