@@ -162,7 +162,8 @@ def _categories(file: Path, entries: Sequence[Any], kind: Kind) -> list[Entry]:
         points = each.get("keypoints") or []
         if not isinstance(points, list) or not all(isinstance(point, str) for point in points):
             raise UserError("data", f"{shown}: the keypoints of {each['name']!r} are no list of names")
-        found.append({"id": each["id"], "name": printable(each["name"]), "keypoints": points})
+        lines = _skeleton(each.get("skeleton"), len(points))
+        found.append({"id": each["id"], "name": printable(each["name"]), "keypoints": points, "skeleton": lines})
     if not found or len({each["id"] for each in found}) < len(found):
         raise UserError("data", f"{shown}: it needs categories, each with an id of its own")
     found.sort(key=lambda each: int(each["id"]))
@@ -172,6 +173,16 @@ def _categories(file: Path, entries: Sequence[Any], kind: Kind) -> list[Entry]:
     if len({len(each["keypoints"]) for each in with_points}) != 1:
         raise UserError("data", f"{shown}: a keypoint detector needs categories with equally many keypoints, and some")
     return with_points
+
+
+def _skeleton(lines: Any, points: int) -> list[list[int]]:
+    """Pairs of keypoints, counted from 1, between which pictures have lines; none where something else stands there."""
+    pairs = lines if isinstance(lines, list) else []
+    whole = all(
+        isinstance(pair, list) and len(pair) == 2 and all(type(end) is int and 1 <= end <= points for end in pair)
+        for pair in pairs
+    )
+    return pairs if whole else []
 
 
 def _is_id(value: object) -> bool:

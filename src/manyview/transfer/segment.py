@@ -221,8 +221,8 @@ class Segmentation:
             return
         seen = {name: [each[:SHOWN] for each in copies] for name, copies in views.items()}
         parts = (seen[network.views[0]][0], classes_of(seen), network.eval()(seen).argmax(1))
-        save_mask_pictures([Segmented(*each) for each in zip(*(part.cpu() for part in parts), strict=True)],
-                           folder / PICTURES)  # fmt: skip
+        samples = [Segmented(*each) for each in zip(*(part.cpu() for part in parts), strict=True)]
+        save_mask_pictures(samples, self.legend.classes, folder / PICTURES)
 
 
 def named_encoders(model: ModelSource, data: Dataset) -> dict[str, Encoder]:

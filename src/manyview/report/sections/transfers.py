@@ -23,10 +23,13 @@ LEAD = (
     "untrained network with the same settings, in points."
 )
 CAPTIONS = {
-    "segment": "Test pictures as the encoder sees them, their masks, and below these what was predicted. Each class "
-    "has a colour of its own; ignored pixels are dark.",
+    "segment": "Test pictures as the encoder sees them, their masks, and below these what was predicted. The colours "
+    "of the classes are named below; ignored pixels are dark.",
 }
-OBJECTS = "Test images with all that was found with a score of 0.5 or more."
+OBJECTS = (
+    "Test images with what is annotated in them, crowds left out, and below each row what was found with a score of "
+    "0.5 or more; where nothing was, the three objects with the highest scores."
+)
 
 
 def transfers(folders: Sequence[tuple[str, Path]]) -> Html | None:
