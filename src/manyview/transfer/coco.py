@@ -79,7 +79,7 @@ def read_split(file: Path, kind: Kind) -> ObjectImages:
         paths.append(image.pop("path"))
         images.append(image)
     name = printable(file.stem if file.name != ROBOFLOW else file.parent.name)
-    told = [f"{name}: {number:,} images left out, {why}" for why, number in counts.items()]
+    told = [f"{name}: images left out, {why}: {number:,}" for why, number in counts.items()]
     if not images:
         raise UserError(
             "data", f"{printable(str(file))}: none of its images can be used ({'; '.join(counts) or 'it lists none'})"

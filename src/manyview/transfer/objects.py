@@ -185,10 +185,10 @@ def checked(
             kept.append(_completed(each, len(kept) + 1))
             counts.update(_remarks(kept[-1], *sizes[each["image_id"]]))
         else:
-            counts[f"left out, {why}"] += 1
+            counts[f"objects left out, {why}"] += 1
     empty = len(sizes.keys() - {each["image_id"] for each in kept})
     counts.update({"images without objects": empty} if empty else {})
-    lines = [f"{name}: {number:,} {what}" for what, number in counts.items()]
+    lines = [f"{name}: {what}: {number:,}" for what, number in counts.items()]
     return ObjectImages(name, images, kept, categories, read, kind, (*told, *lines))
 
 

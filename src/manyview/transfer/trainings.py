@@ -129,12 +129,13 @@ class Trainings:
 
     def _write(self, training: Training, home: Path, scores: dict[str, float], about: About, text: str) -> None:
         """Writes what a training has come to, the scores last."""
-        self.say(f"{text}: {_logged_in_words(home)}")
+        loss = _logged_in_words(home)
+        self.say(f"{text}: {loss}")
         state = {name: each.detach().cpu().contiguous() for name, each in training.model.state_dict().items()}
         with atomic_write(home / MODEL) as draft:
             save_file({name: each.clone() for name, each in state.items()}, draft)
         training.write(home)
-        write_about(home, about)
+        write_about(home, replace(about, loss=loss))
         with atomic_write(home / SCORES) as draft:
             draft.write_text(json.dumps(scores, indent=1, allow_nan=False))
         self._clear(home, "step-*.pt")

@@ -53,12 +53,21 @@ def _of_result(name: str, folder: Path, result: Result, room: int, named: bool) 
     kept = "held out" if data.get("held_out") else "in its test split"
     title = f"{result.protocol}: {data.get('name', '?')}" + (f", {name}" if named else "")
     counts = f"{data['train']:,} training images, {data['test']:,} {kept}, {len(data['classes'])} classes"
-    given = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in result.settings.items() if value is not None)
+    given = ", ".join(
+        f"{key.replace('_', ' ')} {_in_words(value)}" for key, value in result.settings.items() if value is not None
+    )
     about = f"{model.get('encoder', '?')} at {model.get('size', '?')} px, seed {result.seed}; {counts}; {given}"
     shown = [each for each in trainings(folder, result.key) if each.pictures is not None]
     shown.sort(key=lambda each: (each.about.part, KINDS.index(each.about.kind) if each.about.kind in KINDS else 9))
     pictures = [_pictures(each, result.protocol) for each in shown[: max(1, room)]]
     return [tag("h3", title), tag("p", about, class_="fine"), _scores(result), tag("div", pictures, class_="wide")]
+
+
+def _in_words(value: object) -> str:
+    """A setting's value as a person types it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _scores(result: Result) -> Child:
@@ -89,7 +98,8 @@ def _scores(result: Result) -> Child:
 def _pictures(training: EndedTraining, task: str) -> Html:
     assert training.pictures is not None
     title = " ".join(filter(None, [training.about.part, training.about.kind]))
-    caption = CAPTIONS.get(task, OBJECTS)
+    loss = training.about.loss
+    caption = f"{loss[:1].upper()}{loss[1:]}. " * bool(loss) + CAPTIONS.get(task, OBJECTS)
     with Image.open(training.pictures) as image:
         uri = jpeg_uri(image, widest=WIDEST)
     drawn = tag("img", src=uri, alt=f"Predictions, {title}", style="max-width:100%;height:auto")
