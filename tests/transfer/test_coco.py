@@ -161,3 +161,12 @@ def test_splits_with_other_keypoints_are_refused(tmp_path: Path) -> None:
     other["categories"][0]["keypoints"] = other["categories"][0]["keypoints"][::-1]
     with pytest.raises(UserError, match="val has other keypoints of 'cat' than train; both splits need the same"):
         open_coco(write_coco(tmp_path, coco(2), other), "keypoints")
+
+
+def test_a_published_layout_without_the_file_of_the_task_says_which_one_it_lacks(tmp_path: Path) -> None:
+    folder = tmp_path / "annotations"
+    folder.mkdir()
+    (folder / "instances_train2017.json").write_text(json.dumps(coco(2)))
+    lacked = r"no person_keypoints_train\*.json, which has keypoints; it has instances_train2017.json"
+    with pytest.raises(UserError, match=lacked):
+        open_coco(tmp_path, "keypoints")

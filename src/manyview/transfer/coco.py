@@ -23,6 +23,7 @@ from manyview.transfer.objects import Entry, Kind, ObjectImages, checked, hold_o
 SPLITS = {"train": "train", "valid": "val", "val": "val", "test": "test"}  # part of a file's name: the split
 PUBLISHED = {"boxes": "instances_", "masks": "instances_", "keypoints": "person_keypoints_"}
 OTHER = ("captions_", "panoptic_", "stuff_", "image_info_")  # of COCO's own files, those without objects
+SHOWN = 5  # files that are named
 ROBOFLOW = "_annotations.coco.json"  # lies beside the images, in a folder for each split
 
 
@@ -34,9 +35,7 @@ def open_coco(path: Path, kind: Kind) -> tuple[ObjectImages, ObjectImages]:
     """
     files = {"train": path} if path.is_file() else annotation_files(path, kind)
     if "train" not in files:
-        raise UserError(
-            "data", f"{printable(str(path))} has no JSON file with 'train' in its name; give the file itself"
-        )
+        raise UserError("data", _no_training_file(path, kind))
     train = read_split(files["train"], kind)
     other = next((files[split] for split in ("test", "val") if split in files), None)
     if other is None:
@@ -200,6 +199,16 @@ def _check_categories(train: ObjectImages, test: ObjectImages) -> None:
         if same.get("name") != each["name"]:
             there = f"{test.title} has a category {each['id']} {each['name']!r} that {train.title} has not"
             raise UserError("data", f"{there}; both splits need the same categories")
+
+
+def _no_training_file(folder: Path, kind: Kind) -> str:
+    """What a folder lacks: any JSON file of a training split, or, of COCO's own files, the one with such objects."""
+    shown = printable(str(folder))
+    others = [file.name for file in _json_files(folder) if _split_of(file) == "train"]
+    if not others:
+        return f"{shown} has no JSON file with 'train' in its name; give the file itself"
+    named = ", ".join(map(printable, others[:SHOWN]))
+    return f"{shown} has no {PUBLISHED[kind]}train*.json, which has {kind}; it has {named}"
 
 
 def _json_files(folder: Path) -> Iterator[Path]:

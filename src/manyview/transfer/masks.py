@@ -144,7 +144,9 @@ def legend_of_masks(datasets: Sequence[Dataset], source: str, ignored: Collectio
     return Legend(tuple(map(str, found)), {value: place for place, value in enumerate(found)})
 
 
-def check_legend(dataset: Dataset, source: str, legend: Legend, ignored: Collection[int]) -> list[str]:
+def check_legend(
+    dataset: Dataset, source: str, legend: Legend, ignored: Collection[int], split: str = "training"
+) -> list[str]:
     """What is to be told of values that a legend lacks, looked at in a few masks; refuses one that does not fit."""
     rows = range(0, len(dataset), max(1, len(dataset) // FEW))
     values, colours = count_values(dataset, source, rows)
@@ -159,7 +161,8 @@ def check_legend(dataset: Dataset, source: str, legend: Legend, ignored: Collect
     share = strange.total() / values.total()
     named = ", ".join(value_in_words(value, colours=colours) for value, _ in strange.most_common(SHOWN))
     lacked = f"values that {printable(legend.source)} lacks, such as {named}"
-    what = f"{100 * share:.2g}% of the pixels of {len(rows)} masks have {lacked}"
+    masks = "mask" if len(rows) == 1 else "masks"
+    what = f"{100 * share:.3g}% of the pixels of {len(rows)} {split} {masks} have {lacked}"
     if share > MISFIT:
         raise UserError("legend", f"it does not fit: {what}")
     return [f"{what}; they are ignored"]
