@@ -128,6 +128,14 @@ def test_a_legend_that_does_not_fit_is_refused_and_few_strange_values_are_told(t
     assert check_legend(data, "masks", Legend(("x", "y"), {0: 0, 1: 1}, source="legend.txt"), [2]) == []
 
 
+def test_how_much_a_legend_leaves_without_class_is_told(tmp_path: Path) -> None:
+    pair(tmp_path / "images", tmp_path / "masks", 3)
+    (told,) = check_legend(opened(tmp_path), "masks", Legend(("x", "y"), {0: 255, 1: 0, 2: 1}, source="own"), [])
+    share = float(told.partition("%")[0]) / 100
+    assert share == pytest.approx(sum((blocks(n) == 0).mean() for n in range(3)) / 3, abs=1e-3)
+    assert told.endswith("of the pixels of 3 training masks are of no class in own")
+
+
 def test_masks_of_numbers_and_of_colours_do_not_mix(tmp_path: Path) -> None:
     pair(tmp_path / "images", tmp_path / "masks", 2)
     pair(tmp_path / "images", tmp_path / "masks", 1, colours=True, first=5)
