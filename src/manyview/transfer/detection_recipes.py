@@ -110,8 +110,8 @@ def chosen_recipe(
 ) -> DetectionRecipe:
     """A recipe by its name for a kind of objects, with some of its numbers replaced.
 
-    With other steps all of the schedule is as much shorter; with another side that is the only one, and the longer side
-    keeps its ratio to it.
+    With other steps all of the schedule is as much shorter, and the statistics of batch norms are of no more batches.
+    With another side that is the only one, and the longer side keeps its ratio to it.
     """
     if name not in RECIPES:
         raise UserError("recipe", f"there is none named {name!r}; {hint(name, RECIPES)}")
@@ -121,7 +121,8 @@ def chosen_recipe(
     if steps is not None:
         share = steps / recipe.steps
         milestones = tuple(round(each * share) for each in recipe.milestones)
-        recipe = replace(recipe, steps=steps, milestones=milestones, warmup=round(recipe.warmup * min(1.0, share)))
+        warmup, precise = round(recipe.warmup * min(1.0, share)), min(recipe.precise, steps)
+        recipe = replace(recipe, steps=steps, milestones=milestones, warmup=warmup, precise=precise)
     if side is not None:
         longest = round(side * recipe.longest / recipe.sides[-1])
         recipe = replace(recipe, sides=(side,), longest=longest)
