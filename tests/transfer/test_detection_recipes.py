@@ -23,7 +23,7 @@ def test_other_steps_make_all_of_the_schedule_shorter_and_another_side_is_the_on
     assert (found.milestones, found.warmup, found.lr, found.batch_size) == ((6000, 8000), 100, 0.5, 2)
     assert (found.sides, found.longest) == ((400,), 666)
     few = {"lr": None, "batch_size": None, "side": None}
-    assert [chosen_recipe("voc-c4-24k", steps=steps, **few).precise for steps in (3, 24_000)] == [3, 200]
+    assert [chosen_recipe("voc-c4-24k", "boxes", steps=steps, **few).precise for steps in (3, 24_000)] == [3, 200]
 
 
 def test_a_name_that_there_is_not_is_one_line() -> None:
