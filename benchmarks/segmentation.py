@@ -3,6 +3,10 @@
     python benchmarks/segmentation.py scenes                  # from L: untrained, dcl, 1 to 4 views, from scratch
     python benchmarks/segmentation.py views                   # each view's encoder of a full graph of four
     python benchmarks/segmentation.py pairs --data DIR        # each, both; DIR/{train,test}/{rgb,thermal,labels}
+    python benchmarks/segmentation.py nyu --data DATA         # from L: 1 to 4 views, full graph; each view's encoder
+
+NYU's DATA is nyu_depth_v2_labeled.mat, or a folder with rgb, depth... and labels...; its rows are those of the recipes
+cmc_patch-nyu and cmc-nyu, whose epochs and batch --paper takes, for a machine with GPUs.
 
 Each row is a `manyview pretrain` and a `manyview transfer --task segment` of its own, in one thread, as many at a time
 as --jobs. What is complete in --out is not computed again, so that a study that was stopped goes on.
@@ -52,13 +56,38 @@ def pairs(given: argparse.Namespace) -> Rows:
     return {"cmc, rgb and thermal": (f"{flags} --batch-size 50 --epochs {given.epochs}", "")}
 
 
-STUDIES = {"scenes": scenes, "views": views, "pairs": pairs}
+def nyu(given: argparse.Namespace) -> Rows:
+    """Table 4 is the full graph's row, Table 3 that and four views of the core view, Fig. 4 one to four views."""
+    size = f"--epochs {given.epochs} --batch-size {given.batch_size}"
+    flags = f"--recipe cmc_patch-nyu --data {given.data} {'' if given.paper else size}"
+    names = [depth_of(given.data) if view == "depth" else view for view in VIEWS]
+    core = {
+        f"cmc, {count} view{'s' * (count > 1)}: {', '.join(VIEWS[:count])}": (
+            f"{flags} --views {','.join(names[:count])}",
+            "L",
+        )
+        for count in (1, 2, 3, 4)
+    }
+    return {"cmc, full graph": (f"{flags} --method.graph full --views {','.join(names)}", ""), **core}
+
+
+def depth_of(data: Path) -> str:
+    """The modality of depth in a folder of modalities, in which its name may have more to it, or in NYU's file."""
+    folders = sorted(each.name for each in data.iterdir() if each.is_dir()) if data.is_dir() else []
+    inside = [each for part in ("train", "training") if (data / part).is_dir() for each in (data / part).iterdir()]
+    names = [*folders, *sorted(each.name for each in inside)]
+    return next((name for name in names if name.startswith("depth")), "depth")
+
+
+STUDIES = {"scenes": scenes, "views": views, "pairs": pairs, "nyu": nyu}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("study", choices=STUDIES)
-    parser.add_argument("--data", type=Path, help="of pairs")
+    parser.add_argument("--data", type=Path, help="of pairs and nyu")
+    parser.add_argument("--legend", default="nyu13", choices=("nyu13", "nyu40"), help="of nyu")
+    parser.add_argument("--paper", action="store_true", help="of nyu: the recipes' own epochs and batch")
     parser.add_argument("--count", type=int, default=2000, help="scenes for pre-training")
     parser.add_argument("--masks", type=int, default=400, help="scenes with masks, and as many for the test")
     parser.add_argument("--epochs", type=int, default=6, help="of pre-training")
@@ -70,8 +99,8 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="rows at a time, in one thread each")
     parser.add_argument("--out", type=Path, default=Path("runs/segmentation"))
     given = parser.parse_args()
-    if given.study == "pairs" and given.data is None:
-        raise SystemExit("pairs: give --data DIR")
+    if given.study in ("pairs", "nyu") and given.data is None:
+        raise SystemExit(f"{given.study}: give --data DIR")
     print("\n".join(machine_facts()) + "\n", flush=True)
     rows = STUDIES[given.study](given)
     todo = [(name, seed) for seed in range(given.seeds) for name in rows]
@@ -93,15 +122,21 @@ def scored(
     made = ["scenes", "--data.count", str(given.masks), "--data.size", "64", "--data.seed", str(given.data_seed)]
     lies = made if given.data is None else [str(given.data)]
     baselines = [] if folder.name == "0" else ["--untrained", "false", "--supervised", "false"]
+    schedule = ["--epochs", str(given.transfer_epochs)]
+    if given.study == "nyu":
+        lies += ["--legend", given.legend, "--recipe", "cmc-nyu"]
+        schedule = [] if given.paper else schedule
     manyview(
         "transfer", f"{view}={run}" if view else str(run), "--task", "segment", "--data", *lies, "--seed", str(seed),
-        "--epochs", str(given.transfer_epochs), "--width", str(given.width), "--out", str(out), "--workers", "0",
+        *schedule, "--width", str(given.width), "--out", str(out), "--workers", "0",
         "--quiet", *baselines,
     )  # fmt: skip
     result = read(out)[-1]
     print(f"{name}, seed {seed}: miou {next(iter(result.scores.values())):.3f}", flush=True)
     others = {"untrained, frozen": result.untrained, "from scratch, supervised": result.supervised}
-    return {name: result.scores, **{kind: scores for kind, scores in others.items() if scores is not None}}
+    all_of_them = {name: result.scores, **{kind: scores for kind, scores in others.items() if scores is not None}}
+    prefix = f"{view} " if view else ""
+    return {row: {prefix + score: value for score, value in each.items()} for row, each in all_of_them.items()}
 
 
 def pretrained(flags: str, seed: int, run: Path) -> None:

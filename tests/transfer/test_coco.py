@@ -62,9 +62,9 @@ def test_images_that_are_missing_damaged_or_of_another_size_are_counted(tmp_path
     assert len(train) == 1
     told = " ".join(train.told)
     for what in ("file is not there", "is no image", "another size", "without a file name"):
-        assert f"1 images left out, {'whose ' if what[0] in 'fi' else ''}" in told
+        assert f"images left out, {'whose ' if what[0] in 'fi' else ''}" in told
         assert what in told
-    assert "8 left out, of images that are not there" in told
+    assert "left out, of images that are not there: 8" in told
 
 
 def test_sizes_that_the_json_does_not_have_are_read_from_the_images(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_an_image_id_beyond_64_bits_is_counted(number: int, tmp_path: Path) -> N
     content["images"][0]["id"] = number
     train, _ = open_coco(write_coco(tmp_path, content, coco(1)), "boxes")
     assert train.ids.shape == (1,)
-    assert any("1 images left out, without a whole number as id" in line for line in train.told)
+    assert any("images left out, without a whole number as id" in line and line.endswith(": 1") for line in train.told)
 
 
 def test_numbers_that_no_float_holds_are_counted(tmp_path: Path) -> None:
@@ -161,3 +161,12 @@ def test_splits_with_other_keypoints_are_refused(tmp_path: Path) -> None:
     other["categories"][0]["keypoints"] = other["categories"][0]["keypoints"][::-1]
     with pytest.raises(UserError, match="val has other keypoints of 'cat' than train; both splits need the same"):
         open_coco(write_coco(tmp_path, coco(2), other), "keypoints")
+
+
+def test_a_published_layout_without_the_file_of_the_task_says_which_one_it_lacks(tmp_path: Path) -> None:
+    folder = tmp_path / "annotations"
+    folder.mkdir()
+    (folder / "instances_train2017.json").write_text(json.dumps(coco(2)))
+    lacked = r"no person_keypoints_train\*.json, which has keypoints; it has instances_train2017.json"
+    with pytest.raises(UserError, match=lacked):
+        open_coco(tmp_path, "keypoints")

@@ -22,8 +22,17 @@ def test_other_steps_make_all_of_the_schedule_shorter_and_another_side_is_the_on
     found = chosen_recipe("coco-fpn-1x", steps=9000, lr=0.5, batch_size=2, side=400)
     assert (found.milestones, found.warmup, found.lr, found.batch_size) == ((6000, 8000), 100, 0.5, 2)
     assert (found.sides, found.longest) == ((400,), 666)
+    few = {"lr": None, "batch_size": None, "side": None}
+    assert [chosen_recipe("voc-c4-24k", "boxes", steps=steps, **few).precise for steps in (3, 24_000)] == [3, 200]
 
 
 def test_a_name_that_there_is_not_is_one_line() -> None:
     with pytest.raises(UserError, match="did you mean 'small'"):
         chosen_recipe("smal", steps=None, lr=None, batch_size=None, side=None)
+
+
+def test_keypoints_have_as_many_proposals_as_in_detectron2() -> None:
+    usual = {"steps": None, "lr": None, "batch_size": None, "side": None}
+    assert chosen_recipe("coco-fpn-1x", "keypoints", **usual).proposals == 1500
+    assert chosen_recipe("coco-fpn-1x", "masks", **usual).proposals == 1000
+    assert chosen_recipe("small", "keypoints", **usual).proposals == RECIPES["small"].proposals

@@ -46,6 +46,27 @@ def test_a_legend_by_name_has_as_many_classes_as_its_set(name: str) -> None:
     assert len(set(found.classes)) == len(found.classes)
 
 
+def test_what_nyu_leaves_unlabelled_is_in_its_legends_and_no_class() -> None:
+    for name in ("nyu13", "nyu40"):
+        found = find_legend(name, "nowhere")
+        assert found is not None
+        assert found.values[0] == IGNORED
+
+
+def test_the_legends_of_nyu_join_the_labels_of_its_own_file(tmp_path: Path) -> None:
+    (tmp_path / "nyu_depth_v2_labeled.mat").touch()
+    names = {}
+    for legend in ("nyu13", "nyu40"):
+        found = find_legend(legend, str(tmp_path / "nyu_depth_v2_labeled.mat"))
+        assert found is not None
+        assert set(found.values) == set(range(895))
+        # unlabelled, wall, chair, person, wardrobe
+        known = found.applied(torch.tensor([[0, 21, 5, 331, 772]]))[0].tolist()
+        names[legend] = [None if place == IGNORED else found.classes[place] for place in known]
+    assert names["nyu40"] == [None, "wall", "chair", "person", "otherfurniture"]
+    assert names["nyu13"] == [None, "wall", "chair", "objects", "furniture"]
+
+
 def test_one_that_lies_beside_the_data_is_found(tmp_path: Path) -> None:
     assert find_legend(None, str(tmp_path)) is None
     written(tmp_path, "64 128 64\tAnimal\n192 0 128\tArchway\n0 0 0\tVoid\n", "label_colors.txt")

@@ -14,7 +14,7 @@ from manyview.transfer.loss_in_words import loss_in_words
         ([2.0 - 0.018 * step for step in range(100)], "still falling"),
         ([1.0 + step for step in range(100)], "rose from"),
         ([1.0] * 100, "hardly fell"),
-        ([1.0], "hardly fell"),
+        ([1.0], "the loss was 1, and was logged once"),
     ],
 )
 def test_it_says_whether_a_loss_fell(losses: list[float], told: str) -> None:

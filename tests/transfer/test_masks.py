@@ -118,12 +118,22 @@ def test_a_legend_that_does_not_fit_is_refused_and_few_strange_values_are_told(t
     data = opened(tmp_path)
     assert check_legend(data, "masks", THREE, []) == []
     with pytest.raises(
-        UserError, match=r"it does not fit: .*% of the pixels of 3 masks have values that legend.txt lacks"
+        UserError, match=r"it does not fit: .*% of the pixels of 3 training masks have values that legend.txt lacks"
     ):
         check_legend(data, "masks", Legend(("x", "y"), {2: 0, 7: 1}, source="legend.txt"), [])
     (told,) = check_legend(data, "masks", Legend(("x", "y"), {0: 0, 1: 1}, source="legend.txt"), [])
     assert "such as 2; they are ignored" in told
+    with pytest.raises(UserError, match=r"100% of the pixels of 3 test masks"):
+        check_legend(data, "masks", Legend(("x", "y"), {7: 0, 8: 1}, source="legend.txt"), [], "test")
     assert check_legend(data, "masks", Legend(("x", "y"), {0: 0, 1: 1}, source="legend.txt"), [2]) == []
+
+
+def test_how_much_a_legend_leaves_without_class_is_told(tmp_path: Path) -> None:
+    pair(tmp_path / "images", tmp_path / "masks", 3)
+    (told,) = check_legend(opened(tmp_path), "masks", Legend(("x", "y"), {0: 255, 1: 0, 2: 1}, source="own"), [])
+    share = float(told.partition("%")[0]) / 100
+    assert share == pytest.approx(sum((blocks(n) == 0).mean() for n in range(3)) / 3, abs=1e-3)
+    assert told.endswith("of the pixels of 3 training masks are of no class in own")
 
 
 def test_masks_of_numbers_and_of_colours_do_not_mix(tmp_path: Path) -> None:

@@ -49,13 +49,13 @@ def test_an_image_without_objects_has_an_empty_target() -> None:
 def test_annotations_that_make_no_sense_are_left_out_and_counted(bad: Any, why: str) -> None:
     data = made([annotation(10, [4, 3, 16, 20]), bad, bad])
     assert len(data.annotations) == 1
-    assert any("2 left out" in line and why in line for line in data.told)
+    assert any("objects left out" in line and why in line and line.endswith(": 2") for line in data.told)
 
 
 def test_objects_without_a_mask_or_keypoints_are_left_out_where_these_are_wanted() -> None:
     bare = annotation(10, [4, 3, 16, 20], segmentation=[], keypoints=[1, 2])
     assert len(made([bare]).annotations) == 1
-    assert made([bare, annotation(10, [4, 3, 9, 9])], "masks").told[0].endswith("without a mask that fits the image")
+    assert made([bare, annotation(10, [4, 3, 9, 9])], "masks").told[0].endswith("without a mask that fits the image: 1")
     assert "without the keypoints" in made([bare, annotation(10, [4, 3, 9, 9])], "keypoints").told[0]
 
 
@@ -70,10 +70,10 @@ def test_crowds_and_boxes_outside_are_scored_on_but_not_trained_on() -> None:
     assert len(data.annotations) == 4
     assert data.target(0)["boxes"].tolist() == [[20, 20, SIDE, 28]]
     told = " ".join(data.told)
-    assert "1 crowds" in told
-    assert "2 boxes without area" in told
-    assert "1 boxes that go beyond" in told
-    assert "1 images without objects" in told
+    assert "crowds, which are not trained on: 1" in told
+    assert "boxes without area in their image, which are not trained on: 2" in told
+    assert "boxes that go beyond their image, cut at its edge in training: 1" in told
+    assert "images without objects: 1" in told
 
 
 def test_only_images_with_objects_are_trained_on() -> None:

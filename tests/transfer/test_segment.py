@@ -11,13 +11,16 @@ import torch.nn.functional as F
 
 from manyview.core.errors import UserError
 from manyview.data import Loader
+from manyview.data.nyu import NyuDepth
 from manyview.embeddings.open_model import open_model
 from manyview.encoders import create
 from manyview.transfer.fit import fit
 from manyview.transfer.iou import IGNORED
 from manyview.transfer.masks import MASK
+from manyview.transfer.nyu_classes import class_of_13, class_of_40
 from manyview.transfer.prepared import DataSource, Prepared, Start
 from manyview.transfer.segment import RECIPES, classes_of, pipeline, pixel_loss, segment
+from tests.data.test_nyu import write
 from tests.transfer.pictures import COLOURS, folder
 
 SMALL: dict[str, Any] = {"widths": (8, 16), "blocks": (1, 1)}
@@ -92,7 +95,7 @@ def test_pictures_without_a_mask_are_told_and_a_fifth_is_held_out_where_there_is
     (root / "masks" / "3.png").unlink()
     task = prepared(root)
     assert (len(task.train), len(task.test), task.held_out) == (8, 1, True)
-    assert task.notes == ("1 training pictures have no mask and are left out",)
+    assert task.notes == ("training pictures without a mask, left out: 1",)
 
 
 def test_many_masks_that_do_not_fit_are_one_line(tmp_path: Path) -> None:
@@ -120,3 +123,14 @@ def test_classes_of_scenes_can_be_ignored() -> None:
     masks = torch.stack([task.train[row].modalities[MASK] for row in range(5)])
     assert IGNORED in masks
     assert 0 not in masks
+
+
+def test_nyus_published_file_is_segmented_into_its_13_and_40_classes(tmp_path: Path) -> None:
+    file = write(tmp_path)
+    raw = NyuDepth(file, modalities=["labels"], split="test")[0].modalities["labels"][0].long()
+    for name, class_of in (("nyu13", class_of_13), ("nyu40", class_of_40)):
+        task = segment(DataSource(str(file), {}), legend=name)
+        assert (len(task.train), len(task.test), len(task.classes)) == (4, 2, int(name[3:]))
+        assert task.notes == ()
+        expected = [[class_of(int(value)) - 1 if value else IGNORED for value in row] for row in raw]
+        assert task.test[0].modalities["mask"][0].tolist() == expected

@@ -9,6 +9,7 @@ import pytest
 
 from manyview.evaluate.results import read
 from manyview.transfer import fit as loop
+from manyview.transfer import records
 from manyview.transfer import trainings as module
 from manyview.transfer.transfer import transfer
 from tests import tiny
@@ -28,6 +29,7 @@ def test_nothing_is_trained_twice_unless_asked(tmp_path: Path, monkeypatch: pyte
     first = transfer(model, "segment", root, supervised=False, untrained=False, **given)
     again = transfer(model, "segment", root, supervised=False, **given)
     assert (len(count), again.scores) == (2, first.scores)  # the untrained network alone
+    assert [each.about.loss[:8] for each in records.trainings(tmp_path / "out", first.key)] == ["the loss"] * 2
     transfer(model, "segment", root, supervised=False, untrained=False, recompute=True, **given)
     assert len(count) == 3
     transfer(model, "segment", root, supervised=False, untrained=False, seed=1, **given)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from manyview.cli.transfer import transfer as command
 from manyview.config.keys import keys_of
@@ -66,3 +67,17 @@ def test_many_unreadable_pictures_are_told_without_a_setting_that_no_task_has(tm
     with pytest.raises(UserError, match=r"^data: 2 of 8 samples cannot be read, more than 5% of them") as raised:
         run(root, tmp_path / "out")
     assert "max_unreadable" not in str(raised.value)
+
+
+def test_pictures_that_cannot_be_read_are_counted_and_told_once(tmp_path: Path) -> None:
+    root, said = folder(tmp_path / "data", 24), list[str]()
+    Image.new("L", (9, 9)).save(root / "train" / "masks" / "3.png")
+    (root / "test" / "images" / "101.png").write_bytes(b"cut")
+    run(root, tmp_path / "out", supervised=False, say=said.append)
+    (training,) = [
+        line for line in said if line.startswith("training pictures that cannot be read and are left out: 1;")
+    ]
+    assert "train/3 (its mask has 9 x 9 pixels, its images 32 x 32)" in training
+    assert (
+        len([line for line in said if line.startswith("test pictures that cannot be read and are left out: 1;")]) == 1
+    )

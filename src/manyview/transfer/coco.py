@@ -23,6 +23,7 @@ from manyview.transfer.objects import Entry, Kind, ObjectImages, checked, hold_o
 SPLITS = {"train": "train", "valid": "val", "val": "val", "test": "test"}  # part of a file's name: the split
 PUBLISHED = {"boxes": "instances_", "masks": "instances_", "keypoints": "person_keypoints_"}
 OTHER = ("captions_", "panoptic_", "stuff_", "image_info_")  # of COCO's own files, those without objects
+SHOWN = 5  # files that are named
 ROBOFLOW = "_annotations.coco.json"  # lies beside the images, in a folder for each split
 
 
@@ -34,9 +35,7 @@ def open_coco(path: Path, kind: Kind) -> tuple[ObjectImages, ObjectImages]:
     """
     files = {"train": path} if path.is_file() else annotation_files(path, kind)
     if "train" not in files:
-        raise UserError(
-            "data", f"{printable(str(path))} has no JSON file with 'train' in its name; give the file itself"
-        )
+        raise UserError("data", _no_training_file(path, kind))
     train = read_split(files["train"], kind)
     other = next((files[split] for split in ("test", "val") if split in files), None)
     if other is None:
@@ -79,7 +78,7 @@ def read_split(file: Path, kind: Kind) -> ObjectImages:
         paths.append(image.pop("path"))
         images.append(image)
     name = printable(file.stem if file.name != ROBOFLOW else file.parent.name)
-    told = [f"{name}: {number:,} images left out, {why}" for why, number in counts.items()]
+    told = [f"{name}: images left out, {why}: {number:,}" for why, number in counts.items()]
     if not images:
         raise UserError(
             "data", f"{printable(str(file))}: none of its images can be used ({'; '.join(counts) or 'it lists none'})"
@@ -162,7 +161,8 @@ def _categories(file: Path, entries: Sequence[Any], kind: Kind) -> list[Entry]:
         points = each.get("keypoints") or []
         if not isinstance(points, list) or not all(isinstance(point, str) for point in points):
             raise UserError("data", f"{shown}: the keypoints of {each['name']!r} are no list of names")
-        found.append({"id": each["id"], "name": printable(each["name"]), "keypoints": points})
+        lines = _skeleton(each.get("skeleton"), len(points))
+        found.append({"id": each["id"], "name": printable(each["name"]), "keypoints": points, "skeleton": lines})
     if not found or len({each["id"] for each in found}) < len(found):
         raise UserError("data", f"{shown}: it needs categories, each with an id of its own")
     found.sort(key=lambda each: int(each["id"]))
@@ -172,6 +172,16 @@ def _categories(file: Path, entries: Sequence[Any], kind: Kind) -> list[Entry]:
     if len({len(each["keypoints"]) for each in with_points}) != 1:
         raise UserError("data", f"{shown}: a keypoint detector needs categories with equally many keypoints, and some")
     return with_points
+
+
+def _skeleton(lines: Any, points: int) -> list[list[int]]:
+    """Pairs of keypoints, counted from 1, between which pictures have lines; none where something else stands there."""
+    pairs = lines if isinstance(lines, list) else []
+    whole = all(
+        isinstance(pair, list) and len(pair) == 2 and all(type(end) is int and 1 <= end <= points for end in pair)
+        for pair in pairs
+    )
+    return pairs if whole else []
 
 
 def _is_id(value: object) -> bool:
@@ -189,6 +199,16 @@ def _check_categories(train: ObjectImages, test: ObjectImages) -> None:
         if same.get("name") != each["name"]:
             there = f"{test.title} has a category {each['id']} {each['name']!r} that {train.title} has not"
             raise UserError("data", f"{there}; both splits need the same categories")
+
+
+def _no_training_file(folder: Path, kind: Kind) -> str:
+    """What a folder lacks: any JSON file of a training split, or, of COCO's own files, the one with such objects."""
+    shown = printable(str(folder))
+    others = [file.name for file in _json_files(folder) if _split_of(file) == "train"]
+    if not others:
+        return f"{shown} has no JSON file with 'train' in its name; give the file itself"
+    named = ", ".join(map(printable, others[:SHOWN]))
+    return f"{shown} has no {PUBLISHED[kind]}train*.json, which has {kind}; it has {named}"
 
 
 def _json_files(folder: Path) -> Iterator[Path]:

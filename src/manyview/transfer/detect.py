@@ -58,7 +58,8 @@ def _task(kind: Kind, about: str) -> Callable[..., Prepared]:
         batch_size: BatchSize = None,
         side: Side = None,
     ) -> Prepared:
-        return _prepared(data, kind, chosen_recipe(recipe, steps=steps, lr=lr, batch_size=batch_size, side=side))
+        chosen = chosen_recipe(recipe, kind, steps=steps, lr=lr, batch_size=batch_size, side=side)
+        return _prepared(data, kind, chosen)
 
     prepare.__doc__ = about
     return prepare

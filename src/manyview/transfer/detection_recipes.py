@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from manyview.core.errors import UserError, hint
+from manyview.transfer.objects import Kind
 
 COCO_SIDES = (640, 672, 704, 736, 768, 800)
 VOC_SIDES = (480, 512, 544, 576, 608, *COCO_SIDES)
@@ -100,18 +101,28 @@ RECIPES = {
 }
 
 
+KEYPOINTS_PROPOSALS = 1500
+"""facebookresearch/detectron2, configs/COCO-Keypoints/Base-Keypoint-RCNN-FPN.yaml; `small` has its own."""
+
+
 def chosen_recipe(
-    name: str, *, steps: int | None, lr: float | None, batch_size: int | None, side: int | None
+    name: str, kind: Kind = "boxes", *, steps: int | None, lr: float | None, batch_size: int | None, side: int | None
 ) -> DetectionRecipe:
-    """A recipe by its name, with some of its numbers replaced. With other steps all of the schedule is as much shorter;
-    with another side that is the only one, and the longer side keeps its ratio to it."""
+    """A recipe by its name for a kind of objects, with some of its numbers replaced.
+
+    With other steps all of the schedule is as much shorter, and the statistics of batch norms are of no more batches.
+    With another side that is the only one, and the longer side keeps its ratio to it.
+    """
     if name not in RECIPES:
         raise UserError("recipe", f"there is none named {name!r}; {hint(name, RECIPES)}")
     recipe = RECIPES[name]
+    if kind == "keypoints" and recipe is not SMALL:
+        recipe = replace(recipe, proposals=KEYPOINTS_PROPOSALS)
     if steps is not None:
         share = steps / recipe.steps
         milestones = tuple(round(each * share) for each in recipe.milestones)
-        recipe = replace(recipe, steps=steps, milestones=milestones, warmup=round(recipe.warmup * min(1.0, share)))
+        warmup, precise = round(recipe.warmup * min(1.0, share)), min(recipe.precise, steps)
+        recipe = replace(recipe, steps=steps, milestones=milestones, warmup=warmup, precise=precise)
     if side is not None:
         longest = round(side * recipe.longest / recipe.sides[-1])
         recipe = replace(recipe, sides=(side,), longest=longest)

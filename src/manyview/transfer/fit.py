@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +50,7 @@ class Training:
     weight     of a batch: how many things its losses are the mean of, by which those of processes are weighed; without,
                they count alike
     onnx       writes the model as ONNX into a file
+    remarks    what is to be told of the data once it was trained on and scored, a line each
     """
 
     model: nn.Module
@@ -64,6 +65,7 @@ class Training:
     write: Callable[[Path], object] = lambda folder: None
     weight: Callable[[Any], float] = lambda batch: 1.0
     onnx: Callable[[Path], object] = lambda path: None
+    remarks: Callable[[], Sequence[str]] = tuple
 
 
 def fit(training: Training, folder: Path, *, seed: int = 0, text: str = "", quiet: bool = True) -> None:

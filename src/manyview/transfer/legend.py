@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,9 @@ from torch import Tensor
 
 from manyview.core.errors import UserError, hint
 from manyview.core.text import printable, reason
+from manyview.data.nyu import is_nyu
 from manyview.transfer.iou import IGNORED
+from manyview.transfer.nyu_classes import LABELS, class_of_13, class_of_40
 
 FILES = ("legend.txt", "legend.csv", "label_colors.txt", "class_dict.csv")  # the latter two are CamVid's
 VOID = re.compile(r"void|ignored?|unlabell?ed", re.I)
@@ -33,6 +35,8 @@ NYU40 = (
 MSRS = "background,car,person,bike,curve,car stop,guardrail,colour cone,bump"
 NAMED: dict[str, tuple[int, str]] = {"voc": (0, VOC), "nyu13": (1, NYU13), "nyu40": (1, NYU40), "msrs": (0, MSRS)}
 """name -> the number of the first class, and the classes in order. NYU's 0, and VOC's 255, are no class."""
+OF_LABELS: dict[str, Callable[[int], int]] = {"nyu13": class_of_13, "nyu40": class_of_40}
+"""name -> the class of each label of NYU-Depth v2's own file, which has more labels than classes."""
 
 
 @dataclass(frozen=True)
@@ -81,14 +85,23 @@ def find_legend(asked: str | None, root: str) -> Legend | None:
         asked = next((path for path in beside if os.path.isfile(path)), None)
         return None if asked is None else read_legend(asked)
     if asked in NAMED:
-        first, names = NAMED[asked]
-        classes = tuple(names.split(","))
-        return Legend(classes, {first + place: place for place in range(len(classes))}, source=asked)
+        return _named(asked, of_labels=is_nyu(root))
     if not os.path.isfile(asked):
         raise UserError(
             "legend", f"there is no file {printable(asked)!r}, nor a legend of that name; {hint(asked, NAMED)}"
         )
     return read_legend(asked)
+
+
+def _named(name: str, *, of_labels: bool) -> Legend:
+    """The legend of a name: of masks of classes, or of the labels of NYU-Depth v2's own file."""
+    first, names = NAMED[name]
+    classes = tuple(names.split(","))
+    values = dict.fromkeys(range(first), IGNORED)
+    if of_labels and name in OF_LABELS:
+        joined = {label: OF_LABELS[name](label) - first for label in range(1, LABELS + 1)}
+        return Legend(classes, {**values, **joined}, source=name)
+    return Legend(classes, {**values, **{first + place: place for place in range(len(classes))}}, source=name)
 
 
 def read_legend(path: str | os.PathLike[str]) -> Legend:

@@ -11,6 +11,8 @@ STILL = 0.02  # a fall of so much from the last tenth but one to the last: more 
 
 def loss_in_words(losses: Sequence[float]) -> str:
     """A sentence on a training's losses, in their order: whether they fell, rose, or were still falling at the end."""
+    if len(losses) == 1:
+        return f"the loss was {losses[0]:.3g}, and was logged once: train for longer to see what it does"
     few = max(1, len(losses) // SHARE)
     first, last = (sum(part) / len(part) for part in (losses[:few], losses[-few:]))
     moved = f"from {first:.3g} to {last:.3g}"

@@ -1,4 +1,4 @@
-"""Pictures of a segmentation: what the encoder saw, the right mask, and below it the predicted one."""
+"""Pictures of a segmentation: what the encoder saw, the right mask, below it the predicted one, and their colours."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from torch import Tensor
 from manyview.core.atomic import atomic_write
 from manyview.data.visible import visible
 from manyview.transfer.iou import IGNORED
+from manyview.transfer.picture_sheet import Colour, sheet
 
 SHOWN = 8  # pictures
 SIDE = 128  # pixels of each
-GAP = 4
+HEADINGS = ("picture", "mask", "predicted")
+NO_CLASS = "no class"
 
 
 class Segmented(NamedTuple):
@@ -27,21 +29,30 @@ class Segmented(NamedTuple):
     predicted: Tensor
 
 
-def save_mask_pictures(samples: Sequence[Segmented], path: Path) -> None:
-    """Writes one PNG: a column a picture. Each class has a colour of its own; ignored pixels are dark."""
+def save_mask_pictures(samples: Sequence[Segmented], classes: Sequence[str], path: Path) -> None:
+    """Writes one PNG: a column a picture, and the colour of each class that is there. Ignored pixels are dark."""
     rows = [
         visible([each.picture for each in samples]),
         visible([_numbers(each.right) for each in samples], "mask"),
         visible([_numbers(each.predicted) for each in samples], "mask"),
     ]
-    step = SIDE + GAP
-    sheet = Image.new("RGB", (step * len(samples) - GAP, step * len(rows) - GAP), "white")
-    for y, row in enumerate(rows):
-        for x, tile in enumerate(row):
-            kind = Image.Resampling.NEAREST if y else Image.Resampling.BICUBIC
-            sheet.paste(tile.resize((SIDE, SIDE), kind), (step * x, step * y))
+    sized = [
+        [tile.resize((SIDE, SIDE), Image.Resampling.NEAREST if y else Image.Resampling.BICUBIC) for tile in row]
+        for y, row in enumerate(rows)
+    ]
+    there = torch.cat([part.flatten().long() for each in samples for part in (each.right, each.predicted)]).unique()
+    key = [(NO_CLASS if place == IGNORED else classes[place], _colour(place)) for place in there.tolist()]
+    made = sheet(list(zip(HEADINGS, sized, strict=True)), key)
     with atomic_write(path) as draft:
-        sheet.save(draft, format="PNG")
+        made.save(draft, format="PNG")
+
+
+def _colour(place: int) -> Colour:
+    """The colour of a class."""
+    found = visible([_numbers(torch.tensor([[place]]))], "mask")[0].getpixel((0, 0))
+    assert isinstance(found, tuple)
+    red, green, blue = found
+    return int(red), int(green), int(blue)
 
 
 def _numbers(classes: Tensor) -> Tensor:

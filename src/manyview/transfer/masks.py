@@ -26,6 +26,7 @@ MASK = "mask"  # the modality of classes
 FEW = 64  # masks that are looked at for a legend that is given
 MISFIT = 0.5  # a legend that lacks the values of more pixels is of something else
 SHOWN = 5  # values that are named
+SOME = 0.01  # of the pixels: so many of no class are told
 PALETTE = ("P", "PA")
 
 
@@ -144,7 +145,9 @@ def legend_of_masks(datasets: Sequence[Dataset], source: str, ignored: Collectio
     return Legend(tuple(map(str, found)), {value: place for place, value in enumerate(found)})
 
 
-def check_legend(dataset: Dataset, source: str, legend: Legend, ignored: Collection[int]) -> list[str]:
+def check_legend(
+    dataset: Dataset, source: str, legend: Legend, ignored: Collection[int], split: str = "training"
+) -> list[str]:
     """What is to be told of values that a legend lacks, looked at in a few masks; refuses one that does not fit."""
     rows = range(0, len(dataset), max(1, len(dataset) // FEW))
     values, colours = count_values(dataset, source, rows)
@@ -153,16 +156,21 @@ def check_legend(dataset: Dataset, source: str, legend: Legend, ignored: Collect
         raise UserError(
             "legend", f"{legend.source} is of {kinds[legend.colours]}; the masks of {source!r} are of {kinds[colours]}"
         )
+    masks = f"{len(rows)} {split} {'mask' if len(rows) == 1 else 'masks'}"
+    void = sum(n for value, n in values.items() if legend.values.get(value) == IGNORED)
+    notes = [] if void < SOME * values.total() else [
+        f"{100 * void / values.total():.3g}% of the pixels of {masks} are of no class in {printable(legend.source)}"
+    ]  # fmt: skip
     strange = Counter({value: n for value, n in values.items() if value not in legend.values and value not in ignored})
     if not strange:
-        return []
+        return notes
     share = strange.total() / values.total()
     named = ", ".join(value_in_words(value, colours=colours) for value, _ in strange.most_common(SHOWN))
     lacked = f"values that {printable(legend.source)} lacks, such as {named}"
-    what = f"{100 * share:.2g}% of the pixels of {len(rows)} masks have {lacked}"
+    what = f"{100 * share:.3g}% of the pixels of {masks} have {lacked}"
     if share > MISFIT:
         raise UserError("legend", f"it does not fit: {what}")
-    return [f"{what}; they are ignored"]
+    return [*notes, f"{what}; they are ignored"]
 
 
 def check_readable(dataset: Dataset) -> None:

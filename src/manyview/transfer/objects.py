@@ -33,7 +33,8 @@ class ObjectImages:
     images       id, height, width and file_name of each
     annotations  id, image_id, category_id, bbox (left, top, width, height), area, iscrowd; where there are any,
                  segmentation, and keypoints with num_keypoints
-    categories   id and name; where there are any, the keypoints' names. The class of a category is its place, from 1
+    categories   id and name; where there are any, the keypoints' names, and a skeleton, the lines between them. The
+                 class of a category is its place, from 1
     title        what a person would call them
     read         decodes the image of a row into (3, H, W) uint8
     kind         what of the objects is wanted
@@ -89,12 +90,16 @@ class ObjectImages:
             return None
         return [self.keypoints.index(name) for name in swapped]
 
+    def objects(self, row: int) -> list[Entry]:
+        """All that is annotated in the image of a row."""
+        return self._of_image[self.images[row]["id"]]
+
     def target(self, row: int) -> dict[str, Tensor]:
         """What a detector learns of an image: boxes (n, 4) by their edges, labels (n,), and by the kind masks (n, H, W)
         or keypoints (n, K, 3). Crowds, and boxes of which nothing is in the image, are left out."""
         image = self.images[row]
         height, width = image["height"], image["width"]
-        kept = [each for each in self._of_image[image["id"]] if is_trained_on(each, height, width)]
+        kept = [each for each in self.objects(row) if is_trained_on(each, height, width)]
         boxes = [edges(each["bbox"], height, width) for each in kept]
         labels = [self._class_of[each["category_id"]] for each in kept]
         found = {"boxes": torch.tensor(boxes).view(-1, 4), "labels": torch.tensor(labels, dtype=torch.long)}
@@ -180,10 +185,10 @@ def checked(
             kept.append(_completed(each, len(kept) + 1))
             counts.update(_remarks(kept[-1], *sizes[each["image_id"]]))
         else:
-            counts[f"left out, {why}"] += 1
+            counts[f"objects left out, {why}"] += 1
     empty = len(sizes.keys() - {each["image_id"] for each in kept})
     counts.update({"images without objects": empty} if empty else {})
-    lines = [f"{name}: {number:,} {what}" for what, number in counts.items()]
+    lines = [f"{name}: {what}: {number:,}" for what, number in counts.items()]
     return ObjectImages(name, images, kept, categories, read, kind, (*told, *lines))
 
 

@@ -24,11 +24,13 @@ class About:
     result  the key of the result that its scores are a part of
     kind    trained, untrained or supervised
     part    the view whose encoder it is, "" of the only one
+    loss    what its loss did, in words
     """
 
     result: str
     kind: str
     part: str
+    loss: str = ""
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ from manyview.transfer.segmenter import Segmenter
 from manyview.views import Modality, View, ViewPipeline
 
 TEST_BATCH = 32
+NAMED = 3  # pictures that cannot be read
 UNREADABLE = 0.05  # of the pictures, above which it is an error
 WIDTH = 64
 NO_CLASS = (255,)
@@ -105,10 +106,10 @@ def segment(
     train, test, name = open_masks(data, mask)
     pictures = [each for each in train.modalities if each != name]
     train, lacking = having_masks(train, name, pictures)
-    notes = [f"{lacking:,} training pictures have no mask and are left out"] if lacking else []
+    notes = [f"training pictures without a mask, left out: {lacking:,}"] if lacking else []
     if test is not None:
         test, lacking = having_masks(test, name, pictures)
-        notes += [f"{lacking:,} test pictures have no mask and are left out"] if lacking else []
+        notes += [f"test pictures without a mask, left out: {lacking:,}"] if lacking else []
     meaning = _legend(data, [train] if test is None else [train, test], name, legend, ignore, notes)
     held_out = test is None
     train, test = hold_out(train) if test is None else (train, test)
@@ -144,8 +145,8 @@ def _legend(
     if found.colours and ignore != NO_CLASS:
         raise UserError("ignore", f"{found.source} is of colours; name a colour void in it instead")
     numbers = () if found.colours else ignore
-    for each in both:
-        notes += check_legend(each, name, found, numbers)
+    for split, each in zip(("training", "test"), both, strict=False):
+        notes += check_legend(each, name, found, numbers, split)
     return replace(found, values={**found.values, **dict.fromkeys(numbers, IGNORED)})
 
 
@@ -172,15 +173,17 @@ class Segmentation:
         if not size:
             raise UserError("batch_size", f"{world_size()} processes need a batch of as many pictures, or more")
         train = self._loader(self.train, start, size, "probe-train", smallest=self.scale)
+        test = self._loader(self.test, start, TEST_BATCH, "probe-test", resize=start.model.size)
         epochs = recipe.baseline if start.baseline and recipe.baseline is not None else recipe.epochs
         return Training(
             network, adam(network, lr=recipe.lr, betas=recipe.betas), epochs * len(train), len(train),
             batches=lambda epoch, begin: (batch.views() for batch in train.epoch(epoch, begin)),
             losses=lambda views: {"cross-entropy": pixel_loss(network(views), classes_of(views))},
-            score=lambda: segmentation_scores(self._confusion(network, start), self.legend.classes),
+            score=lambda: segmentation_scores(self._confusion(network, test), self.legend.classes),
             factor=lambda epoch: recipe.factor(epoch, epochs),
-            write=lambda folder: self._write(network, start, folder),
-            onnx=lambda path: self._export(network, start, path),
+            write=lambda folder: self._write(network, test, folder),
+            onnx=lambda path: self._export(network, test, path),
+            remarks=lambda: [*unreadable(train, "training"), *unreadable(test, "test")],
             weight=lambda views: float((classes_of(views) != IGNORED).sum()),
         )  # fmt: skip
 
@@ -197,32 +200,29 @@ class Segmentation:
         )  # fmt: skip
 
     @torch.no_grad()
-    def _confusion(self, network: Segmenter, start: Start) -> Tensor:
+    def _confusion(self, network: Segmenter, test: Loader) -> Tensor:
         """Pixels of the test pictures by class and prediction; a picture that cannot be read is left out."""
         classes, network = len(self.legend.classes), network.eval()
         counts = torch.zeros(classes, classes, dtype=torch.long)
-        for number, views in enumerate(self._test_views(start)):
+        for number, views in enumerate(_each_once(test)):
             if number % world_size() == rank():
                 counts += confusion(network(views).argmax(1), classes_of(views), classes)
         return sum_over_processes(counts)
 
-    def _test_views(self, start: Start) -> Iterator[Views]:
-        return _each_once(self._loader(self.test, start, TEST_BATCH, "probe-test", resize=start.model.size))
-
-    def _export(self, network: Segmenter, start: Start, path: Path) -> None:
-        views = next(iter(self._test_views(start)))
+    def _export(self, network: Segmenter, test: Loader, path: Path) -> None:
+        views = next(iter(_each_once(test)))
         export_segmenter(network, [views[name][0][:2] for name in network.views], path)
 
     @torch.no_grad()
-    def _write(self, network: Segmenter, start: Start, folder: Path) -> None:
+    def _write(self, network: Segmenter, test: Loader, folder: Path) -> None:
         """Writes what is predicted for the first test pictures, in the first view."""
-        views = next(iter(self._test_views(start)), None)
+        views = next(iter(_each_once(test)), None)
         if views is None:
             return
         seen = {name: [each[:SHOWN] for each in copies] for name, copies in views.items()}
         parts = (seen[network.views[0]][0], classes_of(seen), network.eval()(seen).argmax(1))
-        save_mask_pictures([Segmented(*each) for each in zip(*(part.cpu() for part in parts), strict=True)],
-                           folder / PICTURES)  # fmt: skip
+        samples = [Segmented(*each) for each in zip(*(part.cpu() for part in parts), strict=True)]
+        save_mask_pictures(samples, self.legend.classes, folder / PICTURES)
 
 
 def named_encoders(model: ModelSource, data: Dataset) -> dict[str, Encoder]:
@@ -237,6 +237,16 @@ def pipeline(model: ModelSource, data: Dataset, augmentation: str, **options: An
     views = {**(made.views or {}), MASK: View(MASK)}
     known = replace(made, modalities={**made.modalities, MASK: Modality(nearest=True)})
     return known.of(dict.fromkeys(views, 1), views=views)
+
+
+def unreadable(loader: Loader, split: str) -> list[str]:
+    """A line on the pictures that could not be read with their masks; none where all could."""
+    some = [f"{loader.dataset.name(row)} ({why})" for row, why in list(loader.unreadable.items())[:NAMED]]
+    count = len(loader.unreadable)
+    more = ", ..." * (count > NAMED)
+    return (
+        [f"{split} pictures that cannot be read and are left out: {count:,}; {', '.join(some)}{more}"] if some else []
+    )
 
 
 def classes_of(views: Views) -> Tensor:

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -30,7 +30,8 @@ from manyview.transfer.records import SCORES, About, write_about
 class Trainings:
     """Trainings of one task from a model and from the baselines beside it.
 
-    key  stands for all that the scores of the model depend on
+    key   stands for all that the scores of the model depend on
+    told  what was said of the data, which other trainings do not repeat
     """
 
     task: str
@@ -44,6 +45,7 @@ class Trainings:
     onnx: bool
     quiet: bool
     say: Callable[[str], object]
+    told: set[str] = field(default_factory=set)
 
     def run(self, model: ModelSource, result: Result, *, untrained: bool, supervised: bool) -> Result:
         """The model's scores, and then those of the baselines that are asked for and can be had."""
@@ -129,12 +131,17 @@ class Trainings:
 
     def _write(self, training: Training, home: Path, scores: dict[str, float], about: About, text: str) -> None:
         """Writes what a training has come to, the scores last."""
-        self.say(f"{text}: {_logged_in_words(home)}")
+        loss = _logged_in_words(home)
+        self.say(f"{text}: {loss}")
+        for line in training.remarks():
+            if line not in self.told:
+                self.say(line)
+            self.told.add(line)
         state = {name: each.detach().cpu().contiguous() for name, each in training.model.state_dict().items()}
         with atomic_write(home / MODEL) as draft:
             save_file({name: each.clone() for name, each in state.items()}, draft)
         training.write(home)
-        write_about(home, about)
+        write_about(home, replace(about, loss=loss))
         with atomic_write(home / SCORES) as draft:
             draft.write_text(json.dumps(scores, indent=1, allow_nan=False))
         self._clear(home, "step-*.pt")

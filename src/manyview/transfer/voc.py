@@ -60,7 +60,7 @@ def _open(lists: Sequence[Sequence[tuple[Path, str]]], splits: Sequence[str]) ->
     categories = [{"id": number, "name": printable(name)} for name, number in numbers.items()]
     made = []
     for split, (images, objects, paths, counts) in zip(splits, found, strict=True):
-        told = [f"{split}: {number:,} images left out, {why}" for why, number in counts.items()]
+        told = [f"{split}: images left out, {why}: {number:,}" for why, number in counts.items()]
         if not objects:
             raise UserError("data", f"the VOC split {split} has no object that can be used; {'; '.join(told)}")
         annotations = [{**each, "category_id": numbers[each["name"]]} for each in objects]

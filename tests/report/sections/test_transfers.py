@@ -37,6 +37,16 @@ def test_scores_stand_beside_the_baselines_and_pictures_below(tmp_path: Path) ->
     assert "8 training images, 4 held out, 1 classes" in text
 
 
+def test_what_a_loss_did_stands_below_its_pictures_and_settings_as_they_are_typed(tmp_path: Path) -> None:
+    made = replace(RESULT, settings={"frozen": True, "ignore": [0, 255], "lr": None})
+    home = filled(tmp_path, made) / "segment-trained"
+    write_about(home, About(made.key, "trained", "", "the loss rose from 1 to 2: the learning rate is too high"))
+    text = transfers([("run", tmp_path)])
+    assert text is not None
+    assert "The loss rose from 1 to 2: the learning rate is too high. Test pictures" in text
+    assert "frozen true, ignore 0 255<" in text
+
+
 def test_names_are_text(tmp_path: Path) -> None:
     text = transfers([("run", filled(tmp_path))])
     assert text is not None

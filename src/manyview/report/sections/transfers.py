@@ -23,10 +23,13 @@ LEAD = (
     "untrained network with the same settings, in points."
 )
 CAPTIONS = {
-    "segment": "Test pictures as the encoder sees them, their masks, and below these what was predicted. Each class "
-    "has a colour of its own; ignored pixels are dark.",
+    "segment": "Test pictures as the encoder sees them, their masks, and below these what was predicted. The colours "
+    "of the classes are named below; ignored pixels are dark.",
 }
-OBJECTS = "Test images with all that was found with a score of 0.5 or more."
+OBJECTS = (
+    "Test images with what is annotated in them, crowds left out, and below each row what was found with a score of "
+    "0.5 or more; where nothing was, the three objects with the highest scores."
+)
 
 
 def transfers(folders: Sequence[tuple[str, Path]]) -> Html | None:
@@ -50,12 +53,21 @@ def _of_result(name: str, folder: Path, result: Result, room: int, named: bool) 
     kept = "held out" if data.get("held_out") else "in its test split"
     title = f"{result.protocol}: {data.get('name', '?')}" + (f", {name}" if named else "")
     counts = f"{data['train']:,} training images, {data['test']:,} {kept}, {len(data['classes'])} classes"
-    given = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in result.settings.items() if value is not None)
+    given = ", ".join(
+        f"{key.replace('_', ' ')} {_in_words(value)}" for key, value in result.settings.items() if value is not None
+    )
     about = f"{model.get('encoder', '?')} at {model.get('size', '?')} px, seed {result.seed}; {counts}; {given}"
     shown = [each for each in trainings(folder, result.key) if each.pictures is not None]
     shown.sort(key=lambda each: (each.about.part, KINDS.index(each.about.kind) if each.about.kind in KINDS else 9))
     pictures = [_pictures(each, result.protocol) for each in shown[: max(1, room)]]
     return [tag("h3", title), tag("p", about, class_="fine"), _scores(result), tag("div", pictures, class_="wide")]
+
+
+def _in_words(value: object) -> str:
+    """A setting's value as a person types it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _scores(result: Result) -> Child:
@@ -86,7 +98,8 @@ def _scores(result: Result) -> Child:
 def _pictures(training: EndedTraining, task: str) -> Html:
     assert training.pictures is not None
     title = " ".join(filter(None, [training.about.part, training.about.kind]))
-    caption = CAPTIONS.get(task, OBJECTS)
+    loss = training.about.loss
+    caption = f"{loss[:1].upper()}{loss[1:]}. " * bool(loss) + CAPTIONS.get(task, OBJECTS)
     with Image.open(training.pictures) as image:
         uri = jpeg_uri(image, widest=WIDEST)
     drawn = tag("img", src=uri, alt=f"Predictions, {title}", style="max-width:100%;height:auto")
