@@ -91,7 +91,8 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=2000, help="scenes for pre-training")
     parser.add_argument("--masks", type=int, default=400, help="scenes with masks, and as many for the test")
     parser.add_argument("--epochs", type=int, default=6, help="of pre-training")
-    parser.add_argument("--transfer-epochs", type=int, default=12)
+    parser.add_argument("--transfer-epochs", type=int, default=30)
+    parser.add_argument("--transfer-batch", type=int, default=8, help="few masks make few steps")
     parser.add_argument("--width", type=int, default=32, help="channels of the decoder")
     parser.add_argument("--batch-size", type=int, default=64, help="of pre-training; 50 with pairs")
     parser.add_argument("--data-seed", type=int, default=0, help="of the scenes")
@@ -122,7 +123,7 @@ def scored(
     made = ["scenes", "--data.count", str(given.masks), "--data.size", "64", "--data.seed", str(given.data_seed)]
     lies = made if given.data is None else [str(given.data)]
     baselines = [] if folder.name == "0" else ["--untrained", "false", "--supervised", "false"]
-    schedule = ["--epochs", str(given.transfer_epochs)]
+    schedule = ["--epochs", str(given.transfer_epochs), "--batch-size", str(given.transfer_batch)]
     if given.study == "nyu":
         lies += ["--legend", given.legend, "--recipe", "cmc-nyu"]
         schedule = [] if given.paper else schedule
