@@ -52,7 +52,7 @@ def test_an_epoch_that_was_not_kept_is_refused(run: Run) -> None:
 
 def test_a_run_without_checkpoints_is_refused(run: Run, tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text((run.folder / "config.yaml").read_text())
-    for ask in (view_embeddings.epochs, view_embeddings.method_of):
+    for ask in (run_epochs.epochs, run_epochs.method_of):
         with pytest.raises(ValueError, match=r"has no checkpoint; its encoder alone can still embed"):
             ask(Run(tmp_path))
 

@@ -1,4 +1,4 @@
-"""An encoder learns as a whole, above one of its blocks, or by low-rank changes of its attention alone."""
+"""Chooses which part of an encoder is trained: all, what follows one of its blocks, or LoRA of its attention."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def choose_trained_part(
     lora: OptionalCount = None,
     lora_alpha: OptionalPositive = None,
 ) -> None:
-    """Says which part of an encoder learns; without any of these all that its network does not itself hold fixed.
+    """Chooses which part of an encoder is trained; by default all that its network does not itself keep fixed.
 
     freeze_below  everything before the block of this name stays as it is, such as blocks.6 of a ViT or layer3 of a
                   ResNet: no gradient, and batch norm and dropout as in evaluation
-    freeze_norm   batch norm normalises as in evaluation, by statistics that stay as they are in the weights; its scale
-                  and shift learn
+    freeze_norm   batch norm normalises as in evaluation, by the fixed statistics of the weights; its scale and shift
+                  are trained
     lora          the rank of LoRA's changes to attention layers; everything else of the encoder stays as it is
-    lora_alpha    they are multiplied by alpha / rank; without, by 1
+    lora_alpha    the changes are multiplied by alpha / rank; by default by 1
     """
     if lora_alpha is not None and lora is None:
         raise UserError("lora_alpha", "is of LoRA, which is not used; give --encoder.lora RANK too")
@@ -41,7 +41,7 @@ def choose_trained_part(
 
 
 def freeze(encoder: Encoder, below: str) -> None:
-    """Takes everything before a block of an encoder's network out of the training."""
+    """Freezes everything before a block of an encoder's network."""
     network = encoder.network
     modules = [name for name, _ in network.named_modules() if name]
     inside = [name.startswith(f"{below}.") for name, _ in network.named_parameters()]
@@ -73,7 +73,7 @@ def freeze_statistics(encoder: Encoder) -> None:
 
 
 def block_names(network: nn.Module) -> list[str]:
-    """The parts of a network with weights, in order; of a list of blocks, the blocks."""
+    """Lists the parts of a network with weights, in order; of a list of blocks, the blocks."""
     found: list[str] = []
     for name, part in network.named_children():
         listed = isinstance(part, nn.ModuleList | nn.Sequential) and len(part) > 1

@@ -1,4 +1,4 @@
-"""The scores of a suite as CACR's Table 6 prints them: encoders, gains, the mean over sets and the number of wins."""
+"""The scores of a suite as in CACR's Table 6: encoders, gains, the mean over data sets and the number of wins."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ MEAN, WINS = "Mean", "# Wins"
 
 
 def shown(value: float) -> float:
-    """A share in percent as it is printed, with one digit. Gains, means and wins are of these, so that they add up."""
+    """Writes a share in percent with one digit. Gains, means and wins are computed from such numbers, so that they add
+    up."""
     return round(100 * value, 1)
 
 
@@ -21,12 +22,12 @@ def kinds(scores: SuiteScores) -> list[str]:
 
 
 def values(scores: SuiteScores, model: str, kind: str) -> dict[str, float]:
-    """Gives by set the score in percent as it is printed."""
+    """Returns the scores in percent by data set, as they are printed."""
     return {each.name: shown(scores.by_model[model][each.name][kind]) for each in scores.scored}
 
 
 def wins(ours: Mapping[str, float], theirs: Mapping[str, float]) -> int:
-    """Counts the sets on which a score is higher than the other's; the same score is nobody's win."""
+    """Counts the data sets on which a score is higher than the other's; equal scores are no win for either."""
     return sum(ours[name] > theirs[name] for name in ours)
 
 
@@ -35,8 +36,7 @@ def mean(found: Mapping[str, float]) -> float:
 
 
 def rows(scores: SuiteScores) -> list[list[str]]:
-    """Makes the table's cells, its header first: a line an encoder and, of two, one of gains, for each kind of
-    score."""
+    """Makes the table's cells, the header first: for each kind of score a line per encoder and one of gains."""
     models = list(scores.by_model)
     table = [["", "", *(each.title for each in scores.scored), MEAN, *([WINS] if len(models) == 2 else [])]]
     if not scores.scored:
@@ -56,14 +56,14 @@ def rows(scores: SuiteScores) -> list[list[str]]:
 
 
 def markdown(scores: SuiteScores) -> str:
-    """The table as the paper has it, sets side by side, and what is not in it."""
+    """Writes the table as in the paper, with data sets side by side, and what is missing from it."""
     head, *body = rows(scores)
     lines = [f"| {' | '.join(each)} |" for each in (head, ["---"] * len(head), *body)]
     return "\n".join([*lines, "", *notes(scores), ""])
 
 
 def upright(scores: SuiteScores) -> str:
-    """The same for a terminal, sets one below the other."""
+    """Writes the table for a terminal, with data sets one below the other."""
     columns = list(zip(*rows(scores), strict=True))
     widths = [max(len(column[place]) for column in columns) for place in range(len(columns[0]))]
     formats = "  ".join([f"{{:<{widths[0]}}}", *(f"{{:>{width}}}" for width in widths[1:])])
@@ -71,7 +71,7 @@ def upright(scores: SuiteScores) -> str:
 
 
 def notes(scores: SuiteScores) -> list[str]:
-    """Says how many sets the mean is over, which are not there, and which failed with what."""
+    """Lists how many data sets the mean is over, which are missing, and which failed with what error."""
     said = [f"The mean is over {len(scores.scored)} of {len(scores.sets)} sets."]
     if scores.missing:
         said.append(f"Left out: {', '.join(scores.missing)}.")

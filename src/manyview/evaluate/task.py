@@ -1,4 +1,4 @@
-"""What a model is evaluated on: labelled images to train classifiers on, and others to test them on."""
+"""The task of an evaluation: a model, labelled images to train classifiers on, and others to test them on."""
 
 from __future__ import annotations
 
@@ -81,46 +81,46 @@ class Task:
 
     @cached_property
     def modalities(self) -> dict[str, str]:
-        """Gives by view the modality of the data that it is made of."""
+        """The modality of the data that each view is derived from."""
         return {view: self.model.modality(view, self.train) for view in self.model.encoders}
 
     def pipeline(self, augmentation: str = "probe-test", *, view: str | None = None, **options: Any) -> ViewPipeline:
-        """Makes what the model sees of the data, as `ModelSource.pipeline` has it."""
+        """Makes the model's pipeline for the data, as `ModelSource.pipeline` does."""
         if augmentation == "probe-test" and self.margin is not None:
             options["resize"] = round(self.margin * self.model.size)
         return self.model.pipeline(self.reference, augmentation, view=view, of=self.modalities, **options)
 
     @property
     def parts(self) -> list[str]:
-        """Gives what is scored by itself: [""], or with an encoder per view each view and "all" of them side by
-        side."""
+        """The parts that are scored separately: [""], or with an encoder per view each view and "all" side by side."""
         views = list(self.model.encoders)
         together = [ALL] if all(self._having(split, ALL).any() for split in SPLITS) else []
         return [""] if len(views) == 1 else [*views, *together]
 
     def images(self, split: Split, part: str = "") -> Dataset:
-        """The samples of a split that have what a part of the model sees, with these modalities alone."""
+        """Returns the samples of a split that have the views of a part of the model, with these modalities alone."""
         whole, modalities = getattr(self, split), self._modalities(part)
         there = self._having(split, part)
         return only_modalities(whole if there.all() else subset(whole, there), modalities)
 
     def fewest(self, split: Split) -> int:
-        """Says how many samples of a split the part of the model has that has the fewest."""
+        """Returns the number of samples of a split for the part of the model with the fewest."""
         return min(self._count(split, part) for part in self.parts)
 
     @property
     def counts(self) -> dict[str, tuple[int, int]]:
-        """Counts by part the training and the test samples, where samples lack a view; otherwise gives nothing."""
+        """Counts by part the training and the test samples, where samples lack a view; otherwise returns nothing."""
         if all(bool(self._having(split, ALL).all()) for split in SPLITS):
             return {}
         return {part: (self._count("train", part), self._count("test", part)) for part in self.parts}
 
     def features(self, split: Split, part: str = "") -> tuple[Tensor, Tensor]:
-        """Embeddings (n, d), float32 on the CPU, and labels (n,), in the data's order without unreadable images."""
+        """Returns embeddings (n, d), float32 on the CPU, and labels (n,), in the data's order without unreadable
+        images."""
         return self.outputs(split, part, "embedding", embedding)
 
     def outputs(self, split: Split, part: str, name: str, read: Read) -> tuple[Tensor, Tensor]:
-        """Gives what `read` takes of the encoders, called `name`, as `features` gives it. Computed once."""
+        """Returns what `read` reads off the encoders, cached as `name`, in the form of `features`."""
         self.check(several=True)
         if part not in (*self.model.encoders, "", ALL):
             raise UserError("part", f"expected one of {', '.join(map(repr, self.parts))}, got {part!r}")
@@ -129,9 +129,9 @@ class Task:
         return found.vectors, targets if len(found.rows) == len(targets) else targets[found.rows]
 
     def projections(self, split: Split) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Gives what the head of each view says of the samples (n, p), of unit length, and which could be read (n,).
+        """Returns the heads' outputs by view (n, p), of unit length, and which samples could be read (n,).
 
-        Those of one sample are in one row. It needs no labels.
+        Those of one sample are in one row. No labels are needed.
         """
         count, vectors, there = len(getattr(self, split)), {}, {}
         for view, head in self.model.heads.items():
@@ -142,7 +142,7 @@ class Task:
         return vectors, there
 
     def loader(self, data: Dataset, views: Pipeline, *, batch_size: int | None = None, **order: bool) -> Loader:
-        """Batches of pictures, as the task reads them: all, in the data's order, unless shuffle or drop_last."""
+        """Makes a loader of pictures as the task takes them: all, in the data's order, unless shuffle or drop_last."""
         return Loader(
             data, views, min(batch_size or self.batch_size, len(data)), seed=self.seed, device=self.device,
             workers=self.workers, max_unreadable=1.0,
@@ -150,13 +150,13 @@ class Task:
         )  # fmt: skip
 
     def for_model(self, other: ModelSource) -> Task:
-        """The same task for another model that sees pictures as this one does, such as the untrained one."""
+        """Returns the same task for another model with the same input, such as the untrained one."""
         fresh = replace(self, model=other)
         vars(fresh).update(_loaders=self._loaders, _present=self._present, fingerprints=self.fingerprints)
         return fresh
 
     def with_margin(self, margin: float | None) -> Task:
-        """The same task with test images that are resized to `margin` times the model's size before they are cut."""
+        """Returns the same task with test images resized to `margin` times the model's size before the centre crop."""
         if margin == self.margin:
             return self
         fresh = replace(self, margin=margin)
@@ -164,11 +164,11 @@ class Task:
         return fresh
 
     def release(self) -> None:
-        """Frees decoded pictures, which are kept for the next model that is to see them."""
+        """Frees the decoded pictures, which are kept for the next model."""
         self._loaders.clear()
 
     def check(self, *, several: bool = False) -> None:
-        """Refuses data that nothing can be evaluated on, in one line; `several` allows samples with several labels."""
+        """Refuses data that nothing can be evaluated on; `several` allows samples with several labels."""
         if not several or label_sets(self.train) is None:
             check_labels(self.train, self.data)
             check_labels(self.test, f"the test images of {self.data}")
@@ -183,20 +183,19 @@ class Task:
             )
 
     def progress(self, total: int, text: str) -> AbstractContextManager[Callable[..., None]]:
-        """A bar of so many steps; gives what is to be called after each (with a number, after so many)."""
+        """Shows a bar of so many steps, and yields a function to call after each (or, with a number, after so many)."""
         return progress_bar(total, text, shown=self.show_bar)
 
     @cached_property
     def fingerprints(self) -> dict[str, tuple[int, ...]]:
-        """Computes those of the data by split: of ids, labels, sizes and times of files, and the pixels of a few
-        images."""
+        """Computes fingerprints of the data by split, of ids, labels, sizes and times of files, and some pixels."""
         return {
             split: fingerprint(data, few_samples(data), labels=known_targets(data), classes=data.classes)
             for split, data in (("train", self.train), ("test", self.test))
         }
 
     def _views(self, part: str) -> list[str]:
-        """The views of a part: one, or all."""
+        """Returns the views of a part: one, or all."""
         every = list(self.model.encoders)
         return [part] if part in every else every
 
@@ -204,7 +203,7 @@ class Task:
         return tuple(dict.fromkeys(self.modalities[view] for view in self._views(part)))
 
     def _having(self, split: Split, part: str) -> Tensor:
-        """Says which samples (n,) of a split have all that a part of the model sees, as far as their files tell."""
+        """Tells which samples (n,) of a split have all views of a part of the model, by their files."""
         modalities = self._modalities(part)
         if (split, modalities) not in self._present:
             there = having(getattr(self, split))
@@ -215,7 +214,7 @@ class Task:
         return int(self._having(split, part).sum())
 
     def _of_view(self, split: Split, view: str, name: str, read: Read) -> Piece:
-        """Rows of the split and what is read of them: from memory, from disk, or from the pictures."""
+        """Returns rows of the split and what is read off them, from memory, from disk, or from the pictures."""
         if (split, view, name) not in self._outputs:
             data = self.images(split, view)
             make = partial(self._make, split, view, data, read)
@@ -240,7 +239,7 @@ class Task:
             yield from embed_pieces(encoder, batches, pieces, read=read, advance=advance)
 
     def _in_order(self, split: Split, view: str, data: Dataset, rows: Tensor) -> Loader:
-        """A loader of these rows. One of all of them is kept, so that another model need not decode anew."""
+        """Makes a loader of these rows. One of all rows is kept, so that another model need not decode them again."""
         size = min(PIECE, 1 << (max(1, self.batch_size).bit_length() - 1))  # a divisor of PIECE
         views = self.pipeline(view=view)
         if len(rows) < len(data):
@@ -255,7 +254,7 @@ def _projection(head: nn.Module, encoder: nn.Module, x: Tensor) -> Tensor:
 
 
 def _readable(data: Dataset, rows: Tensor) -> Tensor:
-    """Gives those of the rows that can be read now."""
+    """Returns those of the rows that can be read."""
     found = []
     for row in rows.tolist():
         with suppress(Unreadable):
@@ -264,7 +263,7 @@ def _readable(data: Dataset, rows: Tensor) -> Tensor:
 
 
 def _side_by_side(views: list[Piece]) -> Piece:
-    """The rows that all views have, with the vectors of all of them."""
+    """Returns the rows that all views have, with the vectors of all of them."""
     if len(views) == 1:
         return views[0]
     rows = views[0].rows
@@ -274,7 +273,7 @@ def _side_by_side(views: list[Piece]) -> Piece:
 
 
 def check_labels(data: Dataset, what: str) -> None:
-    """Refuses data without two classes of labels, or with several labels an image, in one line."""
+    """Refuses data without two classes of labels, or with several labels an image."""
     if label_sets(data) is not None:
         raise UserError("data", f"{what} has several labels an image, for which there is shot-transfer alone")
     labels = data.labels

@@ -1,4 +1,4 @@
-"""Preprocessing: pictures as evaluation shows them to an encoder."""
+"""Preprocessing: converts pictures to the input of an encoder, as in evaluation."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ WHOLE = View("image")  # all of a picture
 
 @dataclass(frozen=True)
 class EncoderInput:
-    """What an encoder was trained on: the form of the raw input, how it is normalised, and which part of it is seen.
+    """Describes the input that an encoder was trained on: the raw form, its normalisation, and what is taken of it.
 
     channels, dtype  of the raw input (C, H, W): "uint8", or "float32" in the modality's own unit
-    modality         how its values are normalised
+    modality         the normalisation of its values
     view             which modality it is, and the channels and the colour space that are taken of it
     """
 
@@ -47,18 +47,18 @@ class EncoderInput:
 
     @property
     def is_picture(self) -> bool:
-        """Says whether the raw input is what every picture can be read as: RGB of 8 bits."""
+        """Whether the raw input is RGB of 8 bits, which every picture can be converted to."""
         return (self.channels, self.dtype) == (3, "uint8")
 
     @property
     def form(self) -> str:
-        """Says what the raw input is, in words."""
+        """The form of the raw input, in words."""
         return form_in_words(self.channels, self.dtype)
 
     def check_file(self, file: str | Path, what: str) -> None:
-        """Refuses a file of another form than the raw input, where it is one that can be read.
+        """Refuses an image file of another form than the raw input.
 
-        Grey of 8 bits becomes RGB, as in training; one channel of more bits is what a sensor has measured, and no RGB.
+        Grey of 8 bits becomes RGB, as in training; one channel of more bits is a sensor's measurement, and no RGB.
         """
         with suppress(Unreadable):
             raw = decode_raster(file)
@@ -69,16 +69,16 @@ class EncoderInput:
 
     @property
     def is_plain(self) -> bool:
-        """Says whether it is a whole picture, of which mean and std say everything."""
+        """Whether it is a whole picture, which mean and std describe completely."""
         return self == EncoderInput(modality=Modality(*self.normalisation, colour=True))
 
     @property
     def normalisation(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Mean and std of the channels that are seen."""
+        """Mean and std of the channels that are taken."""
         return self.view.statistics(self.modality)
 
     def pipeline(self, size: int, augmentation: str = "probe-test", *, name: str = "image") -> ViewPipeline:
-        """Makes the one view of a modality that the data calls `name`, under that name."""
+        """Makes the pipeline of the one view, for data that calls its modality `name`."""
         made = ViewPipeline(AUGMENTATIONS[augmentation](size).augmentations, {name: self.modality})
         return made.of({name: 1}, views={name: replace(self.view, modality=name)})
 
@@ -87,7 +87,7 @@ class EncoderInput:
 
     @classmethod
     def from_json(cls, text: str, file: str | Path) -> EncoderInput:
-        """Reads what `to_json` gave, from a file that may come from anywhere."""
+        """Reads what `to_json` returned, from a file of any origin."""
         try:
             found: EncoderInput = as_type(parse_json(text), cls)
         except ValueError as error:
@@ -96,7 +96,7 @@ class EncoderInput:
 
 
 def form_in_words(channels: int, dtype: str) -> str:
-    """Gives what a tensor (C, H, W) of `decode_raster` is of: "RGB of 8 bits", "1 channel of 16 bits or floats"."""
+    """Describes a tensor (C, H, W) of `decode_raster`: "RGB of 8 bits", "1 channel of 16 bits or floats"."""
     if (channels, dtype) == (3, "uint8"):
         return "RGB of 8 bits"
     return f"{channels} channel{'s' if channels > 1 else ''} of {'8 bits' if dtype == 'uint8' else '16 bits or floats'}"
@@ -107,16 +107,16 @@ def _name(dtype: torch.dtype) -> str:
 
 
 class Preprocess:
-    """A file, a Pillow image or a tensor (C, H, W) to (1, C, size, size): the middle, resized and normalised.
+    """Converts a file, a Pillow image or a tensor (C, H, W) to (1, C, size, size): centre crop, normalised.
 
-    Files are read as training reads them: pictures turned as EXIF says, transparency over white, 16 bits scaled to 8;
-    other modalities in their own unit.
+    Files are read as in training: pictures turned by their EXIF orientation, transparency over white, 16 bits scaled to
+    8; other modalities in their own unit.
 
     A list of them becomes (n, C, size, size).
 
     channels  of the picture
     picture   the normalisation of pictures of three channels
-    view      what the encoder sees of the picture, such as its lightness
+    view      what is taken of the picture, such as its lightness
     input     all of that, where it is known
 
     >>> x = preprocess(["cat.jpg", "dog.jpg"])
@@ -138,12 +138,11 @@ class Preprocess:
 
     @property
     def normalisation(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Mean and std of what the encoder sees."""
+        """Mean and std of the encoder's input."""
         return self.input.normalisation
 
     def timm_config(self) -> dict[str, Any]:
-        """Gives what timm's transforms need to show pictures alike, by timm's names; only the size where they
-        cannot."""
+        """Returns the same preprocessing in timm's terms; where timm's transforms cannot do it, only the size."""
         size = {"input_size": [len(self.normalisation[0]), self.size, self.size]}
         (augmentation,) = self._pipeline.augmentations
         if not self.input.is_plain or augmentation.resize is None:
@@ -153,7 +152,7 @@ class Preprocess:
         return {**size, "mean": list(mean), "std": list(std), "crop_pct": share, "interpolation": "bilinear"}
 
     def __repr__(self) -> str:
-        """Says what somebody who has the weights alone must do to a picture."""
+        """Describes the preprocessing that a user of the weights alone must do."""
         (augmentation,) = self._pipeline.augmentations
         mean, std = self.normalisation
         scaled = self.input.dtype == "uint8" and not self.picture.nearest
@@ -167,7 +166,7 @@ class Preprocess:
         return f"{self._raw(scaled)}{crop}, {values}{self._measured(values)}"
 
     def _raw(self, scaled: bool) -> str:
-        """Says what x is, and what becomes of pixels without data; nothing where it is a picture like any."""
+        """Describes the raw input and what replaces missing data; empty for a plain picture."""
         if self.input.is_picture and self.picture.nodata is None:
             return ""
         unit = "" if scaled else " in the unit of the files, not scaled"
@@ -179,7 +178,7 @@ class Preprocess:
         return f"x is {self.input.form}{unit}{holes}; "
 
     def _measured(self, values: str) -> str:
-        """Says whose mean and std these are, where they are not those of pictures."""
+        """Describes where mean and std are from, where they are not those of pictures."""
         own = self.view.space is None and not self.picture.colour and "(x" in values
         return f", mean and std of {self.view.modality} in training" if own else ""
 
@@ -206,9 +205,9 @@ class Preprocess:
 
 
 def as_seen(pipeline: ViewPipeline, pictures: Sequence[Tensor], modality: str = "image") -> Tensor:
-    """The one view (n, C, size, size) that a pipeline makes of pictures (C, H, W); those of one size at once.
+    """Makes the one view (n, C, size, size) of a pipeline from pictures (C, H, W), all of one size at once.
 
-    They are made as the loader makes them, which rounds large ones to 8 bits on the way.
+    They are made as in the loader, which rounds large ones to 8 bits on the way.
     """
     if len({(each.shape, each.dtype) for each in pictures}) > 1:
         return torch.cat([as_seen(pipeline, [each], modality) for each in pictures])

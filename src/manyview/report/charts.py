@@ -1,4 +1,4 @@
-"""Charts: lines, trails through a plane, bars, tables that are darker where numbers are larger, distributions.
+"""Charts: lines, trails through a plane, bars, heat maps and distributions.
 
 A line chart says in its attributes which numbers its pixels mean, so that the page's script can read values off it.
 """
@@ -28,7 +28,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a chart; a dashed one is what others are measured against: a limit, the untrained encoder."""
+    """One line of a chart; dashed ones are references: a limit, the untrained encoder."""
 
     name: str
     points: Sequence[Point]
@@ -55,7 +55,7 @@ def trail_chart(title: str, series: Sequence[Line], x: Axis, y: Axis) -> Html:
 
 
 def thin(points: Sequence[Point], most: int = MAX_POINTS) -> list[Point]:
-    """Thins out to at most so many points, each the mean of its neighbours; the first and the last stay."""
+    """Reduces a line to at most so many points, each the mean of its neighbours; the first and the last stay."""
     if len(points) <= most:
         return list(points)
     inner, size = points[1:-1], (len(points) - 2) / (most - 2)
@@ -64,9 +64,9 @@ def thin(points: Sequence[Point], most: int = MAX_POINTS) -> list[Point]:
 
 
 def _prepared(series: Sequence[Line], x: Axis, y: Axis, room: float) -> tuple[list[Line], list[Line], Scale, Scale]:
-    """Gives the lines, those that are named, and the scales of x and y.
+    """Prepares the thinned lines, those that are named, and the scales of x and y.
 
-    The more lines there are, the more they are thinned out, so that a page of a hundred runs is not large.
+    The more lines there are, the more they are thinned out, so that a page of a hundred runs stays small.
     """
     most = max(MIN_POINTS, MAX_POINTS * NAMED // max(NAMED, len(series)))
     finite = [[point for point in line.points if all(map(math.isfinite, point))] for line in series]
@@ -121,7 +121,7 @@ def _summary(title: str, series: Sequence[Line], y: Axis) -> str:
 
 @dataclass(frozen=True)
 class Bar:
-    """One labelled bar, with a mark on it where another value is to be compared."""
+    """One labelled bar, with a mark where there is a value to compare it with."""
 
     name: str
     value: float
@@ -139,7 +139,7 @@ def bar_chart(title: str, rows: Sequence[Bar], axis: Axis, *, mark: str = "") ->
 
 
 def heat_map(title: str, shares: Sequence[Sequence[float]], names: Sequence[str], head: str) -> Html:
-    """Draws a row and a column a name, with a share from 0 to 1 in each cell."""
+    """Draws a matrix of shares from 0 to 1, with a named row and column for each."""
     left = frame.label_width(names, 110)
     side = (WIDTH - left - 8) / len(names)
     bottom = TOP + side * len(names)
@@ -180,7 +180,7 @@ def _cell(share: float, x: float, y: float, side: float, description: str) -> Ht
 
 @dataclass(frozen=True)
 class Distribution:
-    """One distribution of a chart; a pale or dashed one is what others are measured against."""
+    """One distribution of a chart; pale or dashed ones are references."""
 
     name: str
     values: Sequence[float]
@@ -202,7 +202,7 @@ def histogram(title: str, groups: Sequence[Distribution], x: Axis) -> Html:
 
 
 def box_plot(title: str, rows: Sequence[Distribution], axis: Axis) -> Html:
-    """Draws a line over the middle eight tenths of each row, a box over the middle half, and the median."""
+    """Draws for each row a line over its middle 80%, a box over the middle half, and the median."""
     texts = "; ".join(f"{row.name}: median {axis.format(_quantile(row.values, 0.5))}" for row in rows)
     values = [value for row in rows for value in row.values]
     return frame.rows_chart(f"{title}. {texts}", rows, axis, values, _box, step=BOX, max_label=170)

@@ -1,4 +1,4 @@
-"""Samples of a run through the towers of its views, and what one view of a sample finds in another."""
+"""Retrieval between the views of some samples: their embeddings by view, and what one view finds in another."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ BATCH = 64
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What a query finds in another view.
+    """The samples that a query finds in another view.
 
     rows   of the nearest samples, the nearest first
-    place  of its own sample among all, from 1
+    place  the rank of its own sample among all, from 1
     """
 
     rows: list[int]
@@ -31,9 +31,9 @@ class Found:
 
 @dataclass(frozen=True, eq=False)
 class CrossView:
-    """Samples as the towers of several views embed them.
+    """The embeddings of samples in several views.
 
-    vectors  (n, d) by view, of unit length, as they leave the head
+    vectors  (n, d) by view, the heads' outputs of unit length
     present  (n,) by view: which samples have it and can be read
     """
 
@@ -47,13 +47,13 @@ class CrossView:
         return [pair for pair in permutations(self.vectors, 2) if len(self.with_both(*pair))]
 
     def with_both(self, query: str, searched: str) -> Tensor:
-        """The rows (m,) of the samples that have two views."""
+        """Returns the rows (m,) of the samples that have both views."""
         return (self.present[query] & self.present[searched]).nonzero()[:, 0]
 
     def search(self, row: int, query: str, searched: str, count: int) -> Found:
-        """Finds what is nearest in another view to a sample's own, among the samples that have both.
+        """Searches another view with a sample's own, among the samples that have both.
 
-        One that is as near as the sample's own comes before it, and so does NaN, as in recall@k.
+        A sample as near as its own comes before it, and so does NaN, as in recall@k.
         """
         among = self.with_both(query, searched)
         similarity = self.vectors[searched][among] @ self.vectors[query][row]

@@ -1,4 +1,4 @@
-"""An HTML file that needs nothing else: its head with style and rules, and how one of ours is known."""
+"""The HTML document around a page: its head with style and content rules, and how one of ours is recognised."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ WRITER = "manyview"  # by which a page of ours is known, that may be written ove
 
 
 def document(name: str, body: Html, styles: Sequence[str] = ()) -> str:
-    """The text of a page of this title; `styles` are added to the page's own."""
+    """Writes a page with this title; `styles` are added to the page's own."""
     head = _head(name, "\n".join([_file("style.css"), *styles]), script())
     return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
 
 
 def script() -> str:
-    """The only script that may run in a page."""
+    """Writes the only script that may run in a page."""
     return _file("script.js")
 
 
 def links(names: Sequence[tuple[str, str]]) -> Html:
-    """The links to a page's sections, by their names and titles."""
+    """Writes links to a page's sections, by their names and titles."""
     return tag("nav", [tag("a", text, href=f"#{name}") for name, text in names], aria_label="Sections")
 
 
 def is_page(beginning: bytes) -> bool:
-    """Whether a file that begins so is a page of ours."""
+    """Tells whether a file that begins so is a page of ours."""
     return str(tag("meta", name="generator", content=WRITER)).removesuffix('">').encode() in beginning
 
 

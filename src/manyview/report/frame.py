@@ -1,4 +1,4 @@
-"""The frame of every chart: scales, axes with titles, hairlines at round numbers, a description for who cannot see it.
+"""The frame of every chart: scales, axes with titles, grid lines at round numbers, and a text for screen readers.
 
 All are as wide as a phone, and stand beside one another elsewhere; their colours are the page's.
 """
@@ -48,7 +48,7 @@ class Scale:
 
 
 def format_number(value: float) -> str:
-    """Writes a number with the digits that somebody reads: 12,000, 0.25, 3e-05."""
+    """Writes a number with the digits that matter: 12,000, 0.25, 3e-05."""
     if value == 0 or not math.isfinite(value):
         return "0" if value == 0 else str(value)
     if abs(value) >= 1000:
@@ -68,7 +68,7 @@ class Axis:
     percent: bool = False
 
     def scale(self, values: Iterable[float], start: float, end: float, room: float = 0.06) -> Scale:
-        """Makes a scale for all values, with room on either side, a share of what they span, where no end is given."""
+        """Makes a scale for all values, with a margin as a share of their range at both ends that are not fixed."""
         finite = [value for value in values if math.isfinite(value) and (value > 0 or not self.log)] or [1.0]
         low, high = min(finite), max(finite)
         if self.log:
@@ -98,7 +98,7 @@ def svg_chart(description: str, inside: Child, height: float = HEIGHT, **more: o
 
 
 def grid(x: Axis, xs: Scale, y: Axis, ys: Scale) -> list[Html]:
-    """Draws hairlines and numbers, with the titles where they are read first."""
+    """Draws grid lines with their numbers, and the titles above them."""
     beside = [_tick_beside(y, ys, value, xs.end) for value in ys.ticks()]
     below = [_tick_below(x, xs, value, None, HEIGHT - BOTTOM) for value in xs.ticks(5)]
     upper = tag("text", y.title, x=2, y=13, class_="axis")
@@ -153,7 +153,7 @@ def shorten(name: str) -> str:
 
 
 def colour_class(colour: int) -> str:
-    """Gives the CSS class of what has this colour."""
+    """Returns the CSS class for this colour."""
     return f"c{colour % COLOURS}"
 
 

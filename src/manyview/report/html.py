@@ -1,4 +1,4 @@
-"""Markup that is always escaped, and the parts that pages are made of: sections, figures, tables.
+"""HTML that is always escaped, and the parts that pages are made of: sections, figures, tables.
 
 Whatever is not `Html` is text, and is escaped here and nowhere else.
 """
@@ -60,23 +60,23 @@ def verbatim(name: str, text: str) -> Html:
 
 
 def section(name: str, title: str, lead: Child, *inside: Child) -> Html:
-    """Makes a chapter of the page; the name is where links go."""
+    """Makes a section of the page; links lead to its name."""
     return tag("section", tag("h2", title), tag("p", lead, class_="lead") if lead else None, inside, id=name)
 
 
 def figure(title: str, drawn: Child, caption: Child, *, source: str = "") -> Html:
-    """Makes a figure with a title above, and below what a healthy one looks like and whose figure it is."""
+    """Makes a figure with a title above it, and below it a caption on what is healthy and the figure's source."""
     origin = [" ", tag("cite", source)] if source else None
     return tag("figure", tag("h3", title), drawn, tag("figcaption", caption, origin), class_="panel")
 
 
 def left_out(title: str, why: str) -> Html:
-    """Says what the page would have shown, and why it does not."""
+    """Writes what the page leaves out, and why."""
     return tag("p", tag("strong", title), f" is left out: {why}", class_="left-out")
 
 
 def attempted(title: str, make: Callable[[], Child]) -> Child:
-    """Makes a part of the page, or says why it is missing: the rest is worth having whatever becomes of one part."""
+    """Makes a part of the page, or explains why it is missing, so that one failure does not cost the whole page."""
     try:
         return make()
     except Exception as error:  # a report must not fail a run that has ended well
@@ -84,7 +84,7 @@ def attempted(title: str, make: Callable[[], Child]) -> Child:
 
 
 def table(name: str, columns: Child, rows: Iterable[Child]) -> Html:
-    """Makes a table of a row of titles and others, which scrolls within its own bounds where it is wide."""
+    """Makes a table from a row of titles and others; a wide one scrolls within its own bounds."""
     body = tag("tbody", (tag("tr", row) for row in rows))
     whole = tag("table", tag("thead", tag("tr", columns)), body)
     return tag("div", whole, class_="scroll", tabindex=0, role="region", aria_label=name)

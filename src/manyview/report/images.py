@@ -1,4 +1,4 @@
-"""Chooses the images that a page shows, and makes their thumbnails: one JPEG of all, however many there are."""
+"""Chooses the images that a page shows, and makes one JPEG of all their thumbnails."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ThumbnailSheet:
     side: int
 
     def thumbnail(self, number: int, sheet: int, caption: str, kind: str = "") -> Html:
-        """Shows one picture of this sheet, the page's so manieth, with a caption for who cannot see it."""
+        """Shows one thumbnail by its number, with a caption for screen readers."""
         place = f"--x:{number % self.columns};--y:{number // self.columns}"
         classes = f"thumb sheet{sheet} {kind}".strip()
         return tag("span", class_=classes, style=place, role="img", aria_label=caption, title=caption)
@@ -66,8 +66,8 @@ class PageImages:
 
     dataset      these alone, in the order of the thumbnails
     labels       (n,), -1 where there is none; None where no image has any
-    description  which they are: "400 of the 10,000 test images, 1,000 of which are scored"
-    why          a sentence on why they are not all; empty where they are
+    description  of the selection: "400 of the 10,000 test images, 1,000 of which are scored"
+    why          a sentence on why these are not all images; empty where they are
     """
 
     dataset: Dataset
@@ -101,7 +101,7 @@ def commonest(labels: Tensor, most: int) -> list[int]:
 
 
 def open_images(config: Config, own: Dataset | None = None) -> run_data.RunData:
-    """Opens the data of a run, which is never downloaded for the sake of a page."""
+    """Opens the data of a run for a page, without ever downloading it."""
     data = {name: False if name == "download" else value for name, value in config.data.items()}
     return run_data.open_data(replace(config, data=data), own)
 
@@ -120,8 +120,8 @@ def choose_images(
 
     timely     how many there is time to embed; None for all
     scored     how many of the held-out images the run's scores are of, at most, where it has any
-    modality   that is shown; without, that of the first view
-    seconds    that reading them may take; fewer are then chosen
+    modality   the one shown; by default that of the first view
+    seconds    that reading them may take; fewer images are then chosen
     max_bytes  of the thumbnails
     """
     source, kind = source_of(images)
@@ -144,9 +144,9 @@ def choose_images(
 
 
 def source_of(data: run_data.RunData) -> tuple[Dataset, str]:
-    """Gives what a page is made of, held-out samples where there are any, and what they are called.
+    """Chooses the samples that a page shows, held-out ones where there are any, and describes them.
 
-    Of one view without labels, a tenth is held out for a score alone: the map is for looking, and is of the others.
+    For one view without labels a tenth is held out for a score alone, so the map shows the others.
     """
     only_scored = data.held_out and not data.labelled and len(data.views) == 1
     if data.test is None or only_scored:
@@ -155,7 +155,7 @@ def source_of(data: run_data.RunData) -> tuple[Dataset, str]:
 
 
 class CachedImages(Subset):
-    """A data set whose pictures, all of one size, were read once and stay in memory for several passes."""
+    """A data set whose pictures, all of one size, are read once and kept in memory for several passes."""
 
     def __init__(self, dataset: Dataset, modality: str, raw: Tensor) -> None:
         super().__init__(dataset, torch.arange(len(dataset)), [modality])
@@ -172,7 +172,7 @@ class CachedImages(Subset):
 def thumbnail_sheet(
     pictures: Sequence[Image.Image], *, max_bytes: int = MAX_BYTES, sides: Sequence[int] = SIDES
 ) -> ThumbnailSheet:
-    """Makes thumbnails of pictures, as large and as good as `max_bytes` allow; sides: that are tried, in pixels."""
+    """Makes thumbnails of pictures, as large and as good as `max_bytes` allow; `sides` in pixels are tried."""
     usual = sorted(min(picture.size) for picture in pictures)[len(pictures) // 2]
     columns = math.ceil(math.sqrt(len(pictures)))
     rows = math.ceil(len(pictures) / columns)
@@ -193,9 +193,10 @@ def thumbnail_sheet(
 def _read(
     source: Dataset, rows: Tensor, modality: str, seconds: float
 ) -> tuple[list[int], list[Image.Image], Tensor | None, bool]:
-    """Reads as many rows as the time allows: which they are, their pictures made small, and the pictures themselves.
+    """Reads as many rows as the time allows: their numbers, their thumbnails, and the pictures themselves.
 
-    Pictures that would take much memory or differ in size are None. Last comes whether there was time for all rows.
+    The pictures are None where they would take much memory or differ in size. Last comes whether there was time for all
+    rows.
     """
     end, found, small, raw, size, asked = time.monotonic() + seconds, [], [], [], 0, 0
     for part in rows.split(CHUNK if isinstance(source, Batched) else 1):
@@ -223,7 +224,7 @@ def _raw(source: Dataset, rows: Tensor, modality: str) -> list[Tensor | None]:
 
 
 def centre(picture: Image.Image, most: int = SIDES[0]) -> Image.Image:
-    """Crops the middle, not much larger than a thumbnail, so that a thousand of them fit in memory."""
+    """Crops the middle to little more than a thumbnail, so that a thousand of them fit in memory."""
     side = min(picture.size)
     left, top = ((length - side) // 2 for length in picture.size)
     middle = picture.crop((left, top, left + side, top + side))
@@ -236,5 +237,5 @@ def _resize(picture: Image.Image, side: int) -> Image.Image:
 
 
 def shorten(name: str) -> str:
-    """Keeps the end of a path, which tells more than its beginning."""
+    """Cuts off the beginning of a long path, whose end says more."""
     return name if len(name) <= NAME_LETTERS else f"\N{HORIZONTAL ELLIPSIS}{name[-NAME_LETTERS + 1 :]}"

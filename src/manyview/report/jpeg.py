@@ -1,4 +1,4 @@
-"""Pictures as a page holds them."""
+"""Pictures as data addresses of JPEGs, which a page holds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from PIL import Image
 
 
 def jpeg_uri(image: Image.Image, *, widest: int, quality: int = 85) -> str:
-    """A picture of at most so many pixels across as a JPEG in an address."""
+    """Writes a picture, at most so many pixels wide or high, as the address of a JPEG."""
     rgb = image.convert("RGB")
     if rgb.width > widest:
         rgb = rgb.resize((widest, max(1, round(rgb.height * widest / rgb.width))))

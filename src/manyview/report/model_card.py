@@ -1,4 +1,4 @@
-"""The model card of a run's encoder, in Markdown: what it is, how it is loaded, how it was trained, and its scores.
+"""The model card of a run's encoder in Markdown: what it is, how to load it, how it was trained, and its scores.
 
 A card is made to be published, so that it names no folder and no file of whoever trained the encoder.
 """
@@ -46,7 +46,7 @@ OWN = "images of our own"
 
 
 def model_card(folder: str | Path, view: str | None = None) -> str:
-    """The card of a run's encoder; view: whose, where the run has one a view."""
+    """Writes the card of a run's encoder; `view` chooses one where the run has one per view."""
     (record,) = read_records([Run(Path(folder))])
     encoder = load(record.run, view)
     assert isinstance(encoder.preprocess, Preprocess)
@@ -106,7 +106,7 @@ def _during_training(record: RunRecord, view: str | None) -> Iterator[tuple[str,
 
 
 def _rows(result: Result, view: str | None) -> Iterator[tuple[str, ...]]:
-    """A row a score, of the view where there are several; the settings stand beside the first."""
+    """Makes a row per score, of the view where there are several; the settings stand beside the first."""
     said = [f"{name} {value}" for name, value in result.settings.items() if value is not None]
     data = f"{_data_name(result.data.get('name'))}: {result.data.get('test')} of {result.data.get('classes')} classes"
     measured = f"{data}; seed {result.seed}; {', '.join(said)}"
@@ -120,7 +120,7 @@ def _rows(result: Result, view: str | None) -> Iterator[tuple[str, ...]]:
 
 
 def _data_name(name: object) -> str:
-    """A set's name where it is a public one; a folder's may be nobody's business."""
+    """Names a public data set; the name of a folder is kept private."""
     return str(name) if name in NAMED or name == SCENES else OWN
 
 
@@ -129,5 +129,5 @@ def _percent(value: float | None) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text in one line that Markdown and HTML show as it is."""
+    """Writes text as one line that Markdown and HTML show unchanged."""
     return SPECIAL.sub(r"\\\1", escape(one_line(text), quote=False))

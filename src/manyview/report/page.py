@@ -59,18 +59,18 @@ def write(
     spread_images: int | None = None,
     lacking: Lacking = lambda seconds: None,
 ) -> Path:
-    """Writes the page about these runs to a file, whole or not at all, and gives the file's path.
+    """Writes the page about these runs to a file, whole or not at all, and returns the file's path.
 
-    images         that the map shows, at most
+    images         on the map, at most
     seconds        that embedding the images of one run may take, about: with a slow encoder the page shows fewer
-    own            the data set of runs on one's own
-    compared       the outcome of a comparison of which these are runs
+    own            the data set of runs on data that the caller passed
+    compared       the outcome of a comparison that these runs are from
     spread_images  training images of which 32 augmented copies each are compared (JCL's Fig. 3 has 32,768), however
                    long that takes; None: as many as the time allows
-    lacking        is called with the seconds that each figure would need which the time does not suffice for
+    lacking        is called with the seconds that each figure would need for which there is too little time
 
-    A file that is there already is written over only where it is such a page, and a link is not followed. What cannot
-    be shown (no labels, no checkpoint, data that has moved) is left out, and the page says why.
+    An existing file is overwritten only if it is such a page, and a link is not followed. What cannot be shown (no
+    labels, no checkpoint, data that has moved) is left out, and the page says why.
 
     >>> write([run], run.folder / "report.html")
     """
@@ -96,12 +96,12 @@ def after_training(
     warn: Callable[[str], object],
     seconds: float | None = None,
 ) -> None:
-    """Writes the page of a run or comparison that has ended into its folder; says so, or what went wrong, in one line.
+    """Writes the page of a run or comparison that has ended into its folder; reports that, or an error, in one line.
 
-    seconds  that embedding images may take, about, where a run has its time; without, `SHARE` of the training time
+    seconds  that embedding images may take, about; by default `SHARE` of the training time
 
-    What the time does not suffice for is left out, and the command that completes the page is said. Training collects
-    signals; here, with nothing left to save, Ctrl-C stops at once again.
+    What there is too little time for is left out, with the command that completes the page. Training collects signals;
+    here nothing is left to save, and Ctrl-C stops at once again.
     """
     lacking: list[float] = []
     try:
@@ -130,7 +130,7 @@ def after_training(
 
 
 def _trained(runs: Sequence[Run]) -> float:
-    """The seconds that runs have trained for, the longest of them."""
+    """Returns the longest training time of some runs, in seconds."""
     return max((float(line.get("seconds") or 0) for run in runs for line in run.metrics[-1:]), default=0.0)
 
 
@@ -157,7 +157,7 @@ def page(
     spread_images: int | None = None,
     lacking: Lacking = lambda seconds: None,
 ) -> str:
-    """Makes the text of the page."""
+    """Writes the HTML of the page."""
     if not runs:
         raise UserError("runs", "expected at least one run's folder")
     for run in runs:

@@ -1,4 +1,4 @@
-"""What the encoder of a run makes of some of its images, or the reason why that cannot be had."""
+"""The embeddings of some images by a run's encoder, or the reason why they cannot be computed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MAX_SAMPLES = 512  # of several views, that are searched across them
 
 @dataclass(frozen=True)
 class TimeBudget:
-    """The seconds that embedding the images of one run may take, about, and what one image takes.
+    """About how many seconds embedding the images of one run may take, and the time per image.
 
     lacking  is called with the seconds that would have been enough for what is left out
     """
@@ -70,14 +70,14 @@ class TimeBudget:
 
 @dataclass(frozen=True, eq=False)
 class RunEmbeddings:
-    """Some images as a run's encoder embeds them; each part is computed when it is first asked for.
+    """Some images and their embeddings by a run's encoder, each computed when it is first needed.
 
     Of a run with several views the images are shown in the first that has an encoder; `samples` has all of them.
 
     source         the trained encoders
     data           of the run
     sheet          the number of the thumbnails' sheet on the page
-    own            the data set of a run on one's own
+    own            the data set of a run on data that the caller passed
     spread_images  training images whose augmented copies are compared; None: as many of those shown as time allows
     """
 
@@ -109,7 +109,7 @@ class RunEmbeddings:
 
     @cached_property
     def positions(self) -> Tensor:
-        """Places on the map, (n, 2) between -1 and 1."""
+        """The positions on the map, (n, 2) between -1 and 1."""
         return flat_map(self.features)
 
     @cached_property
@@ -122,7 +122,7 @@ class RunEmbeddings:
 
     @cached_property
     def snapshots(self) -> list[Snapshot]:
-        """The run before training, at its snapshots and at its end, through encoder and head."""
+        """The run before training, at its snapshots and at its end, embedded through encoder and head."""
         run = self.record.run
         count = self.budget.images(0.3, len(run_epochs.epochs(run)) * (CONTRASTED + 2), least=16, most=128)
         options: dict[str, Any] = {"own": self.own, "device": resolve_device(), "workers": 0}
@@ -130,7 +130,7 @@ class RunEmbeddings:
 
     @property
     def few_snapshots(self) -> list[Snapshot]:
-        """The first, the last, and a few between them."""
+        """The first snapshot, the last, and a few between them."""
         last = len(self.snapshots) - 1
         rows = dict.fromkeys(round(number * last / (SNAPSHOTS - 1)) for number in range(SNAPSHOTS))
         return [self.snapshots[row] for row in rows]
@@ -152,7 +152,7 @@ class RunEmbeddings:
 
     @cached_property
     def across(self) -> CrossView:
-        """The samples through the towers of the views that are contrasted with one another."""
+        """The embeddings of samples in the views that are contrasted with one another."""
         return embed_samples(self.method, self.samples)
 
     @cached_property
@@ -185,7 +185,7 @@ class RunEmbeddings:
 
 @dataclass(frozen=True, eq=False)
 class EmbeddedRuns:
-    """The embeddings of the runs of a page, and by name the reasons why others have none."""
+    """The embeddings of the runs of a page, and by name the reasons why other runs have none."""
 
     shown: list[RunEmbeddings] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
@@ -198,7 +198,7 @@ class EmbeddedRuns:
 
     @property
     def data(self) -> dict[int, RunData]:
-        """The data of the runs by the number of their colour."""
+        """The data of the runs by their colour number."""
         return {each.record.colour: each.data for each in self.shown}
 
     @property
@@ -215,9 +215,9 @@ def embed_runs(
     spread_images: int | None = None,
     lacking: Callable[[float], object] = lambda seconds: None,
 ) -> EmbeddedRuns:
-    """Embeds images of the first few runs, one a colour; runs on the same data share theirs, and their thumbnails.
+    """Embeds images of the first few runs, one per colour; runs on the same data share images and thumbnails.
 
-    lacking  is called with the seconds that figures would need which the time does not suffice for
+    lacking  is called with the seconds that figures would need for which there is too little time
     """
     found = EmbeddedRuns()
     sources: dict[RunRecord, ModelSource] = {}
@@ -253,7 +253,7 @@ def embed_runs(
 
 
 def shown_view(source: ModelSource, data: RunData) -> str:
-    """The first view that has an encoder: one that is only predicted has none."""
+    """Returns the first view that has an encoder; one that is only predicted has none."""
     return next((view for view in source.encoders if view in data.views), next(iter(data.views)))
 
 
@@ -264,7 +264,7 @@ def _same(one: RunData, other: RunData) -> bool:
 
 
 def _seconds_per_image(source: ModelSource) -> float:
-    """Measures what an image takes when the machine has nothing else to do: of work or of waiting, the less."""
+    """Measures the time per image of an otherwise idle machine: processor or clock time, whichever is less."""
     encoder = source.encoder.to(resolve_device())
     x = torch.zeros(16, encoder.options["channels"], source.size, source.size)
     times = []

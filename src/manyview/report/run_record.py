@@ -1,4 +1,4 @@
-"""What a run's folder records, without any image: settings, metrics, scores, and how healthy the run was."""
+"""The record of a run in its folder, without any image: settings, metrics, scores and health."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ Metrics = dict[str, Any]
 
 
 class Recall(NamedTuple):
-    """How often a query of one view finds its own sample among the k nearest of another view.
+    """The recalls of a query view within another view, at k nearest samples.
 
-    chance  what drawing at random would give; None where nobody wrote down among how many samples
+    chance  of a random order; None where the number of samples was not recorded
     """
 
     k: int
@@ -66,12 +66,12 @@ class Recall(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RunRecord:
-    """A run as its folder records it.
+    """The record of a run in its folder.
 
     metrics  the lines of metrics.jsonl
     odd      how many of its lines hold something that training does not write, which is left out
-    name     what it is called beside other runs of the page
-    colour   the number of its colour: runs that differ by their seed alone share one
+    name     that tells it from other runs of the page
+    colour   the number of its colour, which runs share that differ by their seed alone
     first    whether it is the first of its colour, which stands for the others where there is room for one only
     """
 
@@ -125,7 +125,7 @@ class RunRecord:
         return time.strftime("%d %B %Y", time.localtime((self.folder / CONFIG).stat().st_mtime))
 
     def curve(self, name: str, *, over: str = "epoch") -> list[Point]:
-        """Gives (epochs, value), or (minutes, value) over "minutes", where it was measured and is a number."""
+        """Returns (epochs, value), or (minutes, value) over "minutes", where it was measured and is a number."""
         return [
             (self._when(line, over), float(line[name]))
             for line in self.metrics
@@ -133,7 +133,7 @@ class RunRecord:
         ]
 
     def names(self, prefix: str) -> list[str]:
-        """What follows a prefix in the names of the metrics, such as the terms after "loss/"."""
+        """Lists what follows a prefix in the names of the metrics, such as the terms after "loss/"."""
         names = dict.fromkeys(name for line in self.metrics for name in line if name.startswith(prefix))
         return [name.removeprefix(prefix) for name in names]
 
@@ -147,30 +147,30 @@ class RunRecord:
         return self.before("knn")
 
     def before(self, name: str) -> float | None:
-        """What was measured before training."""
+        """Returns the measurement before training."""
         return next((value for when, value in self.curve(name) if when == 0), None)
 
     def random(self, name: str) -> float | None:
-        """The score of an untrained encoder, where the run began with weights."""
+        """Returns the score of an untrained encoder, where the run began with weights."""
         return self.last(RANDOM + name)
 
     def gain_error(self, name: str, *, over_random: bool = False) -> float | None:
-        """The standard error of the last gain of a score over what the run began with, or over drawn weights."""
+        """Returns the standard error of a score's last gain over the run's start, or over random weights."""
         return self.last((RANDOM if over_random else "") + GAIN_ERROR + name)
 
     def last(self, name: str) -> float | None:
-        """What was measured last."""
+        """Returns the last measurement."""
         points = self.curve(name)
         return points[-1][1] if points else None
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """The ordered pairs of views of which one was searched with the other: the query's view first."""
+        """The ordered pairs of views that retrieval was measured on, the query's view first."""
         found = [tuple(name.split(" to ")) for name in self.names(f"{RECALL}1/")]
         return [(each[0], each[1]) for each in found if len(each) == 2]
 
     def recalls(self, query: str, searched: str) -> list[Recall]:
-        """The last recall@1, @5 and @10 of a pair of views, as far as they were measured."""
+        """Returns the last recall@1, @5 and @10 of a pair of views, as far as they were measured."""
         name, found = f"{query} to {searched}", []
         counts = self.curve(PAIRS + name)
         for k in KS:
@@ -181,7 +181,7 @@ class RunRecord:
         return found
 
     def verdict(self) -> Verdict | None:
-        """Judges again, from the metrics, how the run was doing at its last measurement."""
+        """The verdict on the run's health at its last measurement, judged again from the metrics."""
         loss = components(self.config).get("loss")
         health = Health(coupled=loss is not None and is_coupled(loss))
         scores: dict[str, float] = {}
@@ -203,7 +203,7 @@ class RunRecord:
         return found if found.word == word else Verdict(level, word, str(word))
 
     def words(self, name: str = "health") -> list[tuple[int, str]]:
-        """Gives (step, word) of how the run was doing, or one view of it under "health/VIEW"."""
+        """Returns (step, word) for the run's health, or that of one view under "health/VIEW"."""
         return [(int(line["step"]), str(line[name])) for line in self.metrics if name in line]
 
     @property
@@ -216,7 +216,7 @@ class RunRecord:
 
 
 def read_records(runs: Sequence[Run]) -> list[RunRecord]:
-    """Reads the records of runs, with names and colours to keep them apart."""
+    """Reads the records of runs, with names and colours that tell them apart."""
     kinds: list[list[RunRecord]] = []
     for each in [RunRecord(run, run.config, *read_metrics(run.folder / METRICS)) for run in runs]:
         alike = next((kind for kind in kinds if not _differences(kind[0], each)), None)
@@ -234,14 +234,14 @@ def read_records(runs: Sequence[Run]) -> list[RunRecord]:
 
 
 def _differences(one: RunRecord, other: RunRecord) -> list[str]:
-    """Gives the keys in which two runs differ, but the seed; the name of the data says what it is."""
+    """Lists the keys in which runs differ except the seed; the name of the data stands for it."""
     data = ["data.name"] if one.config.data["name"] != other.config.data["name"] else []
     changed = [line.partition(":")[0] for line in differences(one.config, other.config)]
     return [*data, *(key for key in changed if key != "seed")]
 
 
 def _name(record: RunRecord, kind: list[RunRecord], kinds: Sequence[list[RunRecord]]) -> str:
-    """Names a run by its method, what else sets it apart from the others, and of several seeds by the seed."""
+    """Names a run by its method, its differences from the others, and among several seeds by the seed."""
     rivals = [other[0] for other in kinds if other is not kind and other[0].method == record.method]
     keys = dict.fromkeys(key for rival in rivals for key in _differences(kind[0], rival))
     values = record.config.flat()

@@ -1,4 +1,4 @@
-"""The page of a folder of transfers: scores beside the baselines', and what was predicted."""
+"""The page of a folder of transfers: scores beside the baselines', and predictions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from manyview.training.run import REPORT
 
 
 def write_transfer_page(folder: Path, name: str) -> Path:
-    """Writes the page about the results in a folder into it, whole or not at all, and gives its path."""
+    """Writes the page about the results in a folder into it, whole or not at all, and returns its path."""
     path = folder / REPORT
     check_own("out", path, is_page)
     shown = transfers([(name, folder)])

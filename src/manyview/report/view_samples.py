@@ -1,4 +1,4 @@
-"""Samples of a run with several views, each view as a picture for a person."""
+"""Samples of a run with several views, with each view as a picture."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class ViewSamples:
     """Some samples of a run with several views.
 
     dataset      these samples alone
-    views        which modality each is derived from, and what is taken of it
-    pipeline     what the towers see of them
-    description  which they are: "512 of the 1,500 test samples"
+    views        which modality each view is derived from, and what is taken of it
+    pipeline     that makes the towers' views of them
+    description  of the selection: "512 of the 1,500 test samples"
     """
 
     dataset: Dataset
@@ -41,7 +41,7 @@ class ViewSamples:
     description: str
 
     def caption(self, tile: Tile) -> str:
-        """Gives a sample's name and which view of it is shown."""
+        """Writes a sample's name and which view of it is shown."""
         row, view = tile
         return f"{shorten(self.dataset.name(row))}, {view}"
 
@@ -55,7 +55,7 @@ class ViewSamples:
         return chosen + [row for row in rows if row not in chosen][: count - len(chosen)]
 
     def tiles(self, wanted: Iterable[Tile]) -> dict[Tile, Image.Image]:
-        """Makes pictures of some samples' views, those of a view in one range; none of what is missing or broken."""
+        """Makes pictures of some samples' views, each view in one range; missing and broken ones are left out."""
         ordered = list(dict.fromkeys(wanted))
         samples = {row: read(self.dataset, row) for row in dict.fromkeys(row for row, _ in ordered)}
         made: dict[Tile, Image.Image] = {}
@@ -72,7 +72,7 @@ class ViewSamples:
         return made
 
     def _seen(self, sample: Sample, view: str) -> tuple[Tensor, Tensor | None]:
-        """A modality in its own unit, and its holes; of a view that is derived from one, what the tower sees."""
+        """Returns a modality in its own unit with its holes, or what the tower sees of a derived view."""
         seen = self.views[view]
         raw = sample.modalities[seen.modality]
         if seen.space is None and seen.channels is None:

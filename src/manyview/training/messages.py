@@ -201,8 +201,8 @@ def cautions(config: Config, data: RunData, loader: Loader, method: Method, worl
         found.append(f"snapshots: the run ends after epoch {config.epochs:g}, before {', '.join(late)}")
     if _leaks(config, method, loader.device.type, world):
         found.append(
-            "batch norm sees a key among the same images as its query, by which they can be told without looking "
-            "(MoCo, section 3.3); --method.bn-splits 4 shuffles them"
+            "a key is in the same batch of batch norm as its query, and the statistics that they share give the match "
+            "away (MoCo, section 3.3); --method.bn-splits 4 shuffles the keys"
         )
     if world > 1 and method.towers.shuffles and method.towers.bn_splits == 1:
         found.append(

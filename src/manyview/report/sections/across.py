@@ -1,4 +1,4 @@
-"""Across views: how often one view of a sample finds another of it, as a matrix, and what it finds, as pictures."""
+"""The section on retrieval across views: recalls of every pair as a matrix, and found samples as pictures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PICTURES = (
 
 
 def across(records: Sequence[RunRecord], embedded: EmbeddedRuns) -> Html | None:
-    """Makes a matrix of recalls a run, and pictures of what queries find."""
+    """Makes a matrix of recalls per run, and pictures of what queries find."""
     named = len(records) > 1
     matrices = [_matrix(record, named) for record in records if record.pairs]
     searched = [each for each in embedded.shown if len(each.views) > 1]
@@ -47,7 +47,7 @@ def across(records: Sequence[RunRecord], embedded: EmbeddedRuns) -> Html | None:
 
 
 def _matrix(record: RunRecord, named: bool) -> Child:
-    """Makes a table with a row for the view of the query, and a column for the one that is searched."""
+    """Makes a table with a row for the view of the query, and a column for the view that is searched."""
     views = list(dict.fromkeys(view for pair in record.pairs for view in pair))
     titles = [tag("th", f"to {view}", scope="col") for view in views]
     lines = [
@@ -100,7 +100,7 @@ def _gallery(embedded: RunEmbeddings, number: int, named: bool) -> Child:
 
 
 def _searches(found: CrossView, pair: tuple[str, str], count: int) -> dict[int, Found]:
-    """Searches with some samples, of as many classes as possible."""
+    """Searches with some samples of as many classes as possible."""
     rows = found.samples.spread(found.with_both(*pair).tolist(), count)
     return {row: found.search(row, *pair, NEIGHBOURS) for row in rows}
 

@@ -1,4 +1,4 @@
-"""The run over time: what was logged every few steps."""
+"""The section on the run over time: what was logged every few steps."""
 
 from __future__ import annotations
 
@@ -109,12 +109,12 @@ def _chart(
     x: Axis = EPOCH,
     source: str = "",
 ) -> Html | None:
-    """Draws a figure of lines, and lines that they are measured against; none where nothing was measured."""
+    """Draws a figure of lines with dashed references; none where nothing was measured."""
     return figure(title, line_chart(title, [*shown, *more], x, y), caption, source=source) if shown else None
 
 
 def _lines(runs: Sequence[RunRecord], name: str, *, over: str = "epoch", alone: str = "") -> list[Line]:
-    """Gives a line a run, called by the run's name, or by what it shows where there is one run only."""
+    """Makes a line per run, named after the run, or after the metric where there is one run only."""
     return [
         Line(run.name if len(runs) > 1 else alone or name.replace("_", " "), points, run.colour)
         for run in runs
@@ -123,7 +123,7 @@ def _lines(runs: Sequence[RunRecord], name: str, *, over: str = "epoch", alone: 
 
 
 def _limits(runs: Sequence[RunRecord], name: str) -> list[Line]:
-    """Gives dashed lines for the most that something can be, once for all runs that share it."""
+    """Makes dashed lines for the upper limits of a metric, once for all runs that share it."""
     found: dict[float, Line] = {}
     for run in runs:
         if points := run.curve(name):
@@ -139,7 +139,7 @@ def _loss(runs: Sequence[RunRecord]) -> Html | None:
 
 
 def _of_views(run: RunRecord) -> list[Html | None]:
-    """Draws what a single run measured of each term, of each view and of each pair of views, where it has several."""
+    """Draws what a single run with several views measured of each term, view and pair of views."""
     by_view = _named(run, VIEW_KNN) and [*_named(run, VIEW_KNN), Line("side by side", run.knn, 8, dashed=True)]
     recall = _named(run, f"{RECALL}1/")
     return [
@@ -152,7 +152,7 @@ def _of_views(run: RunRecord) -> list[Html | None]:
 
 
 def _named(run: RunRecord, prefix: str) -> list[Line]:
-    """Gives a line for each metric whose name begins so, called by the rest of its name."""
+    """Makes a line for each metric whose name begins so, named by the rest of its name."""
     return [
         Line(name, points, number)
         for number, name in enumerate(run.names(prefix))
@@ -161,7 +161,7 @@ def _named(run: RunRecord, prefix: str) -> list[Line]:
 
 
 def _chance(run: RunRecord, shown: Sequence[Line]) -> list[Line]:
-    """Gives what chance would find, the mean over pairs of views, as a line across the chart."""
+    """Makes a line across the chart at the chance level, the mean over pairs of views."""
     counts = [value for line in shown for _, value in run.curve(PAIRS + line.name)[-1:] if value > 0]
     if not counts:
         return []
@@ -171,13 +171,13 @@ def _chance(run: RunRecord, shown: Sequence[Line]) -> list[Line]:
 
 
 def _recall_of_runs(runs: Sequence[RunRecord]) -> Html | None:
-    """Draws the mean recall@1 over pairs of views, a line a run."""
+    """Draws the mean recall@1 over pairs of views, a line per run."""
     title = "Recall@1 across views, mean"
     return _chart(title, _lines(runs, f"{RECALL}1"), Axis("recall@1", percent=True), RECALLS)
 
 
 def _untrained(runs: Sequence[RunRecord], name: str) -> list[Line]:
-    """Gives the untrained encoder's score as a line across the chart."""
+    """Makes a line across the chart at the untrained encoder's score."""
     points, before = runs[0].curve(name), runs[0].before(name)
     if len(runs) > 1 or before is None or len(points) < 2:
         return []
@@ -191,7 +191,7 @@ def _instance(runs: Sequence[RunRecord]) -> Html | None:
 
 
 def _ranks(runs: Sequence[RunRecord]) -> list[Html | None]:
-    """Draws RankMe and LiDAR of held-out images, with the most that they could be."""
+    """Draws RankMe and LiDAR of held-out images with their upper limits."""
     return [
         _chart(f"{title} of held-out images", _lines(runs, name), Axis("dimensions", low=0.0), HELD_OUT_RANK,
                more=_limits(runs, f"{name}_limit"), source=source)
@@ -200,7 +200,7 @@ def _ranks(runs: Sequence[RunRecord]) -> list[Html | None]:
 
 
 def _first_view(runs: Sequence[RunRecord]) -> str:
-    """A sentence that says whose queries are measured where runs have several views: those of the first contrast."""
+    """Says whose queries are measured in runs with several views: those of the first contrast."""
     firsts = dict.fromkeys(views[0] for run in runs if len(views := run.names("rank/")) > 1)
     return f" Of several views it is that of {' or '.join(firsts)}, the query of the first contrast." if firsts else ""
 
@@ -234,13 +234,13 @@ def _gradient(runs: Sequence[RunRecord]) -> Html | None:
 
 
 def _health(run: RunRecord) -> list[Html]:
-    """Shows how the run was doing, and each view where there are several, from the beginning to the end."""
+    """Shows the run's health over time, and that of each view where there are several."""
     views = [_strip(run.words(VIEW_HEALTH + view), view) for view in run.names(VIEW_HEALTH)]
     return [strip for strip in (_strip(run.words(), ""), *views) if strip is not None]
 
 
 def _strip(words: Sequence[tuple[int, str]], view: str) -> Html | None:
-    """Makes a band of colours with words, as wide as they were true for."""
+    """Makes a band of colours with words, each as wide as the time it was true for."""
     spans: list[tuple[str, int]] = []
     begin = 0
     for word, steps in groupby(words, lambda each: each[1]):

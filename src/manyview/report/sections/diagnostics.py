@@ -1,4 +1,4 @@
-"""Why a run does what it does: the papers' figures, drawn from the embeddings of this page's runs.
+"""The section of the papers' figures, drawn from the embeddings of this page's runs.
 
 How features vary between the augmented views of an image (JCL's Fig. 3) and along their principal directions; how
 evenly the negatives of a batch weigh (CACR's Fig. 3 to 5) and how they scale the gradient (DCL).
@@ -56,7 +56,7 @@ def diagnostics(records: Sequence[RunRecord], embedded: EmbeddedRuns) -> Html:
 
 
 def _contrasted(title: str, embedded: RunEmbeddings, draw: Callable[[RunEmbeddings], Html]) -> Child:
-    """Draws a figure of a method that contrasts; there is none of others, such as a prediction."""
+    """Draws a figure of a method that contrasts; others, such as a prediction, have none."""
     return attempted(title, lambda: draw(embedded) if embedded.contrasts else None)
 
 
@@ -96,7 +96,7 @@ def spectra(shown: Sequence[RunEmbeddings]) -> Html:
 
 
 def _by_run(shown: Sequence[RunEmbeddings], of: Callable[[Spread], Tensor]) -> list[Distribution]:
-    """Gives a distribution a run; of a single run, before training and after."""
+    """Makes a distribution per run; for a single run, before training and after."""
     if len(shown) > 1:
         return [Distribution(each.record.name, of(each.spread).tolist(), each.record.colour) for each in shown]
     (only,) = shown
@@ -112,7 +112,7 @@ def _spectrum(name: str, features: Tensor, colour: int, *, dashed: bool = False)
 
 
 def entropy(records: Sequence[RunRecord], shown: Sequence[RunEmbeddings]) -> Html | None:
-    """Draws the entropy of the negatives as training wrote it down, or else at the snapshots that are left."""
+    """Draws the entropy of the negatives as training logged it, or else at the snapshots that are left."""
     runs = [(run, run.curve(PREFIX + ENTROPY), run.curve(f"{PREFIX}{ENTROPY}_limit")) for run in records]
     runs, held_out = [each for each in runs if each[1]], True
     if not runs:

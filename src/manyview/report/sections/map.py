@@ -1,4 +1,4 @@
-"""The map of the images: points in a plane whose pictures and neighbours the page's script shows."""
+"""The section of the map: images as points in a plane, whose pictures and neighbours the page's script shows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LEAD = (
 
 
 def maps(embedded: EmbeddedRuns) -> Html:
-    """Draws a map a run, side by side; over the same images a point that is chosen in one is chosen in all."""
+    """Draws a map per run, side by side; over the same images a selected point is selected in all maps."""
     shown = embedded.shown
     missing = [left_out(f"The map of {name}", why) for name, why in embedded.missing.items()]
     if not shown:
@@ -54,7 +54,7 @@ def maps(embedded: EmbeddedRuns) -> Html:
 
 
 def script_data(embedded: EmbeddedRuns) -> dict[str, Any]:
-    """Gives what the script needs: names and classes of the images by sheet, neighbours by map."""
+    """Returns the data of the script: names and classes of the images by sheet, neighbours by map."""
     return {
         "sheets": [_sheet(images) for _, images in sorted(embedded.sheets.items())],
         "maps": [
@@ -69,7 +69,7 @@ def script_data(embedded: EmbeddedRuns) -> dict[str, Any]:
 
 
 def class_colours(images: PageImages) -> dict[int, int]:
-    """Gives the commonest classes a colour, in the order of the classes."""
+    """Assigns colours to the commonest classes, in the order of the classes."""
     if images.labels is None:
         return {}
     return {label: number for number, label in enumerate(commonest(images.labels[images.labels >= 0], COLOURED))}
@@ -102,7 +102,7 @@ def _map(embedded: RunEmbeddings, number: int, named: bool) -> Html:
 
 
 def to_pixels(places: Tensor) -> Tensor:
-    """Scales places (n, 2) to pixels: as wide as the map, unless they would then be higher than wide."""
+    """Scales positions (n, 2) to pixels: as wide as the map, unless they would then be higher than wide."""
     low, extent = places.amin(0), (places.amax(0) - places.amin(0)).clamp_min(1e-9)
     width = SIDE - 2 * EDGE
     placed = (places - low) * width / extent.max()

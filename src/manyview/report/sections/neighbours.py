@@ -1,4 +1,4 @@
-"""Nearest neighbours: as pictures, and which classes they keep together or confuse with one another."""
+"""The section on nearest neighbours, as pictures, and on the classes that they keep together or confuse."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def gallery(embedded: EmbeddedRuns) -> Html | None:
 
 
 def choose_queries(images: PageImages) -> list[int]:
-    """Chooses an image of each class, as long as there are classes; then any."""
+    """Chooses an image of each class while there are classes left, then any."""
     firsts: dict[int, int] = {}
     for row, label in enumerate(images.label_list):
         firsts.setdefault(label, row)

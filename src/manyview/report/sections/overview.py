@@ -1,4 +1,4 @@
-"""What was done and what has come of it, in one sentence; and at the page's end all settings, to do it again."""
+"""The header of a page, with its result in one sentence, and at its end all settings to repeat the run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ HEALTH = {
 
 
 def header(runs: Sequence[RunRecord], ranking: str | None = None) -> Html:
-    """Makes the header; `ranking` is a sentence on several runs, if more is known of them than their records tell."""
+    """Makes the header; `ranking` is a sentence on several runs, where more is known than their records say."""
     body = _one(runs[0]) if len(runs) == 1 else _several(runs, ranking)
     written = f"manyview {__version__}, torch {torch.__version__}, Python {platform.python_version()}"
     begun = f"Begun on {runs[0].date}. " if len(runs) == 1 else ""
@@ -58,7 +58,7 @@ def title(runs: Sequence[RunRecord]) -> str:
 
 
 def summary(run: RunRecord) -> str:
-    """Says in one sentence what has come of a run."""
+    """Writes one sentence about the outcome of a run."""
     verdict = run.verdict()
     if run.knn and run.untrained is not None and run.steps:
         score = (
@@ -87,7 +87,7 @@ def summary(run: RunRecord) -> str:
 
 
 def _gain(run: RunRecord, name: str, after: float, start: float) -> str:
-    """Says what a score was before training, and with drawn weights where the run began with others, and the gains."""
+    """Writes a score before training, with random weights where the run began with others, and the gains over both."""
     points, random = signed_points(after, start, run.gain_error(name)), run.random(name)
     if random is None:
         return f"{start:.1%} before training ({points} points)"
@@ -98,7 +98,7 @@ def _gain(run: RunRecord, name: str, after: float, start: float) -> str:
 
 
 def _retrieval(run: RunRecord) -> str:
-    """Says how often one view of a sample finds another, the mean over all pairs of views."""
+    """Writes how often one view of a sample finds another, the mean over all pairs of views."""
     found = [run.recalls(*pair)[0] for pair in run.pairs]
     before = [each.untrained for each in found if each.untrained is not None]
     chance = [each.chance for each in found if each.chance is not None]
@@ -128,7 +128,7 @@ def _several(runs: Sequence[RunRecord], ranking: str | None) -> Child:
 
 
 def _ranking(runs: Sequence[RunRecord]) -> str:
-    """Says where runs ended, the highest first; runs that differ by their seed alone together."""
+    """Writes the runs' final scores, the highest first; runs that differ by their seed alone together."""
     ends: dict[int, list[float]] = {}
     for run in runs:
         if run.knn:

@@ -1,4 +1,4 @@
-"""The places of images: their features as colours, and which places of an image and its neighbour correspond."""
+"""The section on positions within images: their features as colours, and matching positions of neighbours."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LEAD = (
 
 
 class Places(NamedTuple):
-    """Some images as an encoder sees them, and its feature maps (n, d, h, w) of the layer that is named."""
+    """Some images as an encoder sees them, and its feature maps (n, d, h, w) of the named layer."""
 
     pictures: list[Image.Image]
     maps: Tensor
@@ -41,7 +41,7 @@ class Places(NamedTuple):
 
 
 def places(embedded: EmbeddedRuns) -> Html | None:
-    """Shows some images of each run with their nearest neighbours, by place; None where nothing is embedded."""
+    """Shows some images of each run with their nearest neighbours, position by position; None without embeddings."""
     if not embedded.shown:
         return None
     named = len(embedded.shown) > 1
@@ -50,7 +50,7 @@ def places(embedded: EmbeddedRuns) -> Html | None:
 
 
 def read_places(embedded: RunEmbeddings, rows: list[int]) -> Places:
-    """What the encoder sees and says of some of the images, each as often as its row is given."""
+    """Reads inputs and feature maps of some of the images, each as often as its row is given."""
     once = list(dict.fromkeys(rows))
     source, view, device = embedded.source, next(iter(embedded.source.encoders)), resolve_device()
     encoder, dataset = source.encoder.to(device), subset(embedded.images.dataset, torch.tensor(once))
@@ -84,7 +84,7 @@ def _of_run(embedded: RunEmbeddings, named: bool) -> Child:
 def _drawn(
     pictures: list[Image.Image], colours: list[Image.Image], pairs: Correspondence, found: Places, names: list[str]
 ) -> Html:
-    """Two images side by side with their colours below, and lines between the places that correspond."""
+    """Draws two images side by side with their colours below, and lines between matching positions."""
     step, (rows, columns) = SIDE + GAP, found.maps.shape[2:]
     tiles = [
         tag("image", href=jpeg_uri(tile.resize((SIDE, SIDE), kind), widest=SIDE), x=x * step, y=y * step, width=SIDE,

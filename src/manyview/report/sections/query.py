@@ -1,4 +1,4 @@
-"""One query among its positives and negatives: their weights (CACR's Fig. 6) and their places (CACR's Fig. 7)."""
+"""The section on one query: the weights of its positives and negatives (CACR's Fig. 6) and their positions (Fig. 7)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _weights(views: ViewEmbeddings, query: int, t_pos: float, t_neg: float) -> C
 
 
 def _pictures(views: ViewEmbeddings, query: int, found: ContrastWeights) -> list[Image.Image]:
-    """Gives the query and its positives as they were augmented, then the negatives whole."""
+    """Returns the query and its positives as they were augmented, then the negatives whole."""
     augmented = [to_rgb(views.picture(query, copy)) for copy in range(views.vectors.shape[1])]
     rows = [row + (row >= query) for row in (*found.strongest.tolist(), *found.weakest.tolist())]
     samples = [views.data[int(views.index[row])] for row in rows]
@@ -113,5 +113,5 @@ def _dot(place: Sequence[float], reach: float, kind: str, radius: float) -> Html
 
 
 def _pixels(length: float, reach: float) -> float:
-    """What a length of the map takes on the page, where `reach` is shown to each side of the query."""
+    """Scales a length of the map to pixels, where `reach` is shown to each side of the query."""
     return round(length / reach * (HALF - EDGE), 1)

@@ -1,4 +1,4 @@
-"""Samples of runs with several views: each as all its views, side by side."""
+"""The section of samples of runs with several views: each sample as all its views, side by side."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Tiles:
         return None if self.sheet is None else verbatim("style", self.sheet.style(self.number))
 
     def show(self, tile: Tile, kind: str = "", note: str = "") -> Html:
-        """Shows a view of a sample, or says that it is not there."""
+        """Shows a view of a sample, or says that it is missing."""
         caption = self.samples.caption(tile) + note
         if self.sheet is None or tile not in self.places:
             return tag("span", f"no {tile[1]}", class_=f"thumb missing {kind}".strip(), title=caption)

@@ -1,4 +1,4 @@
-"""The scores: of a run, each with the protocol that it was measured by; of compared methods, over several seeds."""
+"""The section of scores: of a run with their protocols, of compared methods over several seeds."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def comparison(outcome: Outcome) -> Html:
 
 
 def ranking(outcome: Outcome) -> str:
-    """Says who is ahead, over all seeds; the rest of the page is about the first seed."""
+    """Writes who is ahead over all seeds; the rest of the page is about the first seed."""
     means = {each.method: statistics.mean(each.scores[outcome.measure]) for each in outcome.methods}
     scores = ", ".join(f"{name} {mean:.1%}" for name, mean in sorted(means.items(), key=lambda each: -each[1]))
     seeds = outcome.methods[0].seeds
@@ -67,7 +67,7 @@ def ranking(outcome: Outcome) -> str:
 
 
 def _seeds(baseline: MethodOutcome) -> str:
-    """Says how far the numbers can be trusted."""
+    """Writes how reliable the numbers are."""
     if len(baseline.seeds) == 1:
         return "One seed each, so that differences of a point or two say little."
     return (
@@ -77,7 +77,7 @@ def _seeds(baseline: MethodOutcome) -> str:
 
 
 def _by(outcome: Outcome, what: str, x: Axis, over: Callable[[Point], float], caption: str) -> Html:
-    """Draws a line a method: the mean over the seeds of both coordinates."""
+    """Draws a line per method: the mean over the seeds of both coordinates."""
     lines = []
     for colour, each in enumerate(outcome.methods):
         points = [
@@ -91,7 +91,7 @@ def _by(outcome: Outcome, what: str, x: Axis, over: Callable[[Point], float], ca
 
 @dataclass(frozen=True)
 class Row:
-    """A score of a run, and what it is to be compared with."""
+    """A score of a run, and the scores it is compared with."""
 
     run: RunRecord
     name: str
@@ -105,12 +105,12 @@ class Row:
 
     @property
     def before(self) -> float | None:
-        """The score of what the run began with, weights or none."""
+        """The score at the start of the run, random or with weights."""
         return self.untrained if self.start is None else self.start
 
 
 def scores(runs: Sequence[RunRecord], data: Mapping[int, RunData] | None = None) -> Html:
-    """Makes a table of the scores; data: of the runs by the number of their colour, as far as it is there."""
+    """Makes a table of the scores; `data` is that of the runs by their colour number, as far as it could be opened."""
     opened = data or {}
     rows = [row for run in runs for row in _during_training(run, opened.get(run.colour))]
     missing: list[Html] = []
@@ -165,7 +165,7 @@ def _advice(run: RunRecord, data: RunData | None) -> Html:
 
 
 def of_present_weights(run: RunRecord, results: list[Result]) -> list[Result]:
-    """Drops results of an encoder that has been trained further since, where there is an encoder to compare with."""
+    """Drops results of an encoder that was trained further since, where the encoder can be compared."""
     try:
         checksum = open_model(run.folder).checksum if results else None
     except ValueError:
@@ -174,7 +174,7 @@ def of_present_weights(run: RunRecord, results: list[Result]) -> list[Result]:
 
 
 def _during_training(run: RunRecord, data: RunData | None) -> list[Row]:
-    """Gives the last scores that training measured: kNN, and what needs no labels."""
+    """Returns the last scores of training: kNN, and those without labels."""
     without_labels = _without_labels(run)
     if not run.knn:
         return without_labels
@@ -193,7 +193,7 @@ def _during_training(run: RunRecord, data: RunData | None) -> list[Row]:
 
 
 def _measured(run: RunRecord, title: str, protocol: str, name: str) -> list[Row]:
-    """Gives the last score of a name that training measured, beside what the run began with; none where it has none."""
+    """Returns the last measurement of a score beside that of the run's start; none where there is none."""
     score, before, random = run.last(name), run.before(name), run.random(name)
     if score is None:
         return []
@@ -202,7 +202,7 @@ def _measured(run: RunRecord, title: str, protocol: str, name: str) -> list[Row]
 
 
 def _without_labels(run: RunRecord) -> list[Row]:
-    """Gives the last share of held-out images whose augmented view found its own image first."""
+    """Returns the last score of instance discrimination on held-out images."""
     points, counts = run.curve(INSTANCE), run.curve("instance_images")
     if not points or not counts:
         return []
@@ -214,7 +214,7 @@ def _without_labels(run: RunRecord) -> list[Row]:
 
 
 def _probed(run: RunRecord) -> list[Row]:
-    """Gives the last linear probe of training, where it was asked for."""
+    """Returns the last linear probe of training, where there was one."""
     protocol = (
         f"during training: logistic regression on the frozen features of at most {run.config.knn_bank:,} training "
         "images, its penalty chosen by a fifth of them; the same queries"
@@ -223,7 +223,8 @@ def _probed(run: RunRecord) -> list[Row]:
 
 
 def _counts(config: Config, data: RunData | None) -> tuple[str, str]:
-    """How many training images were the neighbours of kNN, and which images its queries; at most, without the data."""
+    """Writes how many training images were the neighbours of kNN, and which images its queries; at most, without the
+    data."""
     if data is None or data.test is None:
         return f"at most {config.knn_bank:,}", f"at most {config.knn_queries:,} other images"
     kind = "held-out" if data.held_out else "test"
@@ -233,7 +234,7 @@ def _counts(config: Config, data: RunData | None) -> tuple[str, str]:
 
 
 def _rows(run: RunRecord, result: Result) -> list[Row]:
-    """Gives a row a score, in the order of the result."""
+    """Makes a row per score, in the order of the result."""
     baselines = [
         {name: float(each) for name, each in (given or {}).items()} for given in (result.untrained, result.supervised)
     ]

@@ -1,4 +1,4 @@
-"""What an encoder was transferred to: scores of whole pictures beside the baselines', and what was predicted."""
+"""The section on transfers of an encoder: scores of dense tasks beside the baselines', and predictions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OBJECTS = "Test images with all that was found with a score of 0.5 or more."
 
 
 def transfers(folders: Sequence[tuple[str, Path]]) -> Html | None:
-    """Shows the results of some folders of transfers, each by the name of whose they are; None where there are none."""
+    """Shows the results of some folders of transfers, by the name of their model; None where there are none."""
     found = [(name, folder, result) for name, folder in folders for result in read(folder)]
     found = sorted(found, key=lambda each: each[2].when)[-MOST:]
     if not found:
@@ -59,7 +59,7 @@ def _of_result(name: str, folder: Path, result: Result, room: int, named: bool) 
 
 
 def _scores(result: Result) -> Child:
-    """A table of all scores; those that are beyond a page's length are folded."""
+    """Makes a table of all scores; those beyond the length of a page are folded."""
     first = "trained" if result.model.get("trained", True) else "untrained"
     by_kind = {"untrained": result.untrained, "supervised": result.supervised, first: result.scores}
     kinds = [kind for kind in KINDS if by_kind.get(kind) is not None]
