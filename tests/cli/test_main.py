@@ -14,6 +14,7 @@ import torch
 import manyview
 from manyview.cli import main as cli
 from manyview.core.errors import UserError
+from manyview.evaluate import protocols
 from tests.data.awful import picture
 from tests.patience import PATIENCE
 
@@ -252,3 +253,10 @@ def test_python_m_answers_with_the_exit_code_of_the_command() -> None:
     done = run("chekc")
     assert (done.returncode, done.stdout) == (2, "")
     assert "did you mean 'check'?" in done.stderr
+
+
+def test_a_protocol_that_is_taken_for_a_command_is_told_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["fewshot"]) == 2
+    advice = "it is a protocol of evaluate: manyview evaluate RUN --protocols fewshot"
+    assert capsys.readouterr().err == f"manyview: there is no command 'fewshot'; {advice}\n"
+    assert tuple(protocols.PROTOCOLS) == cli.PROTOCOLS

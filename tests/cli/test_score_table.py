@@ -70,3 +70,13 @@ def test_results_with_and_without_the_supervised_network_are_one_table() -> None
         assert next(line for line in told if line.startswith("knn")).endswith("80.0%")
         assert next(line for line in told if line.startswith("linear-fast")).endswith("+40.0")
         assert sum(line.endswith("supervised") for line in told) == 1
+
+
+def test_it_says_why_gains_of_few_shots_have_no_error() -> None:
+    data = {"name": "scenes", "train": 10, "test": 10, "classes": 9, "held_out": False}
+    judged = {"name": "a", "encoder": "patchnet", "size": 32, "trained": True}
+    scores = {"5-shot": 0.5, "5-shot std": 0.1}
+    few = replace(ONE, protocol="fewshot", data=data, model=judged, scores=scores, untrained=scores)
+    why = "fewshot: scores are means over draws of labels, so that gains have no ±; std is that over the draws"
+    assert report([few]).splitlines()[-1] == why
+    assert why not in report([replace(few, protocol="knn")])

@@ -11,6 +11,7 @@ from manyview.comparison.plan import (
     describe,
     differing_settings,
     equal_time,
+    extent,
     images_an_epoch,
     plan_runs,
 )
@@ -20,6 +21,28 @@ from manyview.training import build
 from manyview.views import AUGMENTATIONS
 
 GIVEN = {"data.name": "scenes", "augmentation.size": 16}
+
+
+@pytest.mark.parametrize(
+    ("methods", "seeds", "minutes", "jobs", "said"),
+    [
+        (
+            "simclr dcl", 3, 1.0, 1,
+            "2 methods x 3 seeds = 6 runs of 1 min: about 7 min; --seeds 1 for a first look",
+        ),
+        ("simclr dcl", 1, 20.0, 1, "2 methods x 1 seed = 2 runs of 20 min: about 41 min"),
+        (
+            "simclr dcl", 2, None, 2,
+            "2 methods x 2 seeds = 4 runs of 5 epochs, 2 at a time; --seeds 1 for a first look",
+        ),
+    ],
+)  # fmt: skip
+def test_one_line_says_how_many_runs_there_are_and_how_long_all_take(
+    methods: str, seeds: int, minutes: float | None, jobs: int, said: str, tmp_path: Path
+) -> None:
+    given = {"data": "scenes", "epochs": 5}
+    runs = plan_runs(methods.split(), list(range(seeds)), tmp_path, given)
+    assert extent(runs, minutes, jobs) == said
 
 
 def test_every_method_has_a_run_before_any_has_two(tmp_path: Path) -> None:

@@ -72,3 +72,8 @@ def test_a_part_that_is_no_name_is_refused(recipe: Flat) -> None:
 def test_data_that_is_no_name_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^data: expected a folder or a name, got \['a'\]"):
         resolve({"data.name": ["a"]}, {})
+
+
+def test_a_method_that_there_is_not_comes_with_all_that_there_are() -> None:
+    with pytest.raises(ValueError, match=r"^method: there is none named 'foo'; .*there are .*simclr.*dcl"):
+        flags("--method foo")

@@ -116,3 +116,22 @@ def test_a_terminal_that_is_gone_or_a_log_that_is_full_does_not_end_the_work(num
             raise OSError(number, "gone")
 
     print_line("said", Gone())
+
+
+def test_a_narrow_terminal_leaves_out_spare_facts_and_never_the_step_or_the_time_left(
+    on_terminal: Callable[[Callable[[], None]], str], clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work() -> None:
+        bar = ProgressBar(1000, "step")
+        clock[0] += 65
+        facts = ["epoch 2", "loss 5.3", "65 images/s", "own image first 12.0% (+1.0 over untrained)"]
+        bar.show(100, facts, spare=facts[2:], now=True)
+        bar.close()
+
+    for columns, there in ((160, 4), (120, 3), (80, 2), (60, 1), (40, 0)):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        seen = on_terminal(work)
+        assert "step 100/1000" in seen
+        assert "9 min 45 s left" in seen
+        facts = ("epoch 2", "loss 5.3", "own image first 12.0% (+1.0 over untrained)", "65 images/s")
+        assert [fact for fact in facts if fact in seen] == list(facts[:there])

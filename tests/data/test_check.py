@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from manyview.data.check import as_json, as_text, open_splits
@@ -30,3 +31,13 @@ def test_a_split_that_is_not_there_says_why(tmp_path: Path) -> None:
     splits, missing = open_splits(str(tmp_path))
     assert list(splits) == ["train"]
     assert "no images below" in missing["test"]
+
+
+def test_few_images_of_ones_own_point_to_weights_that_exist(tmp_path: Path) -> None:
+    fakes.draw(tmp_path / "1.png")
+    fakes.draw(tmp_path / "2.png", seed=1)
+    result = survey(open_splits(str(tmp_path))[0])
+    few = "\n  few         under 2,000 images: try weights that exist first (docs/own-photos.md)\n"
+    assert few in as_text(str(tmp_path), result, {}) + "\n"
+    assert few not in as_text("cifar10", result, {})
+    assert few not in as_text(str(tmp_path), replace(result, samples=2000), {})

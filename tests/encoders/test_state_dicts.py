@@ -89,6 +89,31 @@ def test_nothing_in_a_file_is_executed(content: Any, tmp_path: Path, monkeypatch
     assert not Path("executed").exists()
 
 
+@pytest.mark.parametrize("beginning", [b"some notes\n", b"\xff\xd8\xff\xe0\x00\x10JFIF", b""])
+def test_a_file_of_anything_else_is_called_no_file_of_weights(beginning: bytes, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_bytes(beginning)
+    with pytest.raises(UserError, match=r"notes\.txt: is no file of weights; give one in safetensors, \.pt or \.pth$"):
+        read_torch_file(tmp_path / "notes.txt")
+
+
+@pytest.mark.parametrize("as_zip", [True, False])
+def test_a_whole_model_is_called_one_with_what_to_do(as_zip: bool, tmp_path: Path) -> None:
+    torch.save(torch.nn.Linear(2, 2), tmp_path / "model.pth", _use_new_zipfile_serialization=as_zip)
+    with pytest.raises(UserError) as refused:
+        read_torch_file(tmp_path / "model.pth")
+    said = (
+        "holds a whole model, not its weights; save these alone where its code is: torch.save(model.state_dict(), FILE)"
+    )
+    assert str(refused.value) == f"{tmp_path / 'model.pth'}: {said}"
+
+
+def test_half_a_file_is_called_damaged(tmp_path: Path) -> None:
+    torch.save({"weight": torch.ones(1000)}, tmp_path / "whole.pth")
+    (tmp_path / "half.pth").write_bytes((tmp_path / "whole.pth").read_bytes()[:500])
+    with pytest.raises(UserError, match="is damaged or not complete; fetch or save it again"):
+        read_torch_file(tmp_path / "half.pth")
+
+
 @pytest.mark.parametrize("content", [[torch.ones(2)], torch.ones(2).tolist(), {"epoch": 3}, "text"])
 def test_a_file_without_weights_by_name_is_one_line(content: Any, tmp_path: Path) -> None:
     torch.save(content, tmp_path / "weights.pt")

@@ -149,6 +149,26 @@ def test_nothing_is_wider_than_a_phone(browser: Any, name: str, request: pytest.
     made.context.close()
 
 
+def test_a_table_that_is_wider_than_a_narrow_window_scrolls_and_says_so(browser: Any, report: Path) -> None:
+    made = Opened(browser, report, viewport={"width": 420, "height": 844})
+    table = "document.querySelector('#scores .scroll')"
+    assert made.run(f"{table}.scrollWidth > {table}.clientWidth")
+    hint = f"getComputedStyle({table}, '::before').content"
+    assert "scroll sideways" in made.run(hint)
+    made.page.set_viewport_size(DESK)
+    assert made.run(hint) in ("none", "normal")
+    made.context.close()
+
+
+def test_flags_in_code_are_not_broken_at_their_hyphens(browser: Any, report: Path) -> None:
+    made = Opened(browser, report, viewport={"width": 420, "height": 844})
+    made.run("document.querySelectorAll('details').forEach(each => { each.open = true })")
+    lines = """[...document.querySelectorAll('#settings .lead code')].map(code => code.getClientRects().length)"""
+    assert set(made.run(lines)) == {1}
+    assert made.run("document.documentElement.scrollWidth") <= 420
+    made.context.close()
+
+
 CONTRAST = """() => {
   const light = (text) => {
     const linear = (v) => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4;

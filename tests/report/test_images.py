@@ -77,6 +77,15 @@ def test_images_that_were_held_out_of_the_training_data_are_called_so(run: Run) 
     assert choose_images(data, 16).description == "16 of the 40 test images"
 
 
+def test_it_is_said_why_not_all_images_are_shown(run: Run) -> None:
+    data = open_images(run.config)
+    assert choose_images(data, 40).why == ""
+    assert choose_images(data, 16).why == "They are drawn at random: so many fit on a page."
+    timely = choose_images(data, 40, timely=16)
+    assert len(timely.names) == 16
+    assert timely.why.startswith("They are as many as there was time for; a larger --seconds")
+
+
 def test_the_same_images_are_chosen_again_and_fewer_are_among_them(run: Run) -> None:
     data = open_images(run.config)
     once, again, fewer = (choose_images(data, count).dataset.ids.tolist() for count in (20, 20, 5))

@@ -218,6 +218,8 @@ def test_after_training_a_page_takes_a_share_of_the_time_and_says_what_completes
         "2 figures would take longer than 8 s, 5% of the training's time (but 8 to 600 s); to complete the report: "
         f"manyview report {tmp_path / '10.0'} --seconds 91"
     )
+    after_training(here, say=said.append, warn=pytest.fail, seconds=1.0)
+    assert said[-1].startswith("2 figures left out to end on time; to complete the report: manyview report ")
 
 
 def test_after_training_whatever_goes_wrong_is_one_line(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 import torch
 
+from manyview.config.resolve import resolve
 from manyview.core.errors import UserError
+from manyview.encoders import create, save
 from manyview.methods import METHODS
 from manyview.training import build
 from tests.config.small import flags
@@ -153,3 +156,25 @@ def test_a_network_of_one_size_cannot_see_the_patches_of_a_jigsaw() -> None:
     with pytest.raises(ValueError, match=r"^encoder: a jigsaw has patches: small_alexnet cannot take 9 x 9 images"):
         build.method(flags("--method pirl --augmentation.size 32 --encoder small_alexnet"), {"image": 3}, 100)
     assert build.method(flags("--method pirl --augmentation.size 32"), {"image": 3}, 100).jigsaw
+
+
+def test_weights_that_do_not_fit_a_chosen_encoder_name_the_one_to_give(tmp_path: Path) -> None:
+    file = tmp_path / "net.safetensors"
+    save(create("vit", size=16, width=48, depth=1, heads=3), file)
+    given = {**SCENES, "encoder.pretrained": str(file), "augmentation.size": 16}
+    with pytest.raises(UserError) as refused:
+        build.encoder(resolve({}, given), 3)
+    said = str(refused.value)
+    assert said.startswith(f"encoder: {file}: does not fit patchnet (channels 3, size 16); missing: ")
+    chosen = "; no --encoder was given, so it is patchnet, the usual one on a CPU: the file is of --encoder vit"
+    assert said.endswith(chosen)
+    with pytest.raises(UserError) as refused:
+        build.encoder(resolve({}, {**given, "encoder.name": "patchnet"}), 3)
+    assert "no --encoder was given" not in str(refused.value)
+
+
+def test_weights_that_nobody_published_are_said_to_come_from_pretrain() -> None:
+    with pytest.raises(
+        UserError, match=r"a file of them, such as the .* that `manyview pretrain` writes into its run's"
+    ):
+        create("patchnet", size=32, pretrained=True)

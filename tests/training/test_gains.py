@@ -26,7 +26,7 @@ def trained(end: dict[str, float], start: dict[str, float], random: dict[str, fl
     if random is not None:
         made.scored_random(random)
     made.scored(start)
-    made.step = 5
+    made.step = 50
     made.scored(end)
     return made
 
@@ -87,8 +87,8 @@ def test_progress_tells_the_gain_once_something_was_scored_after_the_start() -> 
     made = state()
     made.scored_random(right(0, 0))
     made.scored(right(1, 0))
-    assert live_gain("knn", "kNN", made) == "kNN 50.0%"
-    made.step = 3
+    assert live_gain("knn", "kNN", made) == "kNN 50.0% (before training)"
+    made.step = 10  # an epoch, after which it is scored
     made.scored(right(1, 1))
     assert live_gain("knn", "kNN", made) == "kNN 100.0% (+50.0 ± 33.1 over its start, +100.0 over untrained)"
 
@@ -98,3 +98,23 @@ def test_a_resumed_run_knows_its_start() -> None:
     again = state()
     again.load_state_dict(made.state_dict())
     assert gain_lines("knn", "kNN", again) == gain_lines("knn", "kNN", made)
+
+
+def test_a_handful_of_steps_is_no_ground_for_a_verdict() -> None:
+    for steps, said in (
+        (1, "1 step is too few to tell a gain in kNN"),
+        (19, "19 steps are too few to tell a gain in kNN"),
+    ):
+        made = trained(right(1, 0, 0, 0), right(1, 1, 0, 0), right(0, 0, 0, 0))
+        made.step = steps
+        assert gain_lines("knn", "kNN", made)[1:] == [said]
+
+
+def test_a_score_from_before_training_is_marked_until_there_is_a_newer_one() -> None:
+    made = state()
+    made.scored(right(1, 0))
+    made.step = 5
+    assert live_gain("knn", "kNN", made) == "kNN 50.0% (before training)"
+    made.step = 10  # an epoch, after which it is scored
+    made.scored(right(1, 0))
+    assert live_gain("knn", "kNN", made).startswith("kNN 50.0% (+0.0 ")

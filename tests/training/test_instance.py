@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
 
+from manyview.diagnose.lidar import copies_for
 from manyview.features.embedding_pass import embedding, forward
 from manyview.features.gain import Share
 from manyview.methods import cmc
@@ -61,7 +63,10 @@ def test_few_held_out_images_have_no_lidar_and_say_so() -> None:
     few = InstanceEvaluator(data(colours(60, 0), colours(3, 1)), settings(), CPU, network.dim)
     scores = few(towers(network))
     assert "lidar" not in scores
-    assert "LiDAR needs more held-out images" in ranks_in_words(scores, {})[0]
+    needed = math.ceil(2 * network.dim / 9)
+    assert ranks_in_words(scores, {})[0].endswith(f"; LiDAR needs more held-out images, {needed} or more")
+    assert copies_for(needed, network.dim) is not None
+    assert copies_for(needed - 1, network.dim) is None
     assert scores["rankme_limit"] == 3
 
 

@@ -6,10 +6,11 @@ import math
 import re
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pytest
@@ -173,9 +174,9 @@ def test_nothing_is_said_of_modalities_that_views_leave_out(tmp_path: Path, caps
 
 
 def test_a_gain_is_said_with_its_standard_error_and_none_with_what_to_do(tmp_path: Path) -> None:
-    state = RunState(resolve({"data.name": "photos"}, {}), 10, 10, 5, Health(coupled=True))
+    state = RunState(resolve({"data.name": "photos"}, {}), 20, 20, 5, Health(coupled=True))
     state.scored({"knn": Share.of(torch.arange(100) < 50), "knn/depth": 0.25})
-    state.step = 10
+    state.step = 20
     state.scored({"knn": Share.of(torch.arange(100) < 60), "knn/depth": 0.25})
     for view in ("image", "depth"):
         (tmp_path / encoder_file(view)).write_bytes(b"")
@@ -306,14 +307,70 @@ def test_after_the_first_epoch_it_is_said_how_many_images_are_in_memory(
     assert "in memory" not in capsys.readouterr().out
 
 
+class Holding(SimpleNamespace):
+    """A loader of 12,000 images, whose epochs leave out 100."""
+
+    dataset, world = range(12_000), 1
+    unreadable: ClassVar[dict[int, str]] = {}
+
+    def __len__(self) -> int:
+        return 119
+
+    def seen(self, batches: int) -> int:
+        return 100 * batches
+
+
 @pytest.mark.parametrize(
     ("held", "at_once", "said"),
     [
-        ((5000, 3_100_000_000), False, "5,000 of 12,000 images are in memory now (3.1 GB), and are not decoded again"),
+        (
+            (5000, 3_100_000_000), False,
+            "5,000 of 12,000 images are in memory now (3.1 GB), and are not decoded again; "
+            "there is no room for the others in the quarter of it that images may take",
+        ),
+        (
+            (11_900, 3_100_000_000), False,
+            "11,900 of 12,000 images are in memory now (3.1 GB), and are not decoded again; "
+            "an epoch leaves some out, others every time",
+        ),
         ((0, 0), False, None),
         ((12000, 100), True, None),
     ],
-)
-def test_who_holds_some_images_says_how_many(held: tuple[int, int], at_once: bool, said: str | None) -> None:
-    loader = cast(Loader, SimpleNamespace(held=held, at_once=at_once, dataset=range(12000)))
+)  # fmt: skip
+def test_who_holds_some_images_says_how_many_and_why_not_all(
+    held: tuple[int, int], at_once: bool, said: str | None
+) -> None:
+    loader = cast(Loader, Holding(held=held, at_once=at_once))
     assert messages.held(loader) == ([] if said is None else [said])
+
+
+def test_a_handful_of_steps_for_the_minutes_is_said_before_training() -> None:
+    config = resolve({}, {"data.name": "scenes", "minutes": 0.5})
+    advice = "give more minutes, a smaller --augmentation.size or another --encoder"
+    assert messages.few_steps(replace(config, epochs=0.01), 100) == [f"only 1 step fits into 0.5 min: {advice}"]
+    assert messages.few_steps(replace(config, epochs=1.9), 10) == [f"only 19 steps fit into 0.5 min: {advice}"]
+    assert messages.few_steps(replace(config, epochs=2), 10) == []
+    assert messages.few_steps(resolve({}, {"data.name": "scenes", "epochs": 1}), 10) == []
+
+
+def test_a_pattern_of_labels_tells_the_classes_that_it_finds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = pictures(tmp_path / "data", 24)  # 0.png to 23.png
+    assert pretrain(tmp_path / "run", data=data, data__labels="^([0-2])", max_steps=1) == 0
+    said = capsys.readouterr().out
+    assert "\n3 classes by --data.labels: 0 1, 1 11, 2 5; 7 images without a class\n" in said
+    assert ", 1 step\n" in said
+
+
+def test_views_of_photos_are_explained_and_few_photos_pointed_to_weights(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = pictures(tmp_path / "data", 24)
+    assert pretrain(tmp_path / "run", data=data, method="cmc", max_steps=1) == 0
+    said = capsys.readouterr().out
+    assert (
+        "\nviews L and ab: lightness and colour of the same picture, with an encoder each (--views names others)\n"
+        in said
+    )
+    assert "\nunder 2,000 images: try weights that exist first (docs/own-photos.md)\n" in said

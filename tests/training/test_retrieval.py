@@ -19,6 +19,7 @@ from manyview.training.retrieval import (
     RetrievalEvaluator,
     live_recall,
     named_recalls,
+    recall_doubts,
     recall_table,
     untrained_recall,
 )
@@ -125,3 +126,19 @@ def test_recalls_are_told_beside_the_untrained_ones_and_chance() -> None:
     cells = ["100.0", "(0.0)"] * 3 + ["5.0", "/", "25.0", "/", "50.0", "20"]
     assert first.split() == ["rgb", "thermal", *cells]
     assert second.split() == ["thermal", "rgb", *cells]
+
+
+def test_a_recall_that_is_not_above_chance_or_no_better_gets_its_sentence() -> None:
+    pairs = {"pairs/L to ab": 20.0, "pairs/ab to L": 20.0}
+    more = "train longer, or with milder augmentation"
+    told = {0.05: f"recall@1 across views is not above chance: {more}",
+            0.2: f"recall@1 across views is no better than before training: {more}"}  # fmt: skip
+    for mean, said in told.items():
+        assert recall_doubts({"recall@1": mean, **pairs}, {"recall@1": 0.3}) == [said]
+    assert recall_doubts({"recall@1": 0.4, **pairs}, {"recall@1": 0.3}) == []
+    assert recall_doubts({"knn": 0.4}, {}) == []
+
+
+def test_a_recall_from_before_training_is_marked() -> None:
+    found = {"recall@1": 0.05, "pairs/L to ab": 20.0}
+    assert live_recall(found, found, new=False) == "recall@1 5.0% (before training, chance 5.0%)"

@@ -60,7 +60,8 @@ def test_one_line_says_what_was_chosen_and_why() -> None:
     config = with_size(with_chosen(config, usual(config, PHOTOS)), 1, 64)
     (line,) = explained(config, PHOTOS)
     assert line == (
-        "chosen: encoder patchnet for a CPU; views of 64 px from pictures of 480 px; augmentation custom, which does "
+        "chosen: encoder patchnet, manyview's own small network (export to timm or a hub needs an --encoder timm/...), "
+        "for a CPU; views of 64 px from pictures of 480 px; augmentation custom, which does "
         "not blur views of 64 px; fp32, no fast bf16 here; batch 64 for 5,000 images"
     )
     given = open_config(
@@ -70,6 +71,12 @@ def test_one_line_says_what_was_chosen_and_why() -> None:
     (line,) = explained(open_config(minutes=5), PHOTOS)
     assert "px from pictures of 480 px in 5 min;" in line
     assert line.endswith("epochs, which fit into 5 min")
+
+
+def test_less_than_an_epoch_is_told_with_its_steps() -> None:
+    few = replace(open_config(minutes=5), epochs=10 / 78)
+    (line,) = explained(few, PHOTOS)  # 78 batches of 64 of 5,000 images
+    assert line.endswith("0.13 of an epoch (10 steps), which fits into 5 min")
 
 
 def test_convolutions_in_groups_are_slow_in_bf16() -> None:

@@ -35,6 +35,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 """name -> (where its function is, one line of help). The function's signature is what it can be given."""
 
+PROTOCOLS = (
+    "knn", "knn-sweep", "linear-fast", "linear", "mlp", "layers", "finetune", "semi", "fewshot", "shot-transfer",
+    "retrieval", "cross-view",
+)  # fmt: skip
+"""Those of `evaluate`, which takes seconds to import: somebody may take one for a command."""
+
 began: ContextVar[float] = ContextVar("began")
 """When the command was given, by `time.monotonic`: what it imports takes seconds."""
 BUG, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141  # the last two as shells count: 128 + the signal's number
@@ -85,6 +91,9 @@ def _answer(arguments: list[str]) -> int:
 
         print(f"manyview {__version__}")
         return 0
+    if first in PROTOCOLS:
+        advice = f"it is a protocol of evaluate: manyview evaluate RUN --protocols {first}"
+        return _complain(f"manyview: there is no command {first!r}; {advice}", BAD_INPUT)
     if first not in COMMANDS:
         near = nearest(first, COMMANDS, cutoff=0.5)
         there = f"the commands are {', '.join(COMMANDS)}" if near is None else f"did you mean {near!r}?"

@@ -14,7 +14,14 @@ def report(results: list[Result]) -> str:
     lines = [("protocol", "score", "trained", "untrained", "gain", *(["supervised"] if supervised else []))]
     for result in results:
         lines += _rows(result, supervised=supervised)
-    return "\n".join(["", *_heading(results), "", *aligned(lines, texts=2)])
+    return "\n".join(["", *_heading(results), "", *aligned(lines, texts=2), *_without_error(results)])
+
+
+def _without_error(results: list[Result]) -> list[str]:
+    """Says why the gains of few shots have no standard error."""
+    if not any(each.protocol == "fewshot" and each.untrained for each in results):
+        return []
+    return ["", "fewshot: scores are means over draws of labels, so that gains have no ±; std is that over the draws"]
 
 
 def aligned(rows: Sequence[Sequence[str]], *, texts: int) -> list[str]:

@@ -22,6 +22,7 @@ from manyview.comparison.plan import (
     describe,
     differing_settings,
     epochs_for,
+    extent,
     images_an_epoch,
     plan_runs,
 )
@@ -90,7 +91,10 @@ def compare(
     opened = Opened.of(runs)
     images = opened.of_run(runs[0])
     runs = with_batches(runs, batch_rule, tuple(images.views))
-    differing = _check_runs(runs, opened, minutes, say)
+    notes: list[str] = []
+    differing = _check_runs(runs, opened, minutes, notes.append)
+    for line in (extent(runs, minutes, jobs), *notes):
+        say(line)
     with _claimed(folder):
         training_images = list(images.fingerprint[:3])  # copies have other times
         plan = read_plan(folder, training_images)

@@ -16,16 +16,20 @@ from manyview.config.keys import Flat, flag_name
 from manyview.config.recipes import to_yaml
 from manyview.config.sections import flat
 from manyview.core.errors import UserError, hint
+from manyview.core.text import duration
 from manyview.methods import METHODS
 from manyview.training import build, run_data
 from manyview.training.batches import epoch_of
 from manyview.training.launch import configured
+from manyview.training.load import has_ended
+from manyview.training.rehearsal import COMPARED
 
 PER_RUN = ("batch_size", "seed", *RUNTIME_KEYS)  # what a comparison sets for each run, or no score depends on
 ROUNDS = 2  # of a measurement of speed
 SMALL = "augmentation.small_"  # what the settings of small crops begin with
 SHARED = ("data", "augmentation", "views", "encoder")  # sections on which a score depends as much as on the method
 
+BESIDES = 10.0  # seconds of a run beside its training: a process, the data and the scores; reasoned
 WHOLE = "the picture"  # what a method with one view sees, where others see several views of it
 
 SettingsByMethod = dict[str, dict[str, Any]]
@@ -101,6 +105,31 @@ def _with_one_view(config: Config) -> Config:
     """Chooses the picture itself for a method of one view, where several views are named for the others."""
     several = config.views is not None and len(config.views) > 1
     return replace(config, views=None) if several and not build.takes_many(config) else config
+
+
+def extent(runs: Sequence[PlannedRun], minutes: float | None, jobs: int) -> str:
+    """Says in one line how many runs there are and, where their minutes were given, how long those left take."""
+    methods, seeds = ({getattr(run, name) for run in runs} for name in ("method", "seed"))
+    epochs = {run.config.epochs for run in runs}
+    counted = [f"{len(each)} {name}{'s' * (len(each) > 1)}" for each, name in ((methods, "method"), (seeds, "seed"))]
+    each = f" of {epochs.pop():g} epochs" if len(epochs) == 1 else ""
+    left = [run for run in runs if not _has_ended(run)]
+    said = f"{' x '.join(counted)} = {len(runs)} run{'s' * (len(runs) > 1)}"
+    said += each if minutes is None else f" of {minutes:g} min"
+    said += f", {jobs} at a time" if jobs > 1 else ""
+    said += f", {len(left)} of them to go" if len(left) < len(runs) else ""
+    if minutes is not None:
+        seconds = len(left) * (60 * minutes + BESIDES) + len({run.method for run in left}) * ROUNDS * COMPARED
+        said += f": about {duration(60 * max(1, round(seconds / 60)))}"
+    return said + ("; --seeds 1 for a first look" if len(seeds) > 1 else "")
+
+
+def _has_ended(run: PlannedRun) -> bool:
+    """Tells whether a run is complete; what is wrong with its folder is said where it is trained."""
+    try:
+        return has_ended(run.folder)
+    except (ValueError, OSError):
+        return False
 
 
 def folder_name(method: str, seed: int) -> str:

@@ -177,7 +177,8 @@ def _checked_name(section: str, about: Section, name: Any) -> str:
         raise UserError(section, f"{name} {about.refused[name]}; choose another")
     if name not in about.table:
         there = [each for each in about.table if each not in about.refused]
-        raise UserError(section, f"there is none named {name!r}; {hint(name, there)}")
+        near, every = hint(name, there), f"; there are {', '.join(there)}" * (section == "method")
+        raise UserError(section, f"there is none named {name!r}; {near}{every * near.startswith('did')}")
     return name
 
 

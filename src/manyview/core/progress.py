@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import ClassVar, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Column
 
 from manyview.core.text import duration, one_line
 
 LINE_SECONDS = 10.0  # between plain lines
 BAR_SECONDS = 0.1  # between two drawings of a bar
+BAR_WIDTH, MARGIN = 20, 3  # columns of a terminal: the bar, and what stands between it and its neighbours
 LOST = suppress(OSError)  # who closes a window, ends `| tee` or fills a disk does not want the work to end unsaved
 
 
@@ -45,6 +47,7 @@ class ProgressBar:
     ) -> None:
         self.total, self.text, self.start = total, text, start
         self._file = sys.stderr if file is None else file
+        self._column = BarColumn(BAR_WIDTH)
         self.restart_clock(start)
         self._bar = self._draw(transient)
         self._lines = lines and self._bar is None
@@ -64,20 +67,30 @@ class ProgressBar:
         """Notes that so many more steps are done."""
         self.show(self.done + steps)
 
-    def show(self, done: int, facts: str = "", *, now: bool = False) -> None:
-        """Notes that `done` steps are done, and shows it with some facts if it is time to, or `now`."""
+    def show(self, done: int, facts: str | Sequence[str] = (), *, spare: Sequence[str] = (), now: bool = False) -> None:
+        """Notes that `done` steps are done, and shows it with some facts if it is time to, or `now`.
+
+        spare  those of the facts that a narrow terminal leaves out, the first of them first
+        """
         self.done = done
         pause = LINE_SECONDS if self._bar is None else BAR_SECONDS
         if not (now or time.monotonic() - self._last >= pause):
             return
         self._last = time.monotonic()
-        facts = "  ".join(filter(None, [facts or self._speed(), self._left()]))
+        told, left = [facts] if isinstance(facts, str) else list(facts), self._left()
+        told = [each for each in told if each] or [self._speed()]
         if self._bar is not None:
+            beside = self._bar.console.width - len(self._position()) - MARGIN
+            self._column.bar_width = max(1, min(BAR_WIDTH, beside - len(left)))
+            room = beside - self._column.bar_width
             with LOST:
-                self._bar.update(self._bar.task_ids[0], completed=done, description=self._position(), facts=facts)
+                self._bar.update(
+                    self._bar.task_ids[0], completed=done, description=self._position(),
+                    facts=_fitting(told, left, spare, room),
+                )  # fmt: skip
                 self._bar.refresh()
         elif self._lines:
-            print_line(f"{self._position()}  {facts}", self._file)
+            print_line(f"{self._position()}  {_joined([*told, left])}", self._file)
 
     def say(self, text: str) -> None:
         """Prints a line, above the bar where there is one."""
@@ -99,8 +112,10 @@ class ProgressBar:
         console = Console(file=self._file)
         if ProgressBar._drawn is not None or not (self._file.isatty() and console.is_interactive):
             return None
-        facts = TextColumn("{task.fields[facts]}", markup=False)
-        columns = TextColumn("{task.description}", markup=False), BarColumn(20), facts
+        whole = Column(no_wrap=True)
+        facts = TextColumn("{task.fields[facts]}", markup=False, table_column=whole)
+        position = TextColumn("{task.description}", markup=False, table_column=whole)
+        columns = position, self._column, facts
         bar = Progress(*columns, console=console, auto_refresh=False, transient=transient)
         bar.add_task(self._position(), total=self.total, completed=self.start, facts="")
         bar.start()
@@ -121,6 +136,22 @@ class ProgressBar:
         if not self._untimed < self.done < self.total:
             return ""
         return f"{duration(self._seconds_a_step() * (self.total - self.done))} left"
+
+
+def _fitting(facts: Sequence[str], left: str, spare: Sequence[str], room: int) -> str:
+    """Joins facts and the time left to at most `room` letters: spare facts go first, then the end of the others."""
+    kept = list(facts)
+    for each in spare:
+        if len(_joined([*kept, left])) > room and each in kept:
+            kept.remove(each)
+    if len(_joined([*kept, left])) <= room:
+        return _joined([*kept, left])
+    short = _joined(kept)[: max(0, room - len(left) - 2)].rstrip()
+    return _joined([short, left])
+
+
+def _joined(facts: Sequence[str]) -> str:
+    return "  ".join(filter(None, facts))
 
 
 @contextmanager

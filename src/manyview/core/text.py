@@ -20,6 +20,11 @@ def reason(error: BaseException) -> str:
     return one_line(str(error)) or type(error).__name__
 
 
+def counted(count: int, word: str) -> str:
+    """Writes a number with its word: 1 step, 1,200 steps."""
+    return f"{count:,} {word}" + ("" if count == 1 else "s")
+
+
 def duration(seconds: float) -> str:
     """Writes a time as 12 s, 3 min 20 s, 45 min, 2 h 5 min or 3.5 days."""
     whole = round(seconds)

@@ -18,6 +18,8 @@ from manyview.data.splits import check_folder, find_splits
 from manyview.data.survey import MIN_SIDE, Survey
 from manyview.data.table import is_table, table_splits
 
+FEW = 2000  # reasoned
+FEW_PHOTOS = f"under {FEW:,} images: try weights that exist first (docs/own-photos.md)"
 MAX_LISTED = 20  # lines of a long list
 SCENES_CHECKED = 1000  # scenes are made as they are looked at; so many show what they are
 
@@ -53,7 +55,7 @@ def as_text(data: str, result: Survey, missing: dict[str, str]) -> str:
     """Writes what a survey found as text for a person."""
     how = "every image decoded" if result.exact else "only headers read"
     lines = [f"{printable(data)} ({how})"]
-    for title, text in _facts(result):
+    for title, text in _facts(data, result):
         lines.append(f"  {title:<11} {text}")
     lines += [f"  no split    {split}: {why}" for split, why in missing.items()]
     lines += facts_table(result.by_modality, result.samples)
@@ -81,7 +83,12 @@ def _split_names(data: str) -> list[str]:
     return ["train"]
 
 
-def _facts(result: Survey) -> list[tuple[str, str]]:
+def few_photos(data: str, images: int) -> bool:
+    """Whether images of one's own are so few that weights that exist should be tried first."""
+    return images < FEW and data not in (SCENES, *NAMED)
+
+
+def _facts(data: str, result: Survey) -> list[tuple[str, str]]:
     several = len(result.modalities) > 1
     facts = [("samples" if several else "images", _splits(result.splits))]
     if several:
@@ -93,6 +100,7 @@ def _facts(result: Survey) -> list[tuple[str, str]]:
     facts.append(("memory", _in_memory(result)))
     facts.append(("unreadable", f"{len(result.unreadable)}" if result.unreadable else "none"))
     facts.append(("duplicates", _duplicates(result)))
+    facts += [("few", FEW_PHOTOS)] if not several and few_photos(data, result.samples) else []
     if result.left_out:
         take = ",".join([*result.by_modality, *result.left_out])
         maps = ", ".join(map(printable, result.left_out))

@@ -42,3 +42,8 @@ def copies_for(images: int, dim: int) -> int | None:
     least, most = COPIES
     needed = max(least, 1 + -(-int(ENOUGH * dim) // max(1, images)))
     return needed if needed <= most else None
+
+
+def images_for(dim: int) -> int:
+    """Computes the least number of images for which `copies_for` allows embeddings of this length."""
+    return -(-int(ENOUGH * dim) // (COPIES[1] - 1))

@@ -93,8 +93,8 @@ def weights_unavailable(name: str, source: str, cache_path: str) -> UserError:
     return UserError(
         "pretrained",
         f"the weights of {name} are not on this machine and {source} cannot be reached; "
-        f"download them elsewhere and put them into {cache_path}, "
-        "or give a file of them, safetensors, .pt or .pth (--encoder.pretrained FILE, --weights FILE of evaluate)",
+        "give a file of them, safetensors, .pt or .pth (--encoder.pretrained FILE, --weights FILE of evaluate), "
+        f"or download them elsewhere and put them into {cache_path}",
     )
 
 

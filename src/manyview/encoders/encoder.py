@@ -259,7 +259,8 @@ def _own(
     if stem is not None:
         raise UserError("stem", f"{stem!r} is for ResNets of timm and torchvision; {name} is as it is")
     if pretrained:
-        raise UserError("pretrained", f"there are no pretrained weights of {name}; give a file that `save` wrote")
+        file = "a file of them, such as the encoder.safetensors that `manyview pretrain` writes into its run's folder"
+        raise UserError("pretrained", f"there are no published weights of {name}; give {file}, or another encoder")
     build: Callable[..., Backbone] = import_module(NETWORKS[name]).build
     takes = list(inspect.signature(build).parameters)[2:]
     unknown = sorted(set(options) - set(takes))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pickletools
 import re
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,10 @@ import torch
 from torch import Tensor
 
 from manyview.core.errors import UserError
-from manyview.core.text import reason
 from manyview.encoders.backbone import State
 
+BEGINNINGS = (b"PK\x03\x04", b"\x80")  # of files of torch.save: a zip, or before PyTorch 1.6 a pickle
+LAYERS = "torch.nn.modules."  # what the names of a whole model's classes begin with
 DEEPEST = 8  # tables inside one another that are looked into
 COUNTER = "num_batches_tracked"  # of batch norms, which no evaluation uses and some files lack
 AVERAGED = {"teacher", "ema"}  # words of beginnings that are preferred, as DINO and timm do; MoCo v3 and BYOL do not
@@ -29,16 +32,45 @@ def read_torch_file(path: str | Path) -> State:
     try:
         with torch.serialization.safe_globals([Namespace]):  # the settings that many scripts save beside the weights
             content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged file raises almost anything
-        raise UserError(
-            None,
-            f"{path}: neither safetensors nor weights that PyTorch reads without running code ({reason(error)[:160]}); "
-            "save its state dict alone: torch.save(model.state_dict(), FILE)",
-        ) from None
+    except Exception:  # a damaged file raises almost anything
+        raise UserError(None, f"{path}: {_why_unreadable(path)}") from None
     found = _flat(content)
     if not found:
         raise UserError(None, f"{path}: has no weights by name, but a {type(content).__name__}; save a state dict")
     return found
+
+
+def _why_unreadable(path: str | Path) -> str:
+    """Says what a file is that PyTorch does not read without running code, and what to do. Nothing in it is executed.
+
+    PyTorch's own message is left out: it is a page about how to run what is in the file.
+    """
+    with open(path, "rb") as opened:
+        beginning = opened.read(4)
+    if not beginning.startswith(BEGINNINGS):
+        return "is no file of weights; give one in safetensors, .pt or .pth"
+    try:
+        names = sorted(torch.serialization.get_unsafe_globals_in_checkpoint(path))
+    except Exception:  # of a damaged file, or one of before PyTorch 1.6, whose names cannot be asked for
+        names = _named_in(path)
+    if not names:
+        return "is damaged or not complete; fetch or save it again"
+    save = "torch.save(model.state_dict(), FILE)"
+    if any(name.startswith(LAYERS) for name in names):
+        return f"holds a whole model, not its weights; save these alone where its code is: {save}"
+    return (
+        f"holds more than weights that PyTorch reads without running code ({names[0][:80]}); save these alone: {save}"
+    )
+
+
+def _named_in(path: str | Path) -> list[str]:
+    """The classes and functions that a pickle of an older PyTorch names, as far as its text can be read."""
+    found: list[str] = []
+    with open(path, "rb") as opened, suppress(Exception):
+        while True:  # several pickles, one after the other
+            for operation, argument, _ in pickletools.genops(opened):
+                found += [str(argument).replace(" ", ".")] if operation.name == "GLOBAL" else []
+    return [name for name in found if name.startswith(LAYERS) or not name.startswith(("torch.", "collections."))]
 
 
 def _flat(content: Any, name: str = "", depth: int = 0) -> State:

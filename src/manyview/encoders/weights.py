@@ -24,6 +24,10 @@ HEAD = "manyview.head."  # what the names of a head's weights begin with, beside
 LISTED_KEYS = 3
 
 
+class Misfit(UserError):
+    """Weights do not fit an encoder."""
+
+
 class UnknownNetwork(UserError):
     """A file of weights does not say which network it is for."""
 
@@ -112,6 +116,14 @@ def read_metadata(path: str | Path) -> dict[str, str]:
     return _read(path, HEAD)[1]
 
 
+def named_encoder(path: str | Path) -> str | None:
+    """Gives the name of the network that a file of weights names; None where it names none."""
+    try:
+        return _recipe(path, _read_any(path)[1])[0]
+    except UserError:
+        return None
+
+
 def normalisation(encoder: Encoder) -> Normalisation | None:
     """The normalisation of pictures in training: from `manyview.load`, or as a file of `save` says; None if unknown."""
     known: Normalisation | None = getattr(encoder.preprocess, "normalisation", None)
@@ -197,7 +209,8 @@ def _fill(encoder: Encoder, state: State, metadata: dict[str, str], path: str | 
     wrong = [f"{kind}: {_first_few(keys)}" for kind, keys in _misfits(encoder, found, wanted).items()]
     if wrong:
         where = f", taken from {beginning}*," if beginning else ""
-        raise UserError(None, f"{path}{where}: does not fit {encoder.name} {encoder.options}; {'; '.join(wrong)}")
+        made = ", ".join(f"{key} {value}" for key, value in encoder.options.items() if value is not None)
+        raise Misfit(None, f"{path}{where}: does not fit {encoder.name} ({made}); {'; '.join(wrong)}")
     encoder.network.load_state_dict({key: value for key, value in found.items() if key in wanted}, strict=False)
     encoder.beginning = beginning
     if "picture" in metadata:  # files of others, and older ones, name none

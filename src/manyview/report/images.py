@@ -31,6 +31,8 @@ LARGE_SIDES = (112, *SIDES)  # where few pictures are shown
 MAX_BYTES = 3_000_000  # of all thumbnails of a page
 CACHED_BYTES = 1 << 28  # of pictures that are kept in memory
 NAME_LETTERS = 90
+NO_TIME = "They are as many as there was time for; a larger --seconds of `manyview report` shows more."
+DRAWN_ONES = "They are drawn at random: so many fit on a page."
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class PageImages:
     dataset      these alone, in the order of the thumbnails
     labels       (n,), -1 where there is none; None where no image has any
     description  of the selection: "400 of the 10,000 test images, 1,000 of which are scored"
+    why          a sentence on why these are not all images; empty where they are
     """
 
     dataset: Dataset
@@ -73,6 +76,7 @@ class PageImages:
     classes: tuple[str, ...]
     sheet: ThumbnailSheet
     description: str
+    why: str = ""
 
     @property
     def label_list(self) -> list[int]:
@@ -106,6 +110,7 @@ def choose_images(
     images: run_data.RunData,
     count: int,
     *,
+    timely: int | None = None,
     scored: int | None = None,
     modality: str | None = None,
     seconds: float = 5.0,
@@ -113,6 +118,7 @@ def choose_images(
 ) -> PageImages:
     """Chooses at most `count` images, held-out ones where there are any, by their ids alone.
 
+    timely     how many there is time to embed; None for all
     scored     how many of the held-out images the run's scores are of, at most, where it has any
     modality   the one shown; by default that of the first view
     seconds    that reading them may take; fewer images are then chosen
@@ -120,9 +126,10 @@ def choose_images(
     """
     source, kind = source_of(images)
     modality = modality or next(iter(images.views.values())).modality
-    rows, thumbnails, raw = _read(source, order(key(DRAWN, source.ids))[:count], modality, seconds)
+    asked = order(key(DRAWN, source.ids))[: count if timely is None else min(count, timely)]
+    rows, thumbnails, raw, in_time = _read(source, asked, modality, seconds)
     if len(rows) < 2:
-        raise UserError("data", f"of {min(count, len(source))} images {len(rows)} can be read; a page shows 2 or more")
+        raise UserError("data", f"of {len(asked)} images {len(rows)} can be read; a page shows 2 or more")
     chosen = subset(source, rows)
     dataset = only_modalities(chosen, (modality,)) if raw is None else CachedImages(chosen, modality, raw)
     labels = None if chosen.labels is None or not bool((chosen.labels >= 0).any()) else chosen.labels
@@ -130,9 +137,10 @@ def choose_images(
     description = f"{len(chosen):,} of the {len(source):,} {kind} images"
     if images.test is not None and scored is not None and scored < len(source):
         description += f", {scored:,} of which are scored"
-    return PageImages(
-        dataset, names, labels, chosen.classes, thumbnail_sheet(thumbnails, max_bytes=max_bytes), description
-    )
+    late = len(asked) < min(count, len(source)) or not in_time
+    why = NO_TIME if late else DRAWN_ONES if len(asked) < len(source) else ""
+    sheet = thumbnail_sheet(thumbnails, max_bytes=max_bytes)
+    return PageImages(dataset, names, labels, chosen.classes, sheet, description, why)
 
 
 def source_of(data: run_data.RunData) -> tuple[Dataset, str]:
@@ -184,12 +192,13 @@ def thumbnail_sheet(
 
 def _read(
     source: Dataset, rows: Tensor, modality: str, seconds: float
-) -> tuple[list[int], list[Image.Image], Tensor | None]:
+) -> tuple[list[int], list[Image.Image], Tensor | None, bool]:
     """Reads as many rows as the time allows: their numbers, their thumbnails, and the pictures themselves.
 
-    The pictures are None where they would take much memory or differ in size.
+    The pictures are None where they would take much memory or differ in size. Last comes whether there was time for all
+    rows.
     """
-    end, found, small, raw, size = time.monotonic() + seconds, [], [], [], 0
+    end, found, small, raw, size, asked = time.monotonic() + seconds, [], [], [], 0, 0
     for part in rows.split(CHUNK if isinstance(source, Batched) else 1):
         for row, picture in zip(part.tolist(), _raw(source, part, modality), strict=True):
             if picture is not None:
@@ -198,10 +207,11 @@ def _read(
                 size += picture.nbytes
                 if size <= CACHED_BYTES:
                     raw.append(picture)
+        asked += len(part)
         if time.monotonic() > end:
             break
     alike = len(raw) == len(found) and len({(each.shape, each.dtype) for each in raw}) == 1
-    return found, small, torch.stack(raw) if alike else None
+    return found, small, torch.stack(raw) if alike else None, asked == len(rows)
 
 
 def _raw(source: Dataset, rows: Tensor, modality: str) -> list[Tensor | None]:

@@ -16,7 +16,7 @@ import torch
 from manyview.comparison.outcome import Outcome
 from manyview.core.atomic import atomic_write, check_own, check_writable, naming_setting
 from manyview.core.errors import UserError
-from manyview.core.text import reason
+from manyview.core.text import counted, reason
 from manyview.data import Dataset
 from manyview.report.document import document, is_page, links, script
 from manyview.report.html import Child, attempted, data, tag, verbatim
@@ -116,7 +116,10 @@ def after_training(
             say(f"report {written}")
         if lacking:
             whose = f", {SHARE:.0%} of the training's time (but {SECONDS:.0f} to {MOST_SECONDS:.0f} s)"
-            told = f"{len(lacking)} figures would take longer than {time:.0f} s{whose if seconds is None else ''}"
+            figures = counted(len(lacking), "figure")
+            told = f"{figures} would take longer than {time:.0f} s{whose}"
+            if seconds is not None:
+                told = f"{figures} left out to end on time"
             command = f"manyview report {shlex.quote(str(ended.folder))} --seconds {math.ceil(max(lacking))}"
             say(f"{told}; to complete the report: {command}")
     except (Exception, KeyboardInterrupt) as error:  # the run itself has ended well, whatever becomes of its page

@@ -228,7 +228,8 @@ def embed_runs(
             found.missing[record.name] = reason(error)
     slowest = max(map(_seconds_per_image, sources.values()), default=1.0)  # so that all are shown the same images
     budget, runs = TimeBudget(seconds, slowest, lacking), max(1, len(sources))
-    count = min(images, MAX_IMAGES // runs, max(MIN_IMAGES, int(0.2 * seconds / (2 * slowest))))
+    count = min(images, MAX_IMAGES // runs)
+    timely = max(MIN_IMAGES, int(0.2 * seconds / (2 * slowest)))
     sheets: list[tuple[RunData, str, PageImages]] = []
     for record, source in sources.items():
         try:
@@ -240,7 +241,7 @@ def embed_runs(
                 most = MAX_BYTES // runs
                 scored = record.config.knn_queries if record.knn else None
                 chosen = choose_images(
-                    data, count, scored=scored, modality=modality, seconds=0.3 * seconds, max_bytes=most
+                    data, count, timely=timely, scored=scored, modality=modality, seconds=0.3 * seconds, max_bytes=most
                 )
                 sheets.append((data, modality, chosen))
             embedded = RunEmbeddings(record, source, sheets[sheet][2], budget, data, sheet, own, spread_images)

@@ -30,7 +30,7 @@ VIEW_HEALTH = "health/"  # before the name of a view
 KS = (1, 5, 10)
 NO_MEASURES = (
     "gradient_norm", "lr", "loss", "health", "knn", LINEAR, INSTANCE, "instance_images", "rankme", "rankme_limit",
-    "lidar", "lidar_limit", "not_finite", "step", "epoch", "seconds",
+    "lidar", "lidar_limit", "lidar_images", "not_finite", "step", "epoch", "seconds",
 )  # fmt: skip
 NO_MEASURE_PREFIXES = (
     "validation_",

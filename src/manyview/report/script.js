@@ -174,6 +174,14 @@
     });
   });
 
+  // Tables that are wider than their place say so
+  const wide = () => document.querySelectorAll(".scroll").forEach((each) => {
+    each.toggleAttribute("data-wide", each.scrollWidth > each.clientWidth + 1);
+  });
+  addEventListener("resize", wide);
+  document.addEventListener("toggle", wide, true);
+  wide();
+
   // Copying, and printing with nothing folded away
   document.querySelectorAll(".copy").forEach((button) => button.addEventListener("click", async () => {
     const code = button.parentNode.querySelector("code");

@@ -17,6 +17,7 @@ from manyview.core.errors import UserError
 from manyview.core.parallel import resolve_device
 from manyview.encoders import Encoder
 from manyview.encoders.map_heads import UnknownLayer
+from manyview.encoders.weights import Misfit, named_encoder
 from manyview.methods import METHODS, Method
 from manyview.methods.method import UnknownView
 from manyview.methods.terms import try_loss
@@ -93,8 +94,19 @@ def encoder(config: Config, channels: int, *, begun: bool = False) -> Encoder:
         made = encoders.create(name, channels=channels, size=config.augmentation["size"], **options, **more)
         encoders.choose_trained_part(made, **learns)
         return made
+    except Misfit as error:
+        raise Misfit(None, f"{error.message}{_chosen_encoder(config)}").within("encoder") from None
     except UserError as error:
         raise error.within("augmentation" if error.setting == "size" else "encoder") from None
+
+
+def _chosen_encoder(config: Config) -> str:
+    """Says that nobody named the encoder that weights do not fit, and which one their file names."""
+    if "encoder.name" not in config.auto:
+        return ""
+    named = named_encoder(config.encoder["pretrained"])
+    which = f"the file is of --encoder {named}" if named else "give the --encoder that the file is of"
+    return f"; no --encoder was given, so it is {config.encoder['name']}, the usual one on a CPU: {which}"
 
 
 def method(

@@ -1,7 +1,8 @@
 """A score that needs no labels: the share of held-out images whose augmented view finds its own image first.
 
 The metrics are "instance" (that share; chance is 1 / "instance_images"), "rankme" and "lidar" of the same held-out
-images, with the most that they could be: "rankme_limit" and "lidar_limit".
+images, with the most that they could be: "rankme_limit" and "lidar_limit". Of too few images there is no "lidar", but
+"lidar_images", how many it needs.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from torch import Tensor
 from manyview.config.config import Config
 from manyview.data import Loader
 from manyview.data.factory import some
-from manyview.diagnose.lidar import COPIES, copies_for, lidar
+from manyview.diagnose.lidar import copies_for, images_for, lidar
 from manyview.diagnose.variance import spectrum
 from manyview.encoders import Towers
 from manyview.encoders.towers import SHARED
@@ -23,6 +24,7 @@ from manyview.training import pipelines, run_data
 from manyview.training.retrieval import Scores
 
 INSTANCE = "instance"
+NEEDED = "lidar_images"  # how many held-out images LiDAR would need, where there are too few
 
 
 class InstanceEvaluator:
@@ -55,6 +57,8 @@ class InstanceEvaluator:
         }  # fmt: skip
         if self.copies is not None:
             scores |= {"lidar": lidar(copies), "lidar_limit": float(min(len(seen) - 1, seen.shape[2]))}
+        else:
+            scores[NEEDED] = float(images_for(seen.shape[2]))
         return scores
 
     def _embedded(self, towers: Towers) -> Tensor:
@@ -102,5 +106,6 @@ def ranks_in_words(scores: Scores, start: Scores, whose: str = "untrained") -> l
             before = f", {whose} {start[name]:.0f}" if name in start else ""
             told.append(f"{title} {scores[name]:.0f} of at most {scores[f'{name}_limit']:.0f}{before}")
     if told and "lidar" not in scores:
-        told.append(f"LiDAR needs more held-out images: a {COPIES[1] - 1}th of twice the features' length")
+        needed = f", {scores[NEEDED]:,.0f} or more" if NEEDED in scores else ""
+        told.append(f"LiDAR needs more held-out images{needed}")
     return [f"dimensions in use on held-out images: {'; '.join(told)}"] if told else []

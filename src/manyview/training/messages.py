@@ -7,11 +7,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 
+import torch
 from torch import nn
 
 from manyview.config.config import Config
-from manyview.core.text import duration, printable
+from manyview.core.text import counted, duration, printable
 from manyview.data import Loader
+from manyview.data.check import FEW_PHOTOS, few_photos
 from manyview.data.normals import NORMALS, camera_of
 from manyview.data.selection import missing, modality_classes
 from manyview.data.statistics import NoData, Statistics, no_data_of, suspect_zeros
@@ -19,11 +21,11 @@ from manyview.diagnose.health import SCORES
 from manyview.memories import Memory
 from manyview.methods import Contrast, Method, Prediction
 from manyview.training.crops import small_size
-from manyview.training.gains import gain_lines, live_gain, start_line
+from manyview.training.gains import FEW_STEPS, gain_lines, live_gain, start_line
 from manyview.training.instance import INSTANCE, chance, ranks_in_words
-from manyview.training.retrieval import live_recall, recall_table, untrained_recall
+from manyview.training.retrieval import MEAN, live_recall, recall_doubts, recall_table, untrained_recall
 from manyview.training.run import encoder_files
-from manyview.training.run_data import RunData
+from manyview.training.run_data import PHOTO_VIEWS, RunData
 from manyview.training.settle import facts
 from manyview.training.start import weights_lines
 from manyview.training.state import RunState
@@ -33,6 +35,7 @@ Say = Callable[[str], object]
 KNN, LINEAR = "knn", "linear"  # what the names of their scores begin with
 FEW_IMAGES = 8  # in a batch; reasoned
 LONG, SHORTER = 30 * 60, 20  # seconds that are long, and minutes that are not
+SHOWN_CLASSES = 5
 MANY_LEFT_OUT = 0.1  # of the samples of an epoch; reasoned
 
 
@@ -44,10 +47,13 @@ def introduction(config: Config, data: RunData, method: Method, state: RunState)
         f"{config.method['name']} on {len(data.train):,} images of {source}{views}, {_scored_on(data, config, method)}",
         f"encoder {config.encoder['name']} ({_parameters(method)} parameters), augmentation "
         f"{config.augmentation['name']} of {config.augmentation['size']} px{_small(config, method)}, "
-        f"batch {config.batch_size}, {state.total:,} steps",
+        f"batch {config.batch_size}, {counted(state.total, 'step')}",
         *explained(config, facts(config, data)),
         *weights_lines(config, method),
+        *_few_photos(config, data),
+        *_named_classes(config, data),
         *_imbalance(config, data),
+        *_parts_of_a_photo(data),
         *roles(method),
         *_epoch(len(data.train), state.per_epoch, config.batch_size),
         *_modalities(config, data),
@@ -57,6 +63,36 @@ def introduction(config: Config, data: RunData, method: Method, state: RunState)
 def _small(config: Config, method: Method) -> str:
     """Describes the small crops of a method that takes some."""
     return f" and {method.small} small of {small_size(config, config.augmentation['size'])} px" if method.small else ""
+
+
+def _few_photos(config: Config, data: RunData) -> list[str]:
+    """Points to weights that exist where a run learns from nothing and has few images."""
+    images = len(data.bank) + (len(data.test) if data.held_out and data.test is not None else 0)
+    if config.own_data or config.encoder["pretrained"] or len(data.modalities) > 1:
+        return []
+    return [FEW_PHOTOS] if few_photos(config.data["name"], images) else []
+
+
+def _parts_of_a_photo(data: RunData) -> list[str]:
+    """Explains the views of photos for a method that needs several, which nobody may have named."""
+    if set(data.views) != set(PHOTO_VIEWS):
+        return []
+    return ["views L and ab: lightness and colour of the same picture, with an encoder each (--views names others)"]
+
+
+def _named_classes(config: Config, data: RunData) -> list[str]:
+    """Counts the images of each class where a pattern or a table names them, which may be wrong."""
+    named, classes = config.data.get("labels"), data.bank.classes
+    parts = [each.labels for each in (data.bank, data.test) if each is not None and each.labels is not None]
+    if not isinstance(named, str) or named == "auto" or not parts:
+        return []
+    labels = torch.cat(parts)
+    counts = labels[labels >= 0].bincount(minlength=len(classes)).tolist()
+    first = [f"{name} {count:,}" for name, count in zip(classes[:SHOWN_CLASSES], counts, strict=False)]
+    more = [f"and {len(classes) - SHOWN_CLASSES:,} more"] if len(classes) > SHOWN_CLASSES else []
+    none = int((labels < 0).sum())
+    without = f"; {counted(none, 'image')} without a class" if none else ""
+    return [f"{len(classes):,} classes by --data.labels: {', '.join([*first, *more])}{without}"]
 
 
 def _imbalance(config: Config, data: RunData) -> list[str]:
@@ -159,6 +195,7 @@ def cautions(config: Config, data: RunData, loader: Loader, method: Method, worl
         found.append(f"a batch of {config.batch_size} is small: each image has {others} to differ from")
     if loader.drop_last and not config.drop_last:
         found.append("an epoch leaves out its last image, another one every time: alone it contrasts with nothing")
+    found += few_steps(config, len(loader))
     late = [str(epoch) for epoch in config.snapshots if epoch > config.epochs]
     if late:
         found.append(f"snapshots: the run ends after epoch {config.epochs:g}, before {', '.join(late)}")
@@ -173,6 +210,15 @@ def cautions(config: Config, data: RunData, loader: Loader, method: Method, worl
             f"--method.bn-splits {world} the groups are the same for any number of processes"
         )
     return [*found, *unreadable(loader)]
+
+
+def few_steps(config: Config, per_epoch: int) -> list[str]:
+    """Warns that hardly a step fits into the time that was given."""
+    steps = max(1, round(config.epochs * per_epoch))
+    if config.minutes is None or "epochs" not in config.auto or steps >= FEW_STEPS:
+        return []
+    fit = f"only {counted(steps, 'step')} fit{'s' * (steps == 1)} into {config.minutes:g} min"
+    return [f"{fit}: give more minutes, a smaller --augmentation.size or another --encoder"]
 
 
 def _unmatched(nodata: NoData, statistics: Mapping[str, Statistics]) -> list[str]:
@@ -196,6 +242,7 @@ def conclusion(state: RunState, folder: Path) -> list[str]:
     whose = "at its start" if state.random_scores else "untrained"
     found += ranks_in_words(state.scores, state.untrained_scores, whose)
     found += recall_table(state.scores, state.untrained_scores)
+    found += recall_doubts(state.scores, state.untrained_scores) if state.step >= FEW_STEPS else []
     verdict = state.health.verdict()
     found.append("too few steps to tell whether it is healthy" if verdict.word == "starting" else verdict.text)
     return [*found, encoders(folder)]
@@ -210,7 +257,7 @@ def untrained(state: RunState) -> list[str]:
 def scores(state: RunState) -> list[str]:
     """Writes the scores in the line of progress."""
     said = [live_gain(name, _title(name), state) for name in (KNN, LINEAR, INSTANCE) if name in state.scores]
-    return [*said, *filter(None, [live_recall(state.scores, state.untrained_scores)])]
+    return [*said, *filter(None, [live_recall(state.scores, state.untrained_scores, new=state.scored_since(MEAN))])]
 
 
 def _is_share(name: str) -> bool:
@@ -236,7 +283,12 @@ def held(loader: Loader) -> list[str]:
     if not count or loader.at_once:
         return []
     which = "all" if count == len(loader.dataset) else f"{count:,} of {len(loader.dataset):,}"
-    return [f"{which} images are in memory now ({taken / 1e9:,.2g} GB), and are not decoded again"]
+    why, an_epoch = "", loader.seen(len(loader))
+    if count + len(loader.unreadable) >= an_epoch and count < len(loader.dataset):
+        why = "; an epoch leaves some out, others every time"
+    elif count < len(loader.dataset) and loader.world == 1:
+        why = "; there is no room for the others in the quarter of it that images may take"
+    return [f"{which} images are in memory now ({taken / 1e9:,.2g} GB), and are not decoded again{why}"]
 
 
 def unreadable(loader: Loader) -> list[str]:

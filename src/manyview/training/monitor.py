@@ -159,10 +159,11 @@ class Monitor:
             return
         facts = [f"epoch {state.epoch}"]
         facts += [] if state.running_loss is None else [f"loss {state.running_loss:.4g}"]
-        facts += [f"{self.loader.seen(state.step) / state.seconds:,.0f} images/s"] if state.seconds else []
-        facts += messages.scores(state)
+        speed = [f"{self.loader.seen(state.step) / state.seconds:,.0f} images/s"] if state.seconds else []
+        scores = messages.scores(state)
+        facts += [*speed, *scores]
         facts += [state.health.verdict().short] if state.health.measured else []
-        self.log.show(state.step, "  ".join(facts), now=over or self._shown < 0)
+        self.log.show(state.step, facts, spare=[*speed, *reversed(scores)], now=over or self._shown < 0)
         self._shown = time.monotonic()
 
     @cached_property

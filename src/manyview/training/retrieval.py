@@ -96,10 +96,25 @@ def untrained_recall(scores: Scores) -> list[str]:
     return [f"{said}, on {samples} held-out samples that have both"]
 
 
-def live_recall(scores: Scores, untrained: Scores) -> str:
-    """Writes the mean recall over all pairs, beside the untrained value and chance; empty where there is none."""
+def recall_doubts(scores: Scores, untrained: Scores) -> list[str]:
+    """Says that the mean recall at the end is not above chance, or no better than before training, where it is so."""
+    if MEAN not in scores:
+        return []
+    least = "not above chance" if scores[MEAN] <= _chance(_pairs(scores).values()) else ""
+    if not least and scores[MEAN] <= untrained.get(MEAN, -1.0):
+        least = "no better than before training"
+    return [f"{MEAN} across views is {least}: train longer, or with milder augmentation"] if least else []
+
+
+def live_recall(scores: Scores, untrained: Scores, *, new: bool = True) -> str:
+    """Writes the mean recall over all pairs, beside the untrained value and chance; empty where there is none.
+
+    new  whether it was measured after the first step
+    """
     if MEAN not in scores:
         return ""
+    if not new:
+        return f"{MEAN} {scores[MEAN]:.1%} (before training, chance {_chance(_pairs(scores).values()):.1%})"
     before = f"untrained {untrained[MEAN]:.1%}, " if MEAN in untrained else ""
     return f"{MEAN} {scores[MEAN]:.1%} ({before}chance {_chance(_pairs(scores).values()):.1%})"
 

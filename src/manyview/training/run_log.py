@@ -96,12 +96,15 @@ class RunLog:
             for logger in self._loggers:
                 logger.write(step, known)
 
-    def show(self, step: int, facts: str, *, now: bool = False) -> None:
-        """Shows the progress bar; without a terminal a line every ten seconds, or `now`."""
+    def show(self, step: int, facts: str | Sequence[str], *, spare: Sequence[str] = (), now: bool = False) -> None:
+        """Shows the progress bar; without a terminal a line every ten seconds, or `now`.
+
+        spare  those of the facts that a narrow terminal leaves out, the first of them first
+        """
         if self._bar is not None:
             if step <= self._start + UNTIMED:
                 self._bar.restart_clock(step)
-            self._bar.show(step, facts, now=now)
+            self._bar.show(step, facts, spare=spare, now=now)
 
     def sync(self) -> None:
         """Makes what was written so far survive a power failure; to be called before a checkpoint is complete."""

@@ -102,6 +102,12 @@ class RunState:
         """Whether a score that is due includes a linear probe: the first, the last, and one every so many epochs."""
         return self.done or (self.epoch_over and round(self.epochs) % self.config.probe_every == 0)
 
+    def scored_since(self, name: str) -> bool:
+        """Whether a score has been measured after the first step."""
+        linear = name.partition("/")[0] == "linear"
+        every = self.config.probe_every if linear else self.config.evaluate_every
+        return self.step > 0 and (self.done or (every > 0 and self.step >= every * self.per_epoch))
+
     @property
     def save_due(self) -> bool:
         every = self.config.checkpoint_steps

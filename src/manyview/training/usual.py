@@ -14,7 +14,8 @@ from torch import nn
 from manyview.config.config import Config
 from manyview.config.keys import Flat
 from manyview.config.sections import ENCODER
-from manyview.training.batches import LEAST_IMAGES
+from manyview.core.text import counted
+from manyview.training.batches import LEAST_IMAGES, epoch_of
 from manyview.views.augmentation_recipes import usual_size
 
 BATCH = {"cpu": 64, "cuda": 256}
@@ -22,6 +23,7 @@ BATCHES = 3  # of an epoch, at least: of few images a batch is smaller
 WARMUP, WARMUP_FROM_WEIGHTS = 0.05, 0.1  # of the run; from weights, a new head learns first
 SMALL_CROPS: Flat = {"method.copies": 1, "method.small": 2, "augmentation.small_scale": (0.2, 1.0)}
 """Beside one large crop, where the time counts: two crops of half the size cost less than a second large one."""
+OWN_NETWORK = "manyview's own small network (export to timm or a hub needs an --encoder timm/...),"
 MANY_IMAGES = 100_000  # from which on a ViT is trained on a GPU
 RESNET18, RESNET50, VIT = "torchvision/resnet18", "torchvision/resnet50", "timm/vit_small_patch16_224"
 
@@ -85,18 +87,27 @@ def explained(config: Config, facts: Facts) -> list[str]:
     size, name = config.augmentation["size"], config.augmentation["name"]
     machine = "a CPU" if facts.device == "cpu" else "a GPU"
     blur = f"{name}, {'which does not blur' if name == 'custom' else 'which blurs'}"
+    own = f", {OWN_NETWORK}" if config.encoder["name"] == ENCODER else ""
     budget = "" if config.minutes is None else f"{config.minutes:g} min"
     said = {
-        "encoder.name": f"encoder {config.encoder['name']} for {machine}",
+        "encoder.name": f"encoder {config.encoder['name']}{own} for {machine}",
         "augmentation.size": f"views of {size} px from pictures of {facts.side} px{budget and f' in {budget}'}",
         "augmentation.name": f"augmentation {blur} views of {size} px" if name in ("custom", "moco-v2") else "",
         "method.small": "one large crop and two small ones, which cost less than two large" if _small(config) else "",
         "precision": f"{config.precision}, {'which is faster here' if facts.bf16 else 'no fast bf16 here'}",
         "batch_size": f"batch {config.batch_size} for {facts.images:,} images",
-        "epochs": f"{config.epochs:.4g} epochs, which fit into {budget}",
+        "epochs": f"{_epochs(config, facts)}, which fit{'s' * (config.epochs < 1)} into {budget}",
     }
     chosen = [text for key, text in said.items() if key in config.auto and text]
     return [f"chosen: {'; '.join(chosen)}"] if chosen else []
+
+
+def _epochs(config: Config, facts: Facts) -> str:
+    """Writes how long a run is: in epochs, or as a part of one with its steps."""
+    if config.epochs >= 1:
+        return f"{config.epochs:.4g} epochs"
+    steps = max(1, round(config.epochs * epoch_of(config, facts.images).batches))
+    return f"{config.epochs:.2g} of an epoch ({counted(steps, 'step')})"
 
 
 def _small(config: Config) -> bool:

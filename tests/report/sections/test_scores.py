@@ -159,3 +159,12 @@ def test_the_images_that_knn_was_measured_with_are_counted_where_the_data_is_the
     assert f"among {len(data.train)} training images; {len(data.test)} test images as queries" in text
     fewer = replace(found, config=replace(found.config, knn_bank=20, knn_queries=25))
     assert "among 20 training images; 25 of the 40 test images as queries" in scores([fewer], {found.colour: data})
+
+
+def test_without_labels_the_hint_names_what_works_without_and_what_needs_labels(run: Run, tmp_path: Path) -> None:
+    lines = [{"step": step, "epoch": step, "instance": 0.5, "instance_images": 10.0} for step in (0, 1)]
+    unlabelled = measured(copy(run, tmp_path / "a"), *lines)
+    page = scores([unlabelled])
+    assert "--protocols knn,linear-fast" not in page
+    assert f"manyview evaluate {unlabelled.folder} --data.labels TABLE.csv</code>" in page
+    assert f"manyview embed {unlabelled.folder} FOLDER --to FILE.npz</code>" in page

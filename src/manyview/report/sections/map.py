@@ -43,7 +43,13 @@ def maps(embedded: EmbeddedRuns) -> Html:
     legends = [_legend(images, number) for number, images in embedded.sheets.items()]
     title = f"Map of {shown[0].images.description}"
     return section(
-        "map", title, LEAD + embedded.which_view, symbols, legends, tag("div", drawn, class_="maps"), missing
+        "map",
+        title,
+        " ".join(filter(None, [LEAD + embedded.which_view, shown[0].images.why])),
+        symbols,
+        legends,
+        tag("div", drawn, class_="maps"),
+        missing,
     )
 
 

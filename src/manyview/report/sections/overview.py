@@ -12,10 +12,11 @@ import torch
 from manyview import __version__
 from manyview.config.config import RUNTIME_KEYS
 from manyview.config.recipes import to_yaml
-from manyview.core.text import duration
+from manyview.core.text import counted, duration
 from manyview.report.frame import mean
 from manyview.report.html import DASH, Child, Html, copyable, section, signed_points, table, tag
 from manyview.report.run_record import RunRecord
+from manyview.training.gains import FEW_STEPS
 from manyview.training.instance import INSTANCE
 
 NAMED_RUNS = 6  # in the first sentence
@@ -81,7 +82,7 @@ def summary(run: RunRecord) -> str:
     if len(set(views.values())) > 1:
         health += f" (by view: {', '.join(f'{view} {word}' for view, word in views.items())})"
     unfinished = "" if run.finished else "Not finished. "
-    after = f"After {_plural(run.epochs, 'epoch')} ({run.steps:,} steps, {duration(run.seconds)})"
+    after = f"After {_plural(run.epochs, 'epoch')} ({counted(run.steps, 'step')}, {duration(run.seconds)})"
     return f"{unfinished}{after} {score}; {health}."
 
 
@@ -91,7 +92,7 @@ def _gain(run: RunRecord, name: str, after: float, start: float) -> str:
     if random is None:
         return f"{start:.1%} before training ({points} points)"
     over = signed_points(after, random, run.gain_error(name, over_random=True))
-    none = "" if after > start else ": no gain over those"
+    none = "" if after > start or run.steps < FEW_STEPS else ": no gain over those"
     weights = f"{start:.1%} with the weights that it started from ({points} points{none})"
     return f"{weights} and {random:.1%} untrained ({over} points)"
 
@@ -163,7 +164,7 @@ def _facts(run: RunRecord) -> list[tuple[str, str]]:
         *([("views", ", ".join(config.views))] if config.views else []),
         ("augmentation", f"{config.augmentation['name']}, {config.augmentation['size']} px"),
         ("batch", f"{config.batch_size}"),
-        ("trained", f"{_plural(run.epochs, 'epoch')}, {run.steps:,} steps"),
+        ("trained", f"{_plural(run.epochs, 'epoch')}, {counted(run.steps, 'step')}"),
         ("time", duration(run.seconds)),
     ]
     if run.knn and run.untrained is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -144,9 +145,23 @@ def scores(runs: Sequence[RunRecord], data: Mapping[int, RunData] | None = None)
     more = tag(
         "details", tag("summary", f"{len(folded)} more scores"), table("Table of further scores", columns, folded)
     )
-    command = f"manyview evaluate {runs[0].folder} --protocols knn,linear-fast"
-    advice = tag("p", "More protocols: ", tag("code", command), ", then write this page again.", class_="fine")
-    return section("scores", "Scores", lead, made, more if folded else None, missing, None if evaluated else advice)
+    advice = None if evaluated else _advice(runs[0], opened.get(runs[0].colour))
+    return section("scores", "Scores", lead, made, more if folded else None, missing, advice)
+
+
+def _advice(run: RunRecord, data: RunData | None) -> Html:
+    """Says how to get more scores, which without labels takes a table or another folder."""
+    command, folder = "manyview evaluate {} {}", shlex.quote(str(run.folder))
+    if run.knn or (data is not None and data.labelled):
+        asked = tag("code", command.format(folder, "--protocols knn,linear-fast"))
+        return tag("p", "More protocols: ", asked, ", then write this page again.", class_="fine")
+    across = tag("code", command.format(folder, "--protocols cross-view")) if run.pairs else None
+    return tag(
+        "p", "More protocols need labels: ", tag("code", command.format(folder, "--data.labels TABLE.csv")), ", or ",
+        tag("code", "--data FOLDER"), " with a folder per class. Without labels: ", (across, ", ") if across else None,
+        tag("code", f"manyview embed {folder} FOLDER --to FILE.npz"), " and ", tag("code", "manyview search"), ".",
+        class_="fine",
+    )  # fmt: skip
 
 
 def of_present_weights(run: RunRecord, results: list[Result]) -> list[Result]:
