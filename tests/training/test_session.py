@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,15 @@ from tests.training.whole_runs import at_step, differences_but_checkpoints, stop
 LAST = {"drop_last": "false", "batch_size": 9, "method": "moco_v2", "memory__size": 20, "health_every": 1}
 
 
+@pytest.fixture
+def not_ignored() -> Iterator[None]:
+    """A closed terminal ends programs, also where the tests were started by nohup, which ignores that signal."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("not_ignored")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
 def test_a_signal_finishes_the_step_and_saves_and_the_same_command_goes_on_to_the_same_end(
     number: int,
