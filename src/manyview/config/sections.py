@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 from manyview import encoders
 from manyview.config.keys import Flat, Key, key_of, keys_of
 from manyview.core.bounds import Above, AtMost, Between, Count
-from manyview.core.errors import UserError, hint
+from manyview.core.errors import UserError, nearest
 from manyview.data import NAMED, open_data
 from manyview.data.factory import SCENES
 from manyview.data.selection import Rule
@@ -177,8 +177,9 @@ def _checked_name(section: str, about: Section, name: Any) -> str:
         raise UserError(section, f"{name} {about.refused[name]}; choose another")
     if name not in about.table:
         there = [each for each in about.table if each not in about.refused]
-        near, every = hint(name, there), f"; there are {', '.join(there)}" * (section == "method")
-        raise UserError(section, f"there is none named {name!r}; {near}{every * near.startswith('did')}")
+        near = nearest(name, there)
+        meant = "" if near is None else f"did you mean {near!r}? "
+        raise UserError(section, f"there is none named {name!r}; {meant}there are {', '.join(there)}")
     return name
 
 
