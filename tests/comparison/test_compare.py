@@ -184,7 +184,7 @@ def test_batches_that_leave_out_many_images_are_warned_of_and_the_table_has_the_
     compare: Compare, said: list[str]
 ) -> None:
     found = compare(["simclr", "cacr"], batch_size=20, batch_rule="copies")
-    (warning,) = said
+    _, warning = said
     assert "of 49 images an epoch has simclr 40, cacr 48" in warning
     assert "--drop-last false makes them alike" in warning
     assert [found.cells(each)[2] for each in found.methods] == ["80", "96"]
