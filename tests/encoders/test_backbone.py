@@ -60,7 +60,7 @@ def test_the_first_convolution_carries_published_weights_over_to_other_channels(
 
 @pytest.mark.parametrize("name", ["patchnet", "small_alexnet"])
 def test_networks_without_pretrained_weights_say_so(name: str) -> None:
-    with pytest.raises(ValueError, match="pretrained: there are no pretrained weights"):
+    with pytest.raises(ValueError, match="pretrained: there are no published weights"):
         create(name, size=32, pretrained=True)
 
 
