@@ -99,7 +99,7 @@ def test_the_supervised_baseline_is_the_published_weights_and_told_of_where_ther
     settings = {**SETTINGS, "steps": 1}
     result = transfer(tiny(), "detect", data, settings=settings, out=tmp_path / "out", untrained=False, say=told.append)
     assert result.supervised is None
-    assert any("no supervised score: pretrained: there are no pretrained weights of patchnet" in line for line in told)
+    assert any("no supervised score: pretrained: there are no published weights of patchnet" in line for line in told)
 
 
 def test_options_that_images_with_objects_do_not_have_are_refused(tmp_path: Path) -> None:
